@@ -19,21 +19,21 @@ struct SocketAddress {
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
 };
 
-// All that a name or a numeric address stands for, the best first, for TCP; never empty. `flags`
-// are getaddrinfo's. Asks a name server where need be, so it may take seconds. An error has only
-// its reason ("Name or service not known"): the caller says of which host.
+// All addresses of a name or a numeric address, the best first, for TCP; never empty. `flags` are
+// getaddrinfo's. It may ask a name server, which can take seconds. An error has only its reason
+// ("Name or service not known"): the caller adds the host.
 Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port,
                                            int flags = 0);
 
-// The one that a socket is bound to, or is connected from; errno's error for what is none.
+// The address that a socket is bound to, or is connected from; otherwise errno's error.
 Result<SocketAddress> bound_address(int fd);
 
-// This host's address on the way to another. Nothing is sent.
+// This host's address for packets to another. Sends nothing.
 Result<SocketAddress> address_towards(const SocketAddress& other);
 
 // "10.0.0.7", "fd00::7".
 std::string numeric_host(const SocketAddress& address);
-// 0 where there is none.
+// 0 if there is none.
 std::uint16_t port_of(const SocketAddress& address);
 
 bool is_loopback(const sockaddr* address);

@@ -1,5 +1,5 @@
-// DL_ASSERT: for bugs in dlaunch itself, never for operating failures (those are a Result).
-// It stays on in release builds: it prints the expression and where it stands, then aborts.
+// DL_ASSERT: for bugs in dlaunch itself, never for operating failures (those are a Result). It
+// stays on in release builds: it prints the expression and its place, then aborts.
 #pragma once
 
 #include <cstdio>

@@ -14,7 +14,7 @@ using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 inline double to_seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 inline TimePoint steady_now() { return std::chrono::steady_clock::now(); }
 
-// "Never": a deadline that does not come.
+// A deadline that never comes.
 inline constexpr TimePoint kNever = TimePoint::max();
 
 // now + d without overflow; a negative or huge d means never.
@@ -22,8 +22,8 @@ inline TimePoint deadline_after(TimePoint now, Duration d) {
   return d < Duration::zero() || d > kNever - now ? kNever : now + d;
 }
 
-// `pause`, a quarter more or less, by a number at random: who waits for the same thing must not
-// come back all at once.
+// `pause`, a quarter more or less, by a random number: processes that wait for the same event must
+// not all return at once.
 inline Duration jittered(Duration pause, std::uint64_t random) {
   return pause * static_cast<long>(384 + random % 257) / 512;
 }

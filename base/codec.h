@@ -1,6 +1,6 @@
-// Fixed little-endian layout over byte spans: the one way bytes go to and come from a wire or a
-// shared file. A Reader never reads past its end: after the first short or oversized field ok() is
-// false and every further value is zero or empty, so a parser checks once, at the end.
+// Fixed little-endian layout over byte spans: the one way in which bytes go to and come from a wire
+// or a shared file. A Reader never reads past its end: after the first short or oversized field
+// ok() is false and every further value is zero or empty, so a parser checks once, at the end.
 #pragma once
 
 #include <bit>
@@ -36,7 +36,7 @@ class Writer {
   std::string bytes_;
 };
 
-// A message behind its size, as streams carry it.
+// A message with its size in front, for streams.
 template <std::unsigned_integral Size>
 std::string framed(const Writer& message) {
   Writer out;
@@ -65,7 +65,7 @@ class Reader {
   }
 
   bool ok() const { return ok_; }
-  // Everything was read and nothing was short.
+  // All bytes are read and no field was short.
   bool done() const { return ok_ && rest_.empty(); }
   std::size_t left() const { return rest_.size(); }
 

@@ -1,5 +1,5 @@
-// What a listening socket says of those who come there. Whoever can reach it can provoke such
-// lines, and one a minute for each address tells enough.
+// The log lines of a listening socket about its visitors. Strangers can provoke such lines, so each
+// address gets one a minute.
 #pragma once
 
 #include <string>

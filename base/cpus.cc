@@ -9,7 +9,7 @@
 namespace dlaunch {
 
 std::string own_cpus() {
-  // The kernel wants room for all the CPUs that the machine could have.
+  // The kernel wants room for the maximum number of CPUs of the machine.
   for (std::size_t bytes = sizeof(cpu_set_t); bytes <= kMostCpuBytes; bytes *= 2) {
     std::vector<unsigned long> words(bytes / sizeof(unsigned long));
     auto* const set = reinterpret_cast<cpu_set_t*>(words.data());

@@ -1,5 +1,5 @@
-// The CPUs that a thread may run on. Ranks tell each other theirs where no launcher has counted
-// them: each may have been bound elsewhere, and all have to plan alike.
+// The CPUs that a thread may run on. Ranks exchange these sets if no launcher has counted the CPUs:
+// each may be bound differently, and all have to plan alike.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace dlaunch {
 
-// A set of CPUs as it travels: CPU i is bit i % 8 of byte i / 8; the last byte is not 0.
+// A set of CPUs on the wire: CPU i is bit i % 8 of byte i / 8; the last byte is not 0.
 inline constexpr std::size_t kMostCpuBytes = 1024;
 
-// Of this thread; empty where the system does not say.
+// This thread's set; empty if the system does not say.
 std::string own_cpus();
 std::string united(std::string a, std::string_view b);
 int count_cpus(std::string_view set);

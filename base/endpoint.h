@@ -16,12 +16,12 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-// Parses "host:port", "[v6]:port" or, where default_port is not 0, a host alone.
+// Parses "host:port", "[v6]:port" or, if default_port is not 0, a host alone.
 Result<Endpoint> parse_endpoint(std::string_view text, std::uint16_t default_port = 0);
 
 std::string to_string(const Endpoint& endpoint);
 
-// Ports to choose from; 0 to 0: the kernel's choice.
+// Ports to choose from; 0 to 0: the kernel chooses.
 struct PortRange {
   std::uint16_t first = 0, last = 0;
 

@@ -1,4 +1,4 @@
-// Looks up a variable of the environment: the process' own, or one that a test brings.
+// Looks up an environment variable: the process's own, or a test's.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace dlaunch {
 
-// nullopt: it is not set.
+// nullopt: the variable is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
 }  // namespace dlaunch

@@ -1,8 +1,8 @@
-// Failpoints: named places at the edges of the protocols, where tests have something happen to this
-// very process: it is killed there, stops, is late, or writes less than it wanted. They exist only
-// in the library that tests/support builds with DL_FAILPOINTS; what is shipped has nothing of them.
-// Names are "file.edge". Called by any thread. Included by .cc files only, which stand in their
-// layer's list of those that are built once more (`…_failpoint_sources` in its meson.build).
+// Failpoints: named places at the edges of the protocols, where tests can kill or stop this very
+// process, delay it, or shorten its writes. They exist only in the library that tests/support
+// builds with DL_FAILPOINTS; shipped code has none. Names are "file.edge". Any thread calls them.
+// Only .cc files include this, and their layer's meson.build lists them for the second build
+// (`…_failpoint_sources`).
 #pragma once
 
 #include <sys/uio.h>
@@ -13,9 +13,9 @@ namespace dlaunch {
 
 #ifdef DL_FAILPOINTS
 
-// Defined by the test program.
+// The test program defines it.
 void failpoint(const char* name);
-// Before a write of so many bytes to a stream: how many of them, at least one, are to be tried.
+// Before a write of so many bytes to a stream: how many of them, at least one, to try.
 std::size_t failpoint_write(const char* name, std::size_t bytes);
 
 #else
@@ -25,7 +25,7 @@ inline std::size_t failpoint_write(const char*, std::size_t bytes) { return byte
 
 #endif
 
-// The same of a write of several pieces, which are cut at their end.
+// The same for a write of several pieces, which it cuts at their end.
 inline void failpoint_write(const char* name, iovec* pieces, std::size_t count, std::size_t bytes) {
   for (std::size_t cut = bytes - failpoint_write(name, bytes); cut > 0; --count) {
     iovec& last = pieces[count - 1];

@@ -55,7 +55,7 @@ std::string describe(const Copied& r) {
 
 TimePoint at(std::int64_t ns) { return TimePoint(std::chrono::nanoseconds(ns)); }
 
-// What makes sense, oldest first.
+// The sensible records, oldest first.
 std::vector<Copied> read_records(std::string_view bytes) {
   std::vector<Copied> records;
   for (std::size_t i = 0;
@@ -133,7 +133,7 @@ std::vector<FlightEntry> read_flight(std::string_view bytes) {
   return entries;
 }
 
-// A full record knows nothing of the time before its oldest operation, which is left out itself.
+// A full record has lost the time before its oldest operation, so that operation does not count.
 FlightRate read_rate(std::string_view bytes, TimePoint now) {
   const auto records = read_records(bytes);
   if (records.empty()) return {};

@@ -1,10 +1,11 @@
 // The flight record: the last operations of one rank, in a file that libdlring maps and that
-// outlives the process, however it ends. The launcher reads it to say what a lost rank was doing.
+// outlives the process, however it ends. The launcher reads it to report what a lost rank was
+// doing.
 //
-// A FlightFile: kFlightRecords records, of which operation number i (from 1) is in record i %
-// kFlightRecords, and what has come from each peer over sockets. Its rank writes it without locks:
-// a reader takes a record whose `number` did not change meanwhile, and a link whose two versions
-// are equal. Native byte order and layout: writer and reader are of one machine.
+// A FlightFile has kFlightRecords records, with operation number i (from 1) in record i %
+// kFlightRecords, and counts what each peer has sent over sockets. Its rank writes it without
+// locks: a reader accepts a record if its `number` did not change meanwhile, and a link if its two
+// versions are equal. Native byte order and layout: writer and reader share one machine.
 #pragma once
 
 #include <atomic>
@@ -20,10 +21,10 @@ namespace dlaunch {
 inline constexpr int kFlightRecords = 64;
 inline constexpr int kFlightLinks = 64;  // higher ranks have none
 
-// Where a rank of a round has its record.
+// The path of a rank's record in a round.
 std::string flight_file(const std::string& round_dir, int rank);
 
-// Beside the indices into the tables of base/ring_names.h.
+// In addition to the indices into the tables of base/ring_names.h.
 inline constexpr std::uint8_t kFlightSend = 0x80, kFlightRecv = 0x81;
 inline constexpr std::uint8_t kFlightNoOp = 0xff;
 
@@ -31,27 +32,27 @@ enum class FlightState : std::uint8_t { running = 1, done = 2, failed = 3 };
 
 struct alignas(64) FlightRecord {
   std::atomic<std::uint64_t> number{0};  // 0: empty, or being written
-  std::uint64_t seq = 0;                 // of a collective: its number on its communicator
+  std::uint64_t seq = 0;                 // for a collective: its number on its communicator
   std::uint64_t count = 0;
   std::int64_t started_ns = 0;  // of the monotonic clock
   std::int64_t ended_ns = 0;
   std::int32_t peer = -1;         // root of a collective, peer of a message; -1: none
-  std::int32_t tag = 0;           // of a message
+  std::int32_t tag = 0;           // for a message
   std::uint8_t what = 0;          // index into kCollectiveNames, or kFlightSend, kFlightRecv
   std::uint8_t dtype = 0;         // index into kDtypeNames
   std::uint8_t op = kFlightNoOp;  // or index into kOpNames
   FlightState state = FlightState::running;
-  std::uint32_t group = 0;  // of a collective: a hash of the group it was in; 0: all ranks
+  std::uint32_t group = 0;  // for a collective: a hash of its group; 0: all ranks
 };
 static_assert(sizeof(FlightRecord) == 64);
 
-// What has come from the peer of that rank in collectives of all ranks, since the round began.
+// The data that the peer of that rank has sent in collectives of all ranks, since the round began.
 struct alignas(64) FlightLink {
   std::atomic<std::uint64_t> version{0};
   std::atomic<std::uint64_t> bytes{0};
   std::atomic<std::int64_t> ns{0};  // from the first byte of a frame to its last
-  // Changed before the others, `version` behind them: so a copy from front to back in which both
-  // are equal is whole.
+  // The writer changes next_version before the other members and `version` after them: a copy from
+  // front to back in which both are equal is whole.
   std::atomic<std::uint64_t> next_version{0};
 };
 static_assert(sizeof(FlightLink) == 64);
@@ -66,23 +67,23 @@ inline constexpr std::size_t kFlightBytes = sizeof(FlightFile);
 struct FlightEntry {
   std::string what;  // "all_reduce #17 (count 4096, float, sum)", "send to rank 2 (tag 5, …)"
   FlightState state = FlightState::running;
-  TimePoint started{}, ended{};  // ended: once not running
+  TimePoint started{}, ended{};  // ended: if not running
 };
-// From the contents of a record file, oldest first; what makes no sense is left out.
+// From the contents of a record file, oldest first; skips senseless records.
 std::vector<FlightEntry> read_flight(std::string_view bytes);
 
-// How far the rank has come in a group: its last collective there.
+// A rank's progress in a group: its last collective there.
 struct FlightPosition {
   std::uint32_t group = 0;
   std::uint64_t seq = 0;
   std::uint8_t what = 0;  // index into kCollectiveNames
   bool inside = false;
-  TimePoint moved{};  // when it entered, or came out
+  TimePoint moved{};  // when it entered or left
 };
 // One for each group in the record file.
 std::vector<FlightPosition> read_positions(std::string_view bytes);
 
-// A collective of all ranks that is done.
+// A completed collective of all ranks.
 struct FlightSpan {
   std::uint64_t seq = 0;
   TimePoint entered{}, left{};
@@ -90,13 +91,13 @@ struct FlightSpan {
 // By seq.
 std::vector<FlightSpan> read_spans(std::string_view bytes);
 
-// What has come from a peer; FlightLink.
+// The data from a peer; see FlightLink.
 struct FlightReceived {
   int peer = -1;
   std::uint64_t bytes = 0;
   Duration time{};
 };
-// Of those peers from which anything has come, by rank. One that is being written is left out.
+// The peers that have sent data, by rank. Skips a link that is being written.
 std::vector<FlightReceived> read_received(std::string_view bytes);
 
 }  // namespace dlaunch

@@ -1,4 +1,4 @@
-// How much a rank does, by its flight record.
+// A rank's rate of work, by its flight record.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace dlaunch {
 
-// Operations that began, and the bytes that its own call named for each of them.
+// Operations begun, and the bytes that the rank's own calls named for them.
 struct FlightRate {
   std::uint64_t operations = 0, bytes = 0;
-  Duration over{};  // 0: there were none
+  Duration over{};  // 0: there were no operations
 };
-// Of the last 5 s, or of the shorter time that the record still knows. From a file's contents.
+// For the last 5 s, or the shorter time that the record still covers. From a file's contents.
 FlightRate read_rate(std::string_view bytes, TimePoint now);
 
 }  // namespace dlaunch

@@ -1,5 +1,5 @@
 // FNV-1a of 64 bits (Fowler, Noll, Vo): the same in every build and on every machine, so that ranks
-// and processes may compare it. Not for what an attacker chooses.
+// and processes may compare hashes. Not for input that an attacker chooses.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace dlaunch {
 
 class Fnv1a {
  public:
-  // An octet, or a wider word at once, which is quicker and gives another hash.
+  // Adds an octet, or a wider word at once, which is quicker and gives another hash.
   void add(std::uint64_t word) { hash_ = (hash_ ^ word) * 0x100000001b3; }
   void add(std::string_view text) {
     for (const char c : text) add(static_cast<std::uint64_t>(static_cast<unsigned char>(c)));

@@ -18,7 +18,7 @@ namespace {
 
 bool is_v6(std::string_view address) { return address.find(':') != std::string_view::npos; }
 
-// The address's bytes; nullopt if it is none.
+// The address's bytes; nullopt: it is not an address.
 std::optional<std::vector<unsigned char>> bytes_of(const std::string& address) {
   const bool v6 = is_v6(address);
   std::vector<unsigned char> bytes(v6 ? 16 : 4);
@@ -35,7 +35,7 @@ bool same_bits(const std::vector<unsigned char>& a, const std::vector<unsigned c
   return true;
 }
 
-// One word of what is wanted.
+// One word of `wanted`.
 struct Pattern {
   std::string interface;           // "": an address
   std::vector<unsigned char> net;  // its first `bits` count
@@ -84,7 +84,7 @@ std::vector<HostAddress> host_addresses() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return found;
   for (const ifaddrs* it = list; it != nullptr; it = it->ifa_next) {
-    // A bridge with nothing behind it is up, but not running.
+    // A bridge without members is up, but not running.
     constexpr unsigned kUsable = IFF_UP | IFF_RUNNING;
     if (it->ifa_addr == nullptr || (it->ifa_flags & kUsable) != kUsable) continue;
     const int family = it->ifa_addr->sa_family;

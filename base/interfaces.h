@@ -1,4 +1,4 @@
-// Interfaces: which of this host's addresses others are told to reach us at.
+// Interfaces: chooses which of this host's addresses other hosts should use.
 #pragma once
 
 #include <string>
@@ -15,17 +15,17 @@ struct HostAddress {
   bool loopback = false;
 };
 
-// Those of interfaces that are up, but for link-local IPv6 ones, which mean nothing to other hosts.
-// IPv4 comes first.
+// The addresses of interfaces that are up, without link-local IPv6 ones, which are useless to other
+// hosts. IPv4 comes first.
 std::vector<HostAddress> host_addresses();
 
-// The first of them that fits a word of `wanted`: interfaces, addresses or nets such as eth0,
-// 10.0.0.7, 10.0.0.0/8 or fd00::/8, the better ones before a comma. Errc::usage where nothing fits,
-// with what there is.
+// The first of `addresses` that fits a word of `wanted`: interfaces, addresses or nets such as
+// eth0, 10.0.0.7, 10.0.0.0/8 or fd00::/8, separated by commas, the preferred ones first.
+// Errc::usage if none fits, with the list of addresses.
 Result<std::string> choose_address(std::string_view wanted,
                                    const std::vector<HostAddress>& addresses);
 
-// The first of them that other hosts may know; loopback if there is none.
+// The first address that is usable for other hosts; loopback if there is none.
 std::string any_address(const std::vector<HostAddress>& addresses);
 
 }  // namespace dlaunch

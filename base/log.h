@@ -1,6 +1,6 @@
 // dlaunch's own messages: one line per event. The sink is the one tolerated global: write-only,
-// never read by logic. The launcher points it at its output hub so that no line is ever torn by a
-// worker's; without that, lines go to stderr. Libraries inside workers log warnings at most.
+// never read by logic. The launcher points it at its output hub so that no worker's line can tear a
+// log line; without that, lines go to stderr. Libraries inside workers log warnings at most.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace dlaunch {
 
 enum class LogLevel { error, warn, info, debug };
 
-// Takes whole lines without the newline. Called from any thread, one call at a time.
+// Takes whole lines without the newline. Any thread may call it, one call at a time.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 
 void set_log_sink(LogSink sink);  // an empty sink restores stderr

@@ -8,7 +8,7 @@
 namespace dlaunch {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // Three rows of the matrix: the one before last is needed for swaps.
+  // Three rows of the matrix: swaps need the one before last.
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> last(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);

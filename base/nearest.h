@@ -1,4 +1,4 @@
-// What somebody may have meant by a word that is not known.
+// Suggestions for an unknown word.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,9 @@ namespace dlaunch {
 // other (Damerau-Levenshtein, optimal string alignment).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `word`, if it is near: at most a third of the word's letters differ, and
-// one in any case. The first of several. "" if none is, or if the word has one letter only.
+// The candidate nearest to `word`, if it is near: at most a third of the word's letters differ, or
+// one letter of a short word. The first of several. "" if none is near, or if the word has one
+// letter only.
 std::string_view nearest_word(std::string_view word, std::span<const std::string_view> candidates);
 
 // "; did you mean 'core'?", or "" if nothing is near.

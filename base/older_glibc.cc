@@ -1,6 +1,6 @@
-// What a C++ library and an unwinder that are linked in ask of a newer glibc than the oldest that
-// we serve (2.34): arc4random() is there from 2.36 on, _dl_find_object() from 2.35 on. Only in
-// packaged builds, whose links name them so that they are found here.
+// Functions that a linked-in C++ library and unwinder need, but that the oldest glibc we support
+// (2.34) lacks: arc4random() came with 2.36, _dl_find_object() with 2.35. Only for packaged builds,
+// whose link lines redirect these names to this file.
 #include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ struct UnwindSearch {
   void* eh_frame;
 };
 
-// Whether the code is of this program or library, and where that has its tables.
+// Whether the code belongs to this program or library, and where its tables are.
 int find_unwind_tables(dl_phdr_info* info, std::size_t, void* data) {
   auto& search = *static_cast<UnwindSearch*>(data);
   void* tables = nullptr;
@@ -41,7 +41,7 @@ int find_unwind_tables(dl_phdr_info* info, std::size_t, void* data) {
 
 }  // namespace
 
-// What the unwinder reads of the result, which is where the tables are.
+// Fills only the field that the unwinder reads: the place of the tables.
 extern "C" [[gnu::visibility("hidden")]] int _dl_find_object(void* pc,
                                                              dl_find_object* found) noexcept {
   UnwindSearch search{reinterpret_cast<std::uintptr_t>(pc), nullptr};

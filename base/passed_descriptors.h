@@ -1,4 +1,4 @@
-// Descriptors that go with the bytes of a message on an AF_UNIX socket (SCM_RIGHTS).
+// Descriptors that travel with the bytes of a message on an AF_UNIX socket (SCM_RIGHTS).
 #pragma once
 
 #include <sys/socket.h>
@@ -12,8 +12,8 @@
 
 namespace dlaunch {
 
-// What sendmsg() and recvmsg() need for at most kMost of them. It must outlive the call, and be
-// used for one.
+// The data that sendmsg() and recvmsg() need for at most kMost descriptors. It must outlive the
+// call; use it for one call only.
 template <std::size_t kMost>
 class PassedDescriptors {
  public:
@@ -29,12 +29,12 @@ class PassedDescriptors {
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
 
-  // Before recvmsg(), which says MSG_CTRUNC where there was no room for all that came.
+  // Call it before recvmsg(), which reports MSG_CTRUNC if there was no room for all descriptors.
   void receive_with(msghdr& message) {
     message.msg_control = control_;
     message.msg_controllen = CMSG_LEN(sizeof(int) * kMost);
   }
-  // After it: those that came.
+  // Call it after recvmsg(): returns the descriptors that came.
   static std::vector<UniqueFd> taken_from(msghdr& message) {
     std::vector<UniqueFd> taken;
     for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;

@@ -6,7 +6,7 @@
 
 namespace dlaunch {
 
-// False: not all of it could be written; errno says why.
+// False: the write is incomplete; errno has the reason.
 inline bool print_all(std::string_view text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
          std::fflush(stdout) == 0;

@@ -1,5 +1,5 @@
-// A thread of the library: it blocks all signals, because those are for the program's own threads,
-// and a system that has no thread to give is an Error.
+// A thread of the library. It blocks all signals, because they are for the program's own threads.
+// If the system has no thread to give, the result is an Error.
 #pragma once
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// RankSet: a set of ranks as users write it ("0,2-5") and as we print it ("0,2-5"). A plain value.
+// RankSet: a set of ranks, which users write and we print as "0,2-5". A plain value.
 #pragma once
 
 #include <set>

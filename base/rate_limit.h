@@ -1,4 +1,4 @@
-// RateLimit: of lines that others can provoke at will, one per subject and period. Pure.
+// RateLimit: limits lines that others can provoke at will to one per subject and period. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,12 @@ namespace dlaunch {
 
 class RateLimit {
  public:
-  // Remembers at most max_subjects at a time; further ones are kept silent until some are old.
+  // Remembers at most max_subjects at a time; further ones stay silent until some are old.
   RateLimit(Duration period, std::size_t max_subjects)
       : period_(period), max_subjects_(max_subjects) {}
 
-  // nullopt: say nothing. Else say it, and that so many of this subject went unsaid before it.
+  // nullopt: say nothing. Otherwise say it; the value is the number of suppressed lines of this
+  // subject before it.
   std::optional<std::uint64_t> may_say(TimePoint now, const std::string& subject) {
     const auto it = said_.find(subject);
     if (it != said_.end() && now - it->second.at < period_) {

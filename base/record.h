@@ -1,11 +1,11 @@
-// Records: plain structs whose members, in their order, are what goes over a wire or into a file.
-// Nothing lists the members a second time, so a new one cannot be left out: a member of a kind that
-// has no encoding does not compile.
+// Records: plain structs whose members, in their order, go over a wire or into a file. No second
+// list of the members exists, so a new one cannot be forgotten: a member of a kind without an
+// encoding does not compile.
 //
-// Integers and floating-point numbers are little-endian as they are, a bool is a byte, an enum too.
-// A text has a u32 length before it, a vector or map a u32 count, an optional a bool. A Duration is
-// 64 bits, and so is a TimePoint, as the time since an origin that both ends know by their own
-// clocks. Records within records are their members.
+// Integers and floating-point numbers are little-endian; a bool or an enum is a byte. A text has a
+// u32 length before it, a vector or map a u32 count, an optional a bool. A Duration is 64 bits. A
+// TimePoint is 64 bits, too: the time since an origin that both ends know by their own clocks.
+// Nested records are encoded as their members.
 #pragma once
 
 #include <algorithm>
@@ -26,18 +26,18 @@
 
 namespace dlaunch {
 
-// The last value of an enum that is in a record: `template <> inline constexpr E kLastOf<E> = …;`.
-// A byte above it is read as this one.
+// The last value of an enum in a record: `template <> inline constexpr E kLastOf<E> = …;`. The
+// reader turns a larger byte into this value.
 template <class Enum>
 inline constexpr auto kLastOf = nullptr;
 
 struct RecordLimits {
   std::size_t text = 1 << 20;  // bytes
-  std::size_t items = 16384;   // of a vector or map
-  bool escapes = false;        // texts as they are read, for a terminal
+  std::size_t items = 16384;   // in a vector or map
+  bool escapes = false;        // escape texts on reading, for a terminal
 };
 
-// Longer texts and lists are cut.
+// Cuts longer texts and lists.
 class RecordWriter {
  public:
   explicit RecordWriter(const RecordLimits& limits = {}, TimePoint origin = {})
@@ -90,8 +90,8 @@ class RecordWriter {
   Writer writer_;
 };
 
-// Reads what RecordWriter wrote, and never past its end. Whoever reads asks done() once, at the
-// end: false where anything was short, too long, or left over.
+// Reads what RecordWriter wrote, and never past its end. Check done() once, at the end: false if
+// any field was short or too long, or if bytes are left over.
 class RecordReader {
  public:
   explicit RecordReader(std::string_view bytes, const RecordLimits& limits = {},
@@ -168,7 +168,7 @@ std::string encode_record(const T& record, const RecordLimits& limits = {}) {
   return out.take();
 }
 
-// False where the bytes are not exactly such a record.
+// False: the bytes are not exactly such a record.
 template <class T>
 bool decode_record(std::string_view bytes, T& record, const RecordLimits& limits = {}) {
   RecordReader in(bytes, limits);
@@ -176,14 +176,14 @@ bool decode_record(std::string_view bytes, T& record, const RecordLimits& limits
   return in.done();
 }
 
-// One of several records: a byte that says which, by its place in the variant, and then it.
+// One of several records: a byte with its place in the variant, then the record.
 template <class... Records>
 void write_message(RecordWriter& out, const std::variant<Records...>& message) {
   out(static_cast<std::uint8_t>(message.index()));
   std::visit(out, message);
 }
 
-// False where there is no such record.
+// False: the bytes are none of these records.
 template <class... Records>
 bool read_message(RecordReader& in, std::variant<Records...>& message) {
   std::uint8_t kind = 0;

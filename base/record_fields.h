@@ -16,7 +16,7 @@ struct Anything {
   }
 };
 
-// So many members the struct takes.
+// The number of members of the struct.
 template <class T, class... Members>
 consteval std::size_t members_of() {
   if constexpr (requires { T{Members{}..., Anything{}}; }) {

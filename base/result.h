@@ -1,5 +1,5 @@
 // Result<T>: the value or an Error. For operating failures: a peer that went away, a port in use, a
-// bad option. Bugs are DL_ASSERTs; nothing here throws. The member names are std::expected's.
+// bad option. Bugs are DL_ASSERTs; this code throws nothing. The member names are std::expected's.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,7 @@
 
 namespace dlaunch {
 
-// What kind of failure; cli/exit_code.h and ring.h map each one to a documented number.
+// The kind of failure; cli/exit_code.h and ring.h map each one to a documented number.
 enum class Errc {
   usage,        // the caller asked for something impossible or malformed
   io,           // the system refused: open, bind, fork, mmap …
@@ -21,17 +21,17 @@ enum class Errc {
   auth,         // the other side does not hold the job's secret, or is of another job or round
   peer_lost,    // another rank died or closed its connection
   mismatch,     // ranks called different collectives, or one with different arguments
-  aborted,      // somebody in this process aborted the communicator
+  aborted,      // code in this process aborted the communicator
   unsupported,  // valid, but not available in this build or on this machine
 };
 
 // `what` is a sentence fragment for people, with the object in it: "connect to 10.0.0.7:29400:
-// connection refused". Context is added once, where it is known.
+// connection refused". The code that knows the context adds it, once.
 struct Error {
   Errc code = Errc::io;
   std::string what;
-  int os_errno = 0;  // 0 where no system call was the cause
-  int rank = -1;     // the rank at fault where one is known (peer_lost, mismatch)
+  int os_errno = 0;  // 0 if no system call was the cause
+  int rank = -1;     // the rank at fault, if known (peer_lost, mismatch)
 };
 
 inline Error usage_error(std::string what) {
@@ -94,7 +94,7 @@ class [[nodiscard]] Result<void> {
   bool failed_ = false;
 };
 
-// For code of which nothing throws but the standard library, for want of memory.
+// For code in which only the standard library throws, when it is out of memory.
 template <class Body>
 Result<void> without_exceptions(Body body) {
   try {

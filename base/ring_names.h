@@ -1,5 +1,5 @@
-// The words for what libdlring does, for all who print them: the library, the launcher's report,
-// the benchmark. As in nccl-tests.
+// The words for libdlring's operations, for the library, the launcher's report and the benchmark.
+// As in nccl-tests.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,6 @@
 #include "base/round_trip.h"
 
-// A file of its own: libc's <netinet/tcp.h> clashes with the kernel's, and knows a shorter
-// tcp_info.
+// In its own file: libc's <netinet/tcp.h> clashes with the kernel's, and has a shorter tcp_info.
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -14,7 +13,7 @@ namespace dlaunch {
 
 namespace {
 
-// All zero where it is no such socket.
+// All zero if it is not a TCP socket.
 tcp_info info_of(int fd) {
   const Carrier carrier(fd);
   tcp_info info{};
@@ -27,7 +26,7 @@ tcp_info info_of(int fd) {
 
 Duration shortest_round_trip(int fd) {
   const tcp_info info = info_of(fd);
-  // Until the first sample, and on kernels that do not tell.
+  // Until the first sample, and on kernels without this value.
   if (info.tcpi_min_rtt == UINT32_MAX) return {};
   return std::chrono::microseconds(info.tcpi_min_rtt);
 }

@@ -54,7 +54,7 @@ Result<Secret> Secret::random() {
 }
 
 Result<Secret> Secret::load(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe would wait
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe would block
   if (!fd) return errno_error("open secret file " + path, errno);
   struct stat st {};
   if (::fstat(fd.get(), &st) != 0) return errno_error("stat secret file " + path, errno);
@@ -92,7 +92,7 @@ Result<Secret> Secret::load_or_make(const std::string& path) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return errno_error("make the folder " + folder, errno);
   }
-  // A link comes into being with its content, and only if there is none: also on NFS.
+  // link() makes the file with its content, and only if there is none: also on NFS.
   const std::string draft = path + "." + *suffix;
   UniqueFd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   const std::string& bytes = made->bytes();

@@ -1,5 +1,5 @@
-// The job's secret and what is made of it.
-// A secret travels by a 0600 file (DLAUNCH_SECRET_FILE), never in argv, a log or the environment.
+// The job's secret and values derived from it. A secret travels by a 0600 file
+// (DLAUNCH_SECRET_FILE), never in argv, a log or the environment.
 #pragma once
 
 #include <cstddef>
@@ -23,16 +23,16 @@ class Secret {
 
   // 256 random bits.
   static Result<Secret> random();
-  // Reads a secret file: its bytes less trailing white space, 16 to 4096 of them. A file that
-  // others may read or write is refused; one of root's that is lent to our group, as
-  // Kubernetes does, may be read by it.
+  // Reads a secret file: its bytes less trailing white space, 16 to 4096 of them. Refuses a file
+  // that others may read or write, with one exception: our group may read a file that root lends to
+  // it, as Kubernetes does.
   static Result<Secret> load(const std::string& path);
 
-  // The same; where there is no such file it is made, with 256 random bits, and its folder too.
-  // Of several who do so at once, also on several hosts that share the folder, all get the same.
+  // The same, but makes a missing file, with 256 random bits, and its folder. If several processes
+  // do so at once, also on several hosts that share the folder, all get the same secret.
   static Result<Secret> load_or_make(const std::string& path);
 
-  // Whether connections between those who hold it are encrypted (--tls); at first they are not.
+  // Whether connections between holders of the secret are encrypted (--tls); the default is no.
   bool encrypts() const { return encrypts_; }
   void set_encrypts(bool encrypts) { encrypts_ = encrypts; }
 

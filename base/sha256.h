@@ -1,5 +1,5 @@
-// SHA-256 and HMAC by Nettle, linked statically where there is such a library: loading and starting
-// a larger one of cryptography takes longer than all else that the start of a job computes.
+// SHA-256 and HMAC by Nettle, linked statically if the library is there: loading and starting a
+// larger cryptographic library takes longer than all other computing at the start of a job.
 #pragma once
 
 #include <array>

@@ -10,10 +10,10 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::chrono::nanoseconds kTurn = std::chrono::microseconds(100);  // the least there is
+constexpr std::chrono::nanoseconds kTurn = std::chrono::microseconds(100);  // the shortest possible
 constexpr std::uint64_t kResetOnFork = 1;
 
-// sched_attr of linux/sched/types.h, which does not go together with the C library's sched.h.
+// sched_attr of linux/sched/types.h, which conflicts with the C library's sched.h.
 struct SchedulingAttributes {
   std::uint32_t size = sizeof(SchedulingAttributes);
   std::uint32_t policy = 0;
@@ -28,7 +28,7 @@ struct SchedulingAttributes {
 void ask_for_short_turns() {
   SchedulingAttributes attributes;
   if (::syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
-  // What is reset on fork includes a raised priority, which is to stay.
+  // Reset on fork would also drop a raised priority, which must stay.
   if (attributes.policy != SCHED_OTHER || attributes.nice < 0) return;
   attributes.flags |= kResetOnFork;
   attributes.runtime = static_cast<std::uint64_t>(kTurn.count());

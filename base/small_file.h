@@ -1,4 +1,4 @@
-// Files of a few lines, as the kernel has them in /proc and /sys.
+// Files of a few lines, like the kernel's in /proc and /sys.
 #pragma once
 
 #include <filesystem>
@@ -7,13 +7,13 @@
 
 namespace dlaunch {
 
-// All of it; nothing where it cannot be read.
+// The whole file; nullopt if it cannot be read.
 std::optional<std::string> read_small_file(const std::filesystem::path& path);
 
-// The same; "" where it cannot be read.
+// The same; "" if it cannot be read.
 std::string text_of(const std::filesystem::path& path);
 
-// Its first line, without the end of it; "": there is none.
+// Its first line, without the line end; "": there is none.
 std::string first_line_of(const std::filesystem::path& path);
 
 }  // namespace dlaunch

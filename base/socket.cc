@@ -67,7 +67,7 @@ Result<UniqueFd> connect_socket(const sockaddr* address, socklen_t size, const s
 socklen_t abstract_address(std::string_view name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
-  // Such names begin with a zero byte and are as long as they are told to be.
+  // Such names begin with a zero byte; the given size ends them.
   DL_ASSERT(name.size() < sizeof address.sun_path);
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -75,8 +75,8 @@ socklen_t abstract_address(std::string_view name, sockaddr_un& address) {
 
 namespace {
 
-// sockaddr_un holds about 100 bytes: longer paths are reached through their folder's descriptor,
-// and /proc.
+// sockaddr_un holds about 100 bytes: connect and bind reach longer paths through their folder's
+// descriptor and /proc.
 template <class Call>
 Result<UniqueFd> at_unix_path(const std::string& path, int type, Call call) {
   sockaddr_un address{};
@@ -117,7 +117,7 @@ bool connected_to_itself(int fd) {
 }
 
 void send_unpaced_on_loopback(int fd, const sockaddr* address) {
-  // In every kernel, and open to every user.
+  // Every kernel has it, and every user may choose it.
   constexpr std::string_view kUnpaced = "reno";
   if (!is_loopback(address)) return;
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced.data(), kUnpaced.size());
@@ -125,7 +125,8 @@ void send_unpaced_on_loopback(int fd, const sockaddr* address) {
 
 namespace {
 
-// By inode, which no two open sockets share. Never destroyed: threads may carry to the end.
+// By inode, which no two open sockets share. Never destroyed: threads may use it until the process
+// ends.
 struct Carriers {
   std::shared_mutex mutex;
   std::map<std::uint64_t, int> tcp;
@@ -209,7 +210,7 @@ void end_when_silent(int fd, Duration silence) {
   retry_steadily(fd);
   const Carrier carrier(fd);
   probe_when_idle(carrier, pause, probes);
-  // Nothing is probed while something sent waits for its acknowledgement.
+  // The kernel sends no probes while sent data wait for an acknowledgement.
   set_option(carrier, IPPROTO_TCP, TCP_USER_TIMEOUT,
              static_cast<int>(std::min<std::int64_t>(seconds, 1 << 20) * 1000));
 }

@@ -1,19 +1,19 @@
-// Functions of a shared library that is looked for at run time, so that a program starts without
-// it.
+// Functions of a shared library that the program looks up at run time, so that it starts without
+// the library.
 #pragma once
 
 #include <dlfcn.h>
 
 namespace dlaunch {
 
-// One that the program has loaded already, wherever it found it, or else where the system looks.
-// Null: there is none. It is never closed.
+// Opens a library that the program has loaded already, from whatever place, or one from the
+// system's paths. Null: there is none. It is never closed.
 inline void* open_library(const char* name) {
   void* const loaded = ::dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   return loaded != nullptr ? loaded : ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
-// Fills in one function after the other; remembers the first that is missing.
+// Fills in one function after the other; remembers the first missing one.
 struct SymbolReader {
   void* library;
   const char* missing = nullptr;
@@ -21,7 +21,7 @@ struct SymbolReader {
   void read(Function& function, const char* name) {
     if (!read_optional(function, name) && missing == nullptr) missing = name;
   }
-  // False: null, which is no fault of the library.
+  // False: sets null and does not count the function as missing.
   template <class Function>
   bool read_optional(Function& function, const char* name) const {
     function = reinterpret_cast<Function>(::dlsym(library, name));

@@ -1,4 +1,4 @@
-// Text: what others wrote made fit for a terminal and a log, and words.
+// Text: makes foreign text fit for a terminal and a log, and splits words.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@ namespace dlaunch {
 
 // Control characters (C0, DEL, C1) and bytes that are not UTF-8 become "\xNN"; all else stays, so
 // that escaping twice changes nothing more. The result is one line that cannot move the cursor.
-// Everything a peer has sent goes through it before it is logged or put into an Error.
+// Every text from a peer goes through it before a log or an Error.
 std::string escaped(std::string_view text);
 
-// The length of the well-formed UTF-8 character at the front; 0 if there is none. Not of "".
+// The length of the well-formed UTF-8 character at the front; 0 if there is none. Not for "".
 std::size_t character_size(std::string_view text);
 
-// The last place not behind `at` where no UTF-8 character is cut in two; `at` where that is no
-// UTF-8. There is a byte at `at`.
+// The last place at or before `at` that cuts no UTF-8 character in two; `at` if the text there is
+// not UTF-8. `at` must be inside the text.
 std::size_t cut_before(std::string_view text, std::size_t at);
 
 // The words between separators, without empty ones.
 std::vector<std::string_view> split_words(std::string_view text, char separator);
 
-// One word as a shell would take it back; plain words stay as they are.
+// One word quoted for a shell; plain words stay as they are.
 std::string shell_quoted(std::string_view word);
 
 }  // namespace dlaunch

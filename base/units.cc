@@ -14,7 +14,7 @@ Error bad(std::string_view text, std::string_view wanted) {
   return Error{.code = Errc::usage, .what = fmt::format("'{}' is not {}", text, wanted)};
 }
 
-// Splits "1.5s" into 1.5 and "s". False where no number stands in front.
+// Splits "1.5s" into 1.5 and "s". False: it does not begin with a number.
 bool split_number(std::string_view text, double& number, std::string& unit) {
   const auto [end, err] =
       std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
@@ -46,7 +46,7 @@ Result<Duration> parse_duration(std::string_view text) {
     seconds = 86400;
   else
     return bad(text, kWanted);
-  constexpr double kLongest = 100.0 * 365 * 86400;  // a century: no overflow further on
+  constexpr double kLongest = 100.0 * 365 * 86400;  // a century: later sums do not overflow
   if (number * seconds > kLongest) return bad(text, "a duration under 100 years");
   const Duration rounded(static_cast<std::int64_t>(std::llround(number * seconds * 1e9)));
   return number > 0 ? std::max(rounded, Duration(1)) : rounded;  // 0 often has its own meaning

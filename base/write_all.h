@@ -1,4 +1,4 @@
-// Writing to a file, a pipe or whatever takes its time.
+// Writes to a file, a pipe or another slow descriptor.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@ namespace dlaunch {
 
 struct Written {
   std::size_t bytes = 0;
-  int os_errno = 0;  // that stopped it; 0: all is written
+  int os_errno = 0;  // the error that stopped it; 0: all is written
 };
 
 // Blocks until all is written, or an error stops it; a signal does not.

@@ -25,7 +25,7 @@ const std::vector<Library>& known_libraries() {
   return all;
 }
 
-// Where every loader looks, and every linker.
+// Every loader and every linker searches such a folder.
 bool is_searched(const std::string& folder) {
   static const std::regex kSearched("(/usr)?/lib(32|64)?(/[^/]*-linux-[^/]*)?");
   return std::regex_match(folder, kSearched);

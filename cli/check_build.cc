@@ -15,7 +15,7 @@ namespace {
 
 struct Feature {
   std::string_view what;
-  std::string_view libraries;  // of which one is needed; "": it is built in
+  std::string_view libraries;  // one of these is needed; "": built in
 };
 
 constexpr Feature kControllers[] = {{"dlaunch's own store, by TCP or a shared folder", ""},

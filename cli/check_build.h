@@ -1,12 +1,12 @@
-// --check-build: what this dlaunch can do here, as `horovodrun --check-build` prints it.
+// --check-build: what this dlaunch supports here, printed as by `horovodrun --check-build`.
 #pragma once
 
 #include <string>
 
 namespace dlaunch {
 
-// What is built in, then each library that dlaunch loads only where it is needed, with [X] if it
-// is found here.
+// The built-in features, then each library that dlaunch loads only when it is needed, with [X] if
+// found here.
 std::string build_text();
 
 }  // namespace dlaunch

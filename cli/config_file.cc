@@ -132,7 +132,7 @@ class Parser {
     if (peek() != '#') return;
     while (!rest_.empty() && peek() != '\n') take();
   }
-  // True if something is left.
+  // True if text is left.
   bool skip_blank_lines() {
     while (true) {
       skip_blanks();

@@ -2,8 +2,8 @@
 // escapes, 'literal strings', numbers, true and false, and arrays of those over one or more lines;
 // # starts a comment. Tables ([section]) are refused. Pure.
 //
-// CLI11 merges the entries (options.cc); its own reader cuts strings at '#' and knows no line
-// numbers, so this one takes its place behind CLI::Config.
+// CLI11 merges the entries (options.cc); its own reader cuts strings at '#' and has no line
+// numbers, so this one replaces it behind CLI::Config.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct ConfigEntry {
   int line = 0;
 };
 
-// Malformed: Errc::protocol, "<name>:<line>: …". A key may stand only once.
+// Malformed: Errc::protocol, "<name>:<line>: …". A key may appear only once.
 Result<std::vector<ConfigEntry>> parse_config(std::string_view text, std::string_view name);
 
 }  // namespace dlaunch

@@ -16,7 +16,7 @@ constexpr std::size_t kLongestName = 40;   // pods add their number, a JobSet it
 constexpr std::size_t kLongestQueue = 63;  // a label's value
 constexpr int kMostGpus = 1024;
 
-// Whether a name may stand for a Service, and is a string in YAML without quotes.
+// Whether a name is valid for a Service, and is a string in YAML without quotes.
 bool is_label(const std::string& name) {
   static const std::set<std::string> no_strings = {"true", "false", "yes", "no",  "on",
                                                    "off",  "y",     "n",   "null"};
@@ -40,7 +40,7 @@ std::string name_from(const std::string& program) {
   return is_label(name) ? name : "dlaunch";
 }
 
-// Whether a label's value can name it.
+// Whether the name is valid as a label's value.
 bool is_queue(const std::string& name) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   return !name.empty() && name.size() <= kLongestQueue && letter(name.front()) &&
@@ -58,7 +58,7 @@ Result<KubernetesJob::Kind> kind_of(const Text& emit) {
   return one_of(emit, kinds);
 }
 
-// Of each pod.
+// The GPUs of each pod.
 Result<int> gpus_of(const Options& options) {
   if (!options.gpus) return 0;
   return parse_int(*options.gpus, 1, kMostGpus, options.gpus.source);
@@ -68,7 +68,7 @@ Error needs_gpus(const std::string& source) {
   return refuse("{} goes by the GPUs of a pod: it needs --gpus", source);
 }
 
-// What names hosts, or is ours alone.
+// Refuses options that name hosts or are for this machine alone.
 Result<void> check_hosts(const Options& options) {
   for (const Text* option :
        {&options.hosts, &options.hostfile, &options.ssh_command, &options.ssh_logins,
@@ -84,7 +84,7 @@ Result<void> check_hosts(const Options& options) {
   return {};
 }
 
-// What is said otherwise, or not for the pods.
+// Options that the YAML expresses otherwise, or that are not for the pods.
 const std::set<std::string_view> kNotForPods = {"emit",   "image", "gpus",        "queue",
                                                 "job-id", "env",   "config",      "dry-run",
                                                 "nnodes", "np",    "rdzv-backend"};
@@ -102,7 +102,7 @@ void add_options(const Options& options, std::vector<std::string>& words) {
   }
 }
 
-// As segments of a command line, in which what is before the first program is the first's alone.
+// Writes segments of a command line; options before the first program are the first's alone.
 Result<void> add_programs(const Options& given, const Plan& plan, std::vector<std::string>& words) {
   Options options = given;
   if (options.multi_prog) {
@@ -161,14 +161,14 @@ Machine as_pod(Machine machine, const Options& options) {
   std::vector<GpuFiles> gpus(static_cast<std::size_t>(count ? *count : 0));
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     gpus[i].information = fmt::format("GPU UUID: {}\n", i);
-    gpus[i].local_cpus = "0-1023";  // no word of those that are near: they are the pod's
+    gpus[i].local_cpus = "0-1023";  // near all CPUs: only the pod knows which are near
   }
   machine.gpus = [gpus] { return gpus; };
   machine.hcas = [] { return std::vector<Hca>(); };
   machine.file_kind = [](const std::string&) { return FileKind::absent; };
   machine.can_create = machine.check_secret = [](const std::string&) { return Result<void>(); };
   machine.interface_address = [](const std::string&) { return Result<std::string>("0.0.0.0"); };
-  machine.stderr_is_terminal = false;  // nobody is told that our own CPUs are few
+  machine.stderr_is_terminal = false;  // no warning that our own CPUs are few
   const auto own = std::move(machine.environment);
   machine.environment = [own](const std::string& name) {
     const bool ours =

@@ -1,7 +1,6 @@
-// --emit: the job as Kubernetes takes it, in YAML. Pure.
-//
-// A Secret, and one of the kinds of kubernetes_yaml.h, with one pod for each node. Its dlaunch
-// finds its number and the leading one itself (plan_kubernetes.h).
+// --emit: the job as YAML for Kubernetes. Pure.
+// A Secret, and one of the kinds of kubernetes_yaml.h, with one pod for each node. The dlaunch in
+// a pod finds its number and the leader itself (plan_kubernetes.h).
 #pragma once
 
 #include "base/result.h"
@@ -12,16 +11,15 @@
 
 namespace dlaunch {
 
-// From the options, of which those that are for the pods go into the command, and the plan they
-// come to. Errors (usage): what contradicts it, or is no name for Kubernetes.
+// From the options (those for the pods go into the command) and the plan made from them. Errors
+// (usage): options that contradict it, or a name that is invalid for Kubernetes.
 Result<KubernetesJob> kubernetes_job(const Options& options, const Plan& plan);
 
-// --image, --gpus and --queue are nothing without --emit, and what goes by a pod's GPUs is nothing
-// without
-// --gpus.
+// Refuses --image, --gpus and --queue without --emit, and options that depend on a pod's GPUs
+// without --gpus.
 Result<void> check_emit(const Options& options);
 
-// This machine in a pod's place: with the GPUs that --gpus says, not its own, and no files.
+// This machine in the role of a pod: with the GPUs of --gpus, not its own, and no files.
 Machine as_pod(Machine machine, const Options& options);
 
 }  // namespace dlaunch

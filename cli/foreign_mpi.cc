@@ -10,7 +10,7 @@ namespace {
 
 using Values = std::vector<std::string>;
 
-// Frameworks that are mpirun's own business, not the MPI library's in the workers.
+// Frameworks of mpirun itself, not of the MPI library in the workers.
 constexpr std::string_view kOfMpirun[] = {"orte_",
                                           "prte_",
                                           "plm",
@@ -47,7 +47,7 @@ Result<Meaning> ppr(const Values& values) {
                       std::string_view(values[0]).substr(colon + 1));
 }
 
-// Of the words of `--map-by A:B=N`, what is left after ppr was taken away.
+// Judges the words of `--map-by A:B=N` that are left without ppr.
 Result<Meaning> map_by(const Values& values) {
   const std::string& text = values[0];
   const auto parts = split_words(text, ':');

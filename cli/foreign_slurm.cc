@@ -9,7 +9,7 @@ namespace {
 
 using Values = std::vector<std::string>;
 
-// "90", "90:30", "1:30:00", "2-12", "2-12:30" -> seconds; negative: none of them.
+// "90", "90:30", "1:30:00", "2-12", "2-12:30" -> seconds; negative: malformed.
 long long slurm_seconds(std::string_view text) {
   const auto dash = text.find('-');
   std::vector<long long> parts;
@@ -48,7 +48,7 @@ Result<Meaning> nodes(const Values& values) {
   return Meaning{.words = {"--nnodes=" + text}};
 }
 
-// "ALL,A=1,B": A is set, B is passed on as everything is.
+// "ALL,A=1,B": A is set; B is passed on like all others.
 Result<Meaning> exported(const Values& values) {
   Meaning meaning;
   bool all = false;
@@ -71,7 +71,7 @@ Result<Meaning> exported(const Values& values) {
   return meaning;
 }
 
-// "[R:]USR1[@60]", in seconds; 60 of them where none are given.
+// "[R:]USR1[@60]", in seconds; 60 if none are given.
 Result<Meaning> end_signal(const Values& values) {
   std::string text = values[0];
   if (text.starts_with("R:") || text.starts_with("B:")) text.erase(0, 2);

@@ -1,4 +1,4 @@
-// The tables behind foreign_options.h, a launcher each, and what their translations share.
+// The tables behind foreign_options.h, one for each launcher, and helpers of their translations.
 #pragma once
 
 #include <span>

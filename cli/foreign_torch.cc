@@ -14,7 +14,7 @@ namespace {
 
 using Values = std::vector<std::string>;
 
-// "3" or "2.5" of seconds, as torchrun's parser has them.
+// "3" or "2.5" seconds, as in torchrun's parser.
 Result<double> seconds_of(std::string_view key, const std::string& text) {
   char* end = nullptr;
   const double seconds = std::strtod(text.c_str(), &end);
@@ -28,7 +28,7 @@ std::string in_milliseconds(double seconds) {
   return fmt::format("{}ms", static_cast<long long>(seconds * 1000));
 }
 
-// What its keys mean here, "=" for those that mean nothing.
+// The meaning of its keys here, "=" for those without one.
 constexpr std::string_view kRdzvKeys[] = {"join_timeout",
                                           "timeout",
                                           "keep_alive_interval",
@@ -61,7 +61,7 @@ Result<std::map<std::string, std::string>> rdzv_keys(const std::string& text) {
   return found;
 }
 
-// A host is lost after so many beats without a word; torchrun's defaults are 5 s and 3 beats.
+// A host is lost after so many silent beats; torchrun's defaults are 5 s and 3 beats.
 Result<void> add_host_timeout(const std::map<std::string, std::string>& keys, Meaning& meaning) {
   const auto interval = keys.find("keep_alive_interval");
   const auto attempts = keys.find("keep_alive_max_attempt");
@@ -103,7 +103,7 @@ Result<Meaning> rdzv_conf(const Values& values) {
   return meaning;
 }
 
-// The keeper relays these; SIGTSTP and SIGCONT, too.
+// The keeper relays these signals, and SIGTSTP and SIGCONT, too.
 constexpr std::string_view kForwarded[] = {"SIGTERM", "SIGINT",  "SIGHUP",
                                            "SIGQUIT", "SIGUSR1", "SIGUSR2"};
 

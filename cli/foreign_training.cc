@@ -48,7 +48,7 @@ Result<Meaning> mpi(const Values& values) {
   return Meaning{.note = "MPI programs find dlaunch by PMI-1 or PMIx by themselves"};
 }
 
-// horovodrun's port of ssh; srun's partition has a name.
+// horovodrun's ssh port is a number; srun's partition is a name.
 Result<Meaning> port_or_partition(const Values& values) {
   if (parse_int(values[0], 1, 65535, "port")) return Meaning{.words = {"--ssh-port=" + values[0]}};
   return not_here(

@@ -31,7 +31,7 @@ std::string left_side(const OptionRow& row) {
   return text;
 }
 
-// Breaks `text` at blanks, from the help column on; `line` is what stands left of it.
+// Breaks `text` at blanks, from the help column on; `line` is the text left of it.
 void append_wrapped(std::string& out, std::string line, std::string_view text) {
   if (line.size() + 2 > kHelpColumn) {
     out += line + '\n';

@@ -1,4 +1,4 @@
-// What dlaunch says about itself: --help, and the lines of a usage error.
+// dlaunch's own help: --help, and the lines of a usage error.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace dlaunch {
 
-// Usage, the most common command lines, the options that most jobs need, and where the rest is. At
-// most 100 columns.
+// Usage, the most common command lines, the options that most jobs need, and pointers to the rest.
+// At most 100 columns.
 std::string help_text();
 // Usage, then all options by group.
 std::string help_all_text();
@@ -20,10 +20,10 @@ std::string group_text(Group group);
 // One option, with its other names.
 std::string option_text(const OptionRow& row);
 
-// The words of `text` in lines from that column on, of at most 100 columns.
+// Wraps `text` from that column on, to at most 100 columns.
 std::string wrapped(std::string_view text, std::size_t column);
 
-// "dlaunch: …", for usage errors followed by "Try 'dlaunch --help'". With the last newline.
+// "dlaunch: …", for usage errors, then "Try 'dlaunch --help'". With the last newline.
 std::string error_text(const Error& error);
 
 }  // namespace dlaunch

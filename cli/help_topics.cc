@@ -52,7 +52,7 @@ $${rank} stands for ${rank} itself.
 
 struct Topic {
   std::string_view name;
-  std::string_view text;  // "": of a group or a launcher
+  std::string_view text;  // "": a topic made of a group or a launcher
 };
 constexpr Topic kTopics[] = {{"workers", ""},
                              {"placement", ""},
@@ -84,7 +84,7 @@ std::string with_value(std::string_view text) {
   return said;
 }
 
-// A launcher's options that are not options here under the same name.
+// A launcher's options that have no option of the same name here.
 std::string launcher_text(const ForeignTable& table) {
   std::string text = fmt::format(
       "Most command lines of {} work as they are; dlaunch -v says what became of each option.\n",

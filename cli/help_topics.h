@@ -13,7 +13,7 @@ inline constexpr const char* kHelpWord = "help";
 std::string topic_names();
 
 // The text of a topic, of an option ("--nproc", "nproc"), or the list of topics for "". Errors
-// (usage): there is no such topic, with the nearest.
+// (usage): there is no such topic; names the nearest.
 Result<std::string> topic_text(const std::string& topic);
 
 }  // namespace dlaunch

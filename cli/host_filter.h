@@ -1,5 +1,4 @@
-// DeepSpeed's --include and --exclude: which hosts of a list take part, and which of their GPUs.
-// Pure.
+// DeepSpeed's --include and --exclude: selects the hosts of a list, and their GPUs. Pure.
 #pragma once
 
 #include <string>
@@ -21,12 +20,12 @@ Result<std::vector<HostPick>> parse_host_picks(std::string_view text);
 
 // Hosts with the numbers of their GPUs; a host's slots are its GPUs.
 struct PickedHosts {
-  std::vector<HostEntry> hosts;  // slots as many as are left
+  std::vector<HostEntry> hosts;  // slots: the number of remaining GPUs
   std::string gpus;              // for CUDA_VISIBLE_DEVICES on each; "": the first ones
 };
 
-// `keep`: only these picks, else all but these. Errors (usage): a host or GPU that is not there,
-// none that is left, hosts with different GPUs, which one job's environment cannot say.
+// `keep`: only these picks, else all but these. Errors (usage): a host or GPU does not exist,
+// nothing is left, or hosts with different GPUs, which one job's environment cannot express.
 Result<PickedHosts> pick_hosts(const std::vector<HostEntry>& hosts,
                                const std::vector<HostPick>& picks, bool keep);
 

@@ -30,7 +30,7 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-// Kubernetes replaces $(NAME) in a command, and takes $$ for $.
+// Kubernetes replaces $(NAME) in a command, and $$ by $.
 std::string literal(const std::string& word) {
   std::string out;
   for (const char c : word) out += c == '$' ? "$$" : std::string(1, c);
@@ -74,7 +74,7 @@ spec:
                      job.name, kKubernetesPort);
 }
 
-// The start of what Kueue admits, if a queue is named.
+// The head of an object that Kueue admits, if a queue is named.
 std::string head_yaml(const KubernetesJob& job, const char* version, const char* kind) {
   std::string out =
       fmt::format("apiVersion: {}\nkind: {}\nmetadata:\n  name: {}\n", version, kind, job.name);
@@ -100,7 +100,7 @@ std::string gpus_yaml(const KubernetesJob& job, const char* field) {
   return fmt::format("{}:\n  limits:\n    nvidia.com/gpu: {}\n", field, job.gpus);
 }
 
-// Trainer puts the command and the GPUs into the container that is called node.
+// Trainer puts the command and the GPUs into the container named node.
 std::string container_yaml(const KubernetesJob& job) {
   const bool by_trainer = job.kind == Kind::trainjob;
   std::string out =
@@ -123,7 +123,7 @@ std::string container_yaml(const KubernetesJob& job) {
 }
 
 std::string pod_yaml(const KubernetesJob& job) {
-  // dlaunch kills after --grace, and has its say.
+  // dlaunch kills after --grace, and then prints its report.
   const auto grace = std::chrono::ceil<std::chrono::seconds>(job.grace).count() + 5;
   std::string out = fmt::format("metadata:\n  labels:\n    dlaunch: {}\nspec:\n", job.name);
   if (job.kind != Kind::lws) out += "  restartPolicy: Never\n";
@@ -145,9 +145,9 @@ std::string pod_yaml(const KubernetesJob& job) {
                            job.name);
 }
 
-// One pod for each node; Trainer says how many.
+// One pod for each node; Trainer sets the number itself.
 std::string job_spec(const KubernetesJob& job) {
-  // 137 is also what a worker ends with that the kernel killed for want of memory: where dlaunch
+  // 137 is also the exit code for a worker that the kernel killed for lack of memory: if dlaunch
   // does not go on after that, Kubernetes should not either.
   const bool retry_killed = job.survives_losses;
   std::string out = "completionMode: Indexed  # JOB_COMPLETION_INDEX numbers the nodes\n";

@@ -1,4 +1,4 @@
-// A job as YAML for Kubernetes, in the kinds that --emit names. Pure.
+// A job as YAML for Kubernetes, in the kinds of --emit. Pure.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace dlaunch {
 
-// Where the job's secret is in each pod.
+// The path of the job's secret in each pod.
 inline constexpr const char* kPodSecretFolder = "/etc/dlaunch";
 
 struct KubernetesJob {
@@ -16,16 +16,16 @@ struct KubernetesJob {
     job,       // a headless Service and an Indexed Job
     jobset,    // a JobSet, which makes the Service and the Job
     trainjob,  // Kubeflow Trainer's: a TrainJob and its TrainingRuntime, which make a JobSet
-    lws        // a LeaderWorkerSet of one group: Kubernetes starts pods that end again
+    lws        // a LeaderWorkerSet of one group: Kubernetes restarts ended pods
   };
-  std::string name;                  // of all that is made
+  std::string name;                  // of all objects
   std::string image;                 // has dlaunch in its PATH, and the program
   std::vector<std::string> command;  // dlaunch with its options, and the program
-  int nodes = 1;                     // pods, and the fewest that will do
+  int nodes = 1;                     // number of pods, and the minimum
   int min_nodes = 1;
-  int gpus = 0;                  // of each
+  int gpus = 0;                  // in each pod
   Duration grace{};              // --grace
-  bool survives_losses = false;  // dlaunch goes on after them
+  bool survives_losses = false;  // dlaunch goes on after losses
   std::string secret;
   Kind kind = Kind::job;
   std::string queue = {};  // of Kueue; "": none
@@ -34,7 +34,7 @@ struct KubernetesJob {
 // The words of --emit, by kind.
 const char* word_of(KubernetesJob::Kind kind);
 
-// A Secret, and what the kind says.
+// A Secret, and the objects of the kind.
 std::string kubernetes_yaml(const KubernetesJob& job);
 
 }  // namespace dlaunch

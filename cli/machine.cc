@@ -39,7 +39,7 @@ std::string host_name() {
   return ::gethostname(name, sizeof name) == 0 && name[0] != '\0' ? name : "localhost";
 }
 
-// A pod has it in its /etc/hosts.
+// In a pod /etc/hosts has it.
 std::string full_name() {
   std::string name = host_name();
   addrinfo hints{};
@@ -138,7 +138,7 @@ std::vector<std::string> whole_environment() {
   return all;
 }
 
-// Text without "#!" the system does not execute, whatever the file's mode says.
+// The system does not execute text without "#!", whatever the file's mode is.
 bool is_bare_text(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   char text[2] = "";

@@ -1,5 +1,5 @@
-// Machine: what making a Plan asks of the machine it runs on. The command line hands in the real
-// one; tests make their own.
+// Machine: the facts about this machine that a Plan needs. The command line passes the real one;
+// tests make their own.
 #pragma once
 
 #include <functional>
@@ -22,30 +22,30 @@ enum class FileKind { absent, plain, executable, folder };
 struct Machine {
   UsableCpus cpus;
   std::string hostname;
-  std::string full_name;  // with its domain, where it has one
+  std::string full_name;  // with its domain, if it has one
   bool stdout_is_terminal = false;
   bool stderr_is_terminal = false;
 
-  // Costs some milliseconds: called only where placement is asked for.
+  // Takes some milliseconds: called only if placement is requested.
   std::function<Result<Topology>()> topology;
-  // Those that the driver's files tell of.
+  // The GPUs in the driver's files.
   std::function<std::vector<GpuFiles>()> gpus;
-  // How many of PyTorch's other kinds there are: "xpu"; nullopt: no kind of accelerator.
+  // The number of PyTorch's other accelerators of that kind ("xpu"); nullopt: not a kind.
   std::function<std::optional<int>(std::string_view kind)> accelerators;
-  // InfiniBand's and RoCE's.
+  // The InfiniBand and RoCE adapters.
   std::function<std::vector<Hca>()> hcas;
-  // The numeric address of a host that is this machine: "localhost" -> "127.0.0.1". A name that is
-  // not ours or not known is an Error.
+  // The numeric address of a host that is this machine: "localhost" -> "127.0.0.1". Error: the
+  // name is unknown, or not ours.
   std::function<Result<std::string>(const std::string& host)> local_address;
-  // The one of this machine itself: "127.0.0.1", or "::1" where only that is up.
+  // This machine's loopback: "127.0.0.1", or "::1" if only that is up.
   std::function<std::string()> loopback;
-  // The numeric address of ours from which packets to that host go out.
+  // The numeric address of ours from which packets to that host leave.
   std::function<Result<std::string>(const std::string& host)> address_towards;
-  // The one that --interface chooses.
+  // The address that --interface chooses.
   std::function<Result<std::string>(const std::string& wanted)> interface_address;
-  // The numeric address of ours that other hosts may know; loopback if there is none.
+  // A numeric address of ours for other hosts; loopback if there is none.
   std::function<std::string()> any_address;
-  // The working folder, by the name that the user's shell has for it.
+  // The working folder, by the user's shell's name for it.
   std::function<Result<std::string>()> folder;
   std::function<std::vector<std::string>()> whole_environment;  // "K=V"
   std::function<Result<std::string>(const std::string& path)> read_file;
@@ -56,9 +56,9 @@ struct Machine {
   std::function<Result<void>(const std::string& path)> check_secret;
   Environment environment;
   std::function<std::string()> new_job_id;
-  // What the program flux prints for these arguments.
+  // The output of the program flux for these arguments.
   std::function<Result<std::string>(const std::vector<std::string>& words)> ask_flux;
-  // Of the job, as squeue tells it or SLURM_JOB_END_TIME; nullopt: no limit, or none known.
+  // The end of the job from squeue or SLURM_JOB_END_TIME; nullopt: no limit, or an unknown one.
   std::function<std::optional<Duration>(const std::string& job)> slurm_time_left;
 };
 

@@ -30,7 +30,7 @@
 namespace dlaunch {
 namespace {
 
-// Text of our own for stdout; a reader that left is no reason to fail, a full disk is.
+// Prints our own text on stdout; fails for a full disk, but not for a reader that has left.
 int print(const std::string& text) {
   if (print_all(text)) return kExitOk;
   std::perror("dlaunch: write to stdout");
@@ -48,7 +48,7 @@ void tell(const BuiltPlan& built) {
   for (const auto& line : built.bindings) std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-// Judged like a job that is run here, as pod 0 of it.
+// Judges the job as pod 0 would here.
 Result<std::string> kubernetes_text(const Options& options) {
   Options here = options;
   here.hosts = here.hostfile = here.ssh_command = here.master_addr = {};

@@ -1,7 +1,7 @@
-// Build-time program: writes dlaunch(1) from its hand-written frame. A line "@OPTIONS@" becomes the
-// options by group, "@ACCEPTED@" the names that are accepted for users of other launchers,
-// "@ENVIRONMENT@" the DLAUNCH_* variables, all from the option table; "@FOREIGN torchrun@" what
-// becomes of another launcher's options, from its table.
+// Build-time program: writes dlaunch(1) from its hand-written frame. A line "@OPTIONS@" becomes
+// the options by group, "@ACCEPTED@" the names that are accepted for users of other launchers,
+// "@ENVIRONMENT@" the DLAUNCH_* variables, all from the option table; "@FOREIGN torchrun@" becomes
+// the fates of another launcher's options, from its table.
 #include <cctype>
 #include <cstdio>
 #include <string>
@@ -16,7 +16,7 @@
 namespace dlaunch {
 namespace {
 
-// "N|auto|numa" -> "Ar N | Cm auto | Cm numa": what to fill in, and what to write as it stands.
+// "N|auto|numa" -> "Ar N | Cm auto | Cm numa": placeholders, and literal words.
 std::string value_macros(const OptionRow& row) {
   std::string text;
   for (const auto word : split_words(row.value, '|')) {
@@ -97,7 +97,7 @@ std::string environment_section() {
   return text + ".El\n";
 }
 
-// `@FOREIGN torchrun@`: what becomes of a launcher's options, by fate.
+// `@FOREIGN torchrun@`: a launcher's options of one fate.
 std::string foreign_list(const ForeignTable& table, Fate fate, std::string_view title) {
   std::string items;
   for (const ForeignOption& option : table.options) {

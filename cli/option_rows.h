@@ -1,4 +1,4 @@
-// The parts of the option table, a file each for what belongs together (option_table.h).
+// The parts of the option table, one file for each subject (option_table.h).
 #pragma once
 
 #include <span>

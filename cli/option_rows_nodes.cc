@@ -1,4 +1,4 @@
-// The rows of the option table: which hosts there are, and how they meet.
+// The rows of the option table: the hosts, and how they meet.
 #include "cli/option_rows.h"
 
 namespace dlaunch {

@@ -1,4 +1,4 @@
-// The rows of the option table: what workers print and read.
+// The rows of the option table: the workers' output and input.
 #include "cli/option_rows.h"
 
 namespace dlaunch {

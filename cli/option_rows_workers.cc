@@ -1,5 +1,4 @@
-// The rows of the option table: what the workers are: how many, which program, which environment;
-// and where they sit.
+// The rows of the option table: the workers: their number, program, environment and placement.
 #include "cli/option_rows.h"
 
 namespace dlaunch {

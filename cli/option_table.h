@@ -1,6 +1,6 @@
-// The option table: every option of dlaunch, once. From it come the command line scanner, the
+// The option table: every option of dlaunch, once. It feeds the command line scanner, the
 // registration with CLI11, --help, the DLAUNCH_* environment, the keys of a --config file, the
-// OPTIONS and ENVIRONMENT sections of dlaunch(1) and the bash completion.
+// OPTIONS and ENVIRONMENT sections of dlaunch(1) and the shell completions.
 #pragma once
 
 #include <span>
@@ -24,8 +24,8 @@ enum Trait : unsigned {
   kNoEnv = 2,      // not read from the environment
   kNoFile = 4,     // not read from a --config file
   kCommon = 16,    // among the few that --help begins with
-  kWorkerVar = 8,  // workers get the variable with a value of the outer job: a dlaunch that is
-                   // started by a worker does not take it as its own option
+  kWorkerVar = 8,  // workers get the variable with a value of the outer job: a dlaunch that a
+                   // worker starts ignores it
 };
 
 using Target = std::variant<Text Options::*, Switch Options::*, List Options::*>;
@@ -35,7 +35,7 @@ struct OptionRow {
   std::string_view letter;    // "n": also "-n"; "": none
   std::string_view aliases;   // other launchers' names, separated by blanks; accepted silently
   std::string_view value;     // "N|auto|numa", "FILE"; "": a switch. Lower-case words are literal
-  std::string_view fallback;  // what holds if it is not given, for people; "": nothing to say
+  std::string_view fallback;  // the default, for people; "": not mentioned
   Group group;
   std::string_view help;  // a phrase for --help and the man page
   Target target;

@@ -19,7 +19,8 @@
 namespace dlaunch {
 namespace {
 
-// Hands our entries to CLI11, which fills with them what neither a flag nor the environment set.
+// Passes our entries to CLI11, which uses them where neither a flag nor the environment set a
+// value.
 class EntriesAsConfig : public CLI::Config {
  public:
   explicit EntriesAsConfig(std::vector<CLI::ConfigItem> entries) : items_(std::move(entries)) {}
@@ -33,7 +34,7 @@ class EntriesAsConfig : public CLI::Config {
 // CLI11's options, a pair for each row of the table.
 using Registered = std::vector<std::pair<const OptionRow*, CLI::Option*>>;
 
-// torchrun's own, by which Kubeflow's training operator tells a pod its place: PET_NNODES.
+// torchrun's own variables, by which Kubeflow's training operator places a pod: PET_NNODES.
 constexpr std::string_view kFromTorchrun[] = {"nnodes",
                                               "nproc-per-node",
                                               "node-rank",
@@ -57,13 +58,13 @@ constexpr std::string_view kFromTorchrun[] = {"nnodes",
                                               "monitor-interval",
                                               "shutdown-timeout"};
 
-// An empty one counts as not set.
+// An empty variable counts as not set.
 bool is_set(const std::string& variable) {
   const char* value = std::getenv(variable.c_str());
   return value != nullptr && *value != '\0';
 }
 
-// Those that are set, where ours are not.
+// torchrun's variables that are set, if ours are not.
 std::map<const OptionRow*, std::string> torchrun_variables(bool inside_worker) {
   std::map<const OptionRow*, std::string> found;
   if (inside_worker) return found;
@@ -77,7 +78,7 @@ std::map<const OptionRow*, std::string> torchrun_variables(bool inside_worker) {
 
 Registered register_table(CLI::App& app) {
   app.set_help_flag();
-  // A worker's environment describes the outer job; a dlaunch it starts is a job of its own.
+  // A worker's environment describes the outer job; a dlaunch that it starts is a job of its own.
   const bool inside_worker = std::getenv("DLAUNCH_ROUND") != nullptr;
   const auto theirs = torchrun_variables(inside_worker);
   Registered registered;
@@ -118,7 +119,7 @@ std::vector<std::string> plain_words(const std::vector<GivenOption>& given) {
   return words;
 }
 
-// An array for an option that takes a list in one word: only-rank = [0, 2].
+// Joins an array for an option that takes a list in one word: only-rank = [0, 2].
 std::string joined(const std::vector<std::string>& values) {
   std::string text;
   for (const auto& value : values) text += (text.empty() ? "" : ",") + value;
@@ -182,7 +183,7 @@ Result<void> fill(Options& options, const OptionRow& row, const std::vector<std:
   return {};
 }
 
-// How each value of an option was given that may be repeated.
+// The spelling of each value of a repeatable option.
 std::vector<std::string> spelled_in(const ScannedLine& line, const OptionRow& row) {
   std::vector<std::string> spelled;
   for (const GivenOption& given : line.options) {
@@ -199,7 +200,7 @@ std::string flag_source(const ScannedLine& line, const OptionRow& row) {
   return source;
 }
 
-// Where flags say it one way, what the environment or a file says another way is left out.
+// A flag makes other spellings of the same setting, from the environment or a file, void.
 template <class... Other>
 void leave_out(bool said_by_flag, Other&... others) {
   const auto drop = [](auto& option) {

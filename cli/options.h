@@ -1,6 +1,6 @@
-// Options: what the user asked for, as text, and where each word of it came from. Filled from the
-// command line, the environment and a --config file by the one option table (option_table.h);
-// judged, converted and combined only where the Plan is made (plan_builder.h).
+// Options: the user's options as text, each with its source. Filled from the command line, the
+// environment and a --config file by the one option table (option_table.h); only the making of the
+// Plan judges, converts and combines them (plan_builder.h).
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@
 
 namespace dlaunch {
 
-// A value; `source` is what an error calls it: "--nproc", "DLAUNCH_NPROC", "nproc in job.toml".
-// flag: it was given on the command line, for this job. What the environment or a file says may be
-// meant for many, and where it has no effect on one it is left out.
+// A value; `source` is its name in errors: "--nproc", "DLAUNCH_NPROC", "nproc in job.toml". flag:
+// it was given on the command line, for this job. A value from the environment or a file may be
+// meant for many jobs, and is ignored in one where it has no effect.
 struct Text {
   std::optional<std::string> value;
   std::string source;
@@ -33,11 +33,11 @@ struct List {
   std::string source;
   std::vector<std::string> spelled = {};  // on the command line: how each value was given
 
-  // Where the value comes from, for messages.
+  // The source of the values, for messages.
   const std::string& source_of(std::size_t value) const {
     return value < spelled.size() ? spelled[value] : source;
   }
-  // The same of the last one that sets this variable.
+  // The source of the last value that sets this variable.
   const std::string& source_of(std::string_view variable) const {
     for (std::size_t value = values.size(); value-- > 0;) {
       if (std::string_view(values[value]).substr(0, values[value].find('=')) == variable) {
@@ -51,8 +51,8 @@ struct List {
 // One of several programs of a job (cli/segments.h).
 struct Segment {
   std::vector<std::string> program;  // with its arguments
-  Text np, nproc;                    // how many workers run it; 1 where neither is given
-  std::string ranks;                 // or which: "0-3,5", "*" for the rest
+  Text np, nproc;                    // how many workers run it; 1 if neither is given
+  std::string ranks;                 // or its ranks: "0-3,5", "*" for the rest
   List env;
   Text chdir;
   Switch module, no_python;
@@ -157,19 +157,18 @@ struct Options {
   Switch help_all;
   Switch version;
 
-  // What other launchers' options became: for -v, and for everybody.
+  // The translations of other launchers' options: for -v, and warnings that are always shown.
   std::vector<std::string> notes;
   std::vector<std::string> warnings;
 
   std::vector<std::string> program;  // the program and its arguments, untouched
-  std::vector<Segment> segments;     // in place of it, of a job that runs several
+  std::vector<Segment> segments;     // replaces it in a job of several programs
 };
 
 // From the words after argv[0]; reads the environment and the --config file. Precedence: flag,
-// environment, file, default. Where --help, --version, --cflags or --libs is among the flags,
-// nothing else is judged.
-// Errors: usage (unknown flag, missing value …), not_found (config file unreadable), protocol
-// (config file malformed).
+// environment, file, default. With --help, --version, --cflags or --libs among the flags, the rest
+// is not judged. Errors: usage (unknown flag, missing value …), not_found (config file
+// unreadable), protocol (config file malformed).
 Result<Options> read_options(const std::vector<std::string>& words);
 
 }  // namespace dlaunch

@@ -15,7 +15,7 @@ constexpr const char* kWayOut = "say --standalone, or --hosts";
 
 std::string value(const Environment& env, const char* name) { return env(name).value_or(""); }
 
-// One line for each process.
+// The file has one line for each process.
 Result<std::vector<HostEntry>> hosts_of_file(const Environment& env, const ReadFile& read_file,
                                              const char* name) {
   const std::string path = value(env, name);
@@ -57,7 +57,7 @@ Result<std::vector<HostEntry>> hosts_repeated(std::string text, const char* name
   return hosts;
 }
 
-// The script of a job, or its interactive shell, is task 1; a task of pbsdsh has another number.
+// A job's script, or its interactive shell, is task 1; a task of pbsdsh has another number.
 Result<void> check_first_task(const Environment& env) {
   const std::string task = value(env, "PBS_TASKNUM");
   if (task.empty() || task == "1") return {};
@@ -99,7 +99,7 @@ Result<BatchPlace> read_lsf(const Environment& env, const ReadFile& read_file) {
   return place;
 }
 
-// "hostA 4 all.q@hostA UNDEFINED", a line for each host.
+// The file has a line for each host: "hostA 4 all.q@hostA UNDEFINED".
 Result<BatchPlace> read_grid_engine(const Environment& env, const ReadFile& read_file) {
   BatchPlace place{.source = "PE_HOSTFILE", .starter = Starter::qrsh};
   auto text = read_file(value(env, "PE_HOSTFILE"));
@@ -149,7 +149,7 @@ Result<std::optional<BatchPlace>> read_batch(const Environment& env, const ReadF
 }
 
 void apply_batch(const BatchPlace& place, Options& options) {
-  // Whoever says how the hosts meet starts them by hand.
+  // A user who says how the hosts meet starts them by hand.
   if (options.rdzv || options.master_addr || options.node_rank) return;
   std::string hosts;
   for (const HostEntry& host : place.hosts) {

@@ -38,7 +38,7 @@ Result<void> set_duration(const Text& option, Duration& field) {
   return {};
 }
 
-// Four beats: fewer may be lost for other reasons than that a host is.
+// Four beats: fewer may be missing although the host is alive.
 constexpr Duration kLeastHostTimeout = std::chrono::seconds(2);
 
 Result<void> plan_endings(PlanDraft& draft) {
@@ -122,8 +122,8 @@ void place_in_flux(PlanDraft& draft, Options& options, FluxPlace place) {
   draft.batch = std::move(batch);
 }
 
-// What Kubernetes or a scheduler say about the hosts, where nobody else does. A
-// dlaunch that a worker started is for this host alone.
+// Takes the hosts from Kubernetes or a scheduler if no option names them. A dlaunch that a worker
+// started is for this host alone.
 Result<void> find_place(PlanDraft& draft, Options& options) {
   const Machine& machine = draft.machine;
   if (!left_to_scheduler(options) || machine.environment("DLAUNCH_ROUND")) return {};

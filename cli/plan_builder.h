@@ -1,6 +1,5 @@
-// From Options to a Plan: every value is converted and every combination judged here, before
-// anything starts. A flag that would do nothing in the combination given is refused with the
-// reason.
+// From Options to a Plan: converts every value and judges every combination, before anything
+// starts. Refuses a flag that would do nothing in the given combination, with the reason.
 #pragma once
 
 #include <string>
@@ -20,19 +19,19 @@ struct BuiltPlan {
   std::vector<std::string> warnings;  // shown unless --quiet
   std::vector<std::string> notes;     // shown with --verbose
   std::vector<std::string> bindings;  // the picture of --report-bindings
-  std::vector<Segment> segments;      // of several programs, those in files among them
+  std::vector<Segment> segments;      // of several programs, including those in files
 };
 
 // Errors: usage and unsupported (64), protocol (65: a malformed file), not_found (66: an unreadable
 // file), io (73: a file we could not create, or a machine that cannot be read).
 //
-// part_of: of a job that another dlaunch leads, which has chosen its hosts.
+// part_of: the job has a leader elsewhere, which has chosen its hosts.
 Result<BuiltPlan> build_plan(const Options& options, const Machine& machine,
                              const NodesPlan* part_of = nullptr);
 
 LogLevel log_level_of(const Options& options);
 
-// What dlaunch exits with when the command line is at fault.
+// dlaunch's exit code for errors of the command line.
 ExitCode exit_code_of(const Error& error);
 
 }  // namespace dlaunch

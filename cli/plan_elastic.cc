@@ -7,7 +7,7 @@
 namespace dlaunch {
 namespace {
 
-// Of as many hosts as are needed, whichever these are.
+// The workers of the needed number of hosts, whichever hosts these are.
 int fewest_workers(const Plan& plan) {
   std::vector<int> workers(static_cast<std::size_t>(plan.nodes.max), plan.nproc);
   for (std::size_t node = 0; node < plan.nodes.hosts.size(); ++node) {
@@ -17,7 +17,7 @@ int fewest_workers(const Plan& plan) {
   return std::accumulate(workers.begin(), workers.begin() + plan.nodes.min, 0);
 }
 
-// How many workers there may be.
+// The limits of the number of workers.
 Result<void> plan_sizes(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
@@ -28,7 +28,7 @@ Result<void> plan_sizes(PlanDraft& draft) {
       return refuse("{}: on several hosts a job grows by hosts: --nnodes MIN:MAX",
                     options.max_nproc.source);
     }
-    // All that there are at the start, however many each host has.
+    // All workers at the start, however many each host has.
     plan.min_nproc = nodes.min < nodes.max ? fewest_workers(plan) : kMaxWorkers;
   }
   struct Row {

@@ -1,4 +1,4 @@
-// --end-signal: what the workers get before Slurm's time for the job is up.
+// --end-signal: the signal to workers before Slurm's time for the job is up.
 #include <signal.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ Result<void> plan_end_signal(PlanDraft& draft) {
   if (!wanted) return wanted.error();
   const auto job = draft.machine.environment("SLURM_JOB_ID");
   const bool leads = !draft.joins && plan.nodes.lead != NodesPlan::Lead::no;
-  // Workers of an outer job hear of its end from the dlaunch that started them.
+  // Workers of an outer job get the signal from the dlaunch that started them.
   const bool may_end = job && !draft.machine.environment("DLAUNCH_ROUND");
   if (is_mistaken(option) && !may_end && leads) {
     return refuse("{} has no effect: this is not run in a job of Slurm", option.source);

@@ -1,4 +1,4 @@
-// --include and --exclude: of which hosts and GPUs a job is made.
+// --include and --exclude: selects the hosts and GPUs of a job.
 #include <string>
 
 #include "base/text.h"
@@ -8,7 +8,7 @@
 namespace dlaunch {
 namespace {
 
-// The option that picks, if one does.
+// The selecting option, if there is one.
 Result<const Text*> picking(const Options& options) {
   if (options.include && options.exclude) {
     return refuse("give {} or {}, not both", options.include.source, options.exclude.source);
@@ -17,7 +17,7 @@ Result<const Text*> picking(const Options& options) {
   return one ? &one : nullptr;
 }
 
-// The user's own CUDA_VISIBLE_DEVICES is what the numbers count.
+// The numbers index the user's own CUDA_VISIBLE_DEVICES.
 Result<std::string> through_visible(const std::string& gpus, const std::string& visible,
                                     const std::string& option) {
   if (visible.empty() || gpus.empty()) return gpus;

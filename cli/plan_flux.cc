@@ -9,7 +9,7 @@ namespace dlaunch {
 namespace {
 
 constexpr int kMaxTasks = 1 << 20;
-constexpr std::string_view kFlorin = "\u0192";  // with which Flux's IDs begin, or with an f
+constexpr std::string_view kFlorin = "\u0192";  // Flux's IDs begin with it, or with an f
 
 Result<int> flux_number(const Environment& env, const char* name, int low) {
   const auto text = env(name);

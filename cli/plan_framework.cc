@@ -1,4 +1,4 @@
-// --framework and --roles: what programs of a framework are told beside torchrun's variables.
+// --framework and --roles: a framework's variables beside torchrun's.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -23,7 +23,7 @@ bool is_name(std::string_view word) {
   return !word.empty() && word.find_first_not_of(kLetters) == std::string_view::npos;
 }
 
-// TensorFlow knows one of them only.
+// TensorFlow allows only one of these.
 bool is_alone(std::string_view role) { return role == "chief" || role == "master"; }
 
 Result<JobRole> parse_role(const std::string& word, const std::string& source, int first) {
@@ -47,7 +47,7 @@ int size_of(const std::vector<JobRole>& roles) {
                          [](int sum, const JobRole& role) { return sum + role.count; });
 }
 
-// In the order in which they get their ranks.
+// In the order of their ranks.
 Result<std::vector<JobRole>> parse_roles(const Text& text) {
   std::vector<JobRole> roles;
   std::set<std::string> names;
@@ -71,7 +71,7 @@ Result<std::vector<JobRole>> parse_roles(const Text& text) {
   return roles;
 }
 
-// An import of one of these modules stands on a line of its own.
+// An import of one of these modules on a line of its own.
 bool imports_any(std::string_view text, std::initializer_list<std::string_view> modules) {
   for (std::size_t at = 0; at < text.size();) {
     const auto end = std::min(text.find('\n', at), text.size());
@@ -87,7 +87,8 @@ bool imports_any(std::string_view text, std::initializer_list<std::string_view> 
   return false;
 }
 
-// A script that says so itself. Its Python may lack the package dlaunch, which sees the import.
+// The script imports it itself. Its Python may lack the package dlaunch, which would see the
+// import.
 bool imports_tensorflow(const PlanDraft& draft, const std::vector<std::string>& argv) {
   const auto script = std::find_if(argv.begin(), argv.end(),
                                    [](const std::string& word) { return word.ends_with(".py"); });
@@ -132,7 +133,7 @@ Result<void> plan_framework(PlanDraft& draft) {
   return {};
 }
 
-// Each role keeps its ranks, so nothing may change how many there are.
+// Each role keeps its ranks, so their number must not change.
 Result<void> check_roles(PlanDraft& draft) {
   const Options& options = draft.options;
   const Plan& plan = draft.plan();

@@ -1,5 +1,5 @@
-// --hosts and --hostfile: which hosts there are, and where dlaunch itself starts the job on all of
-// them, who gets how many workers and who leads.
+// --hosts and --hostfile: the hosts, and, if dlaunch itself starts the job on all of them, the
+// number of workers of each and the leader.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -31,7 +31,7 @@ Result<std::vector<HostEntry>> read_hosts(const PlanDraft& draft) {
   return parse_hostfile(*text, *options.hostfile);
 }
 
-// This machine's slots may stand under several of its names.
+// This machine's slots may be listed under several of its names.
 std::vector<HostEntry> merge_own(PlanDraft& draft, const std::vector<HostEntry>& hosts) {
   std::vector<HostEntry> merged;
   std::optional<std::size_t> own;
@@ -54,7 +54,7 @@ const Text& list_option(const Options& options) {
   return options.hosts ? options.hosts : options.hostfile;
 }
 
-// What means nothing where the hosts are started from here.
+// Refuses options that mean nothing if we start the hosts from here.
 Result<void> check_alone(const Options& options) {
   const auto clash = [&](const std::string& source, const char* why) {
     return refuse("{} and {} contradict each other: {}", list_option(options).source, source, why);
@@ -70,7 +70,7 @@ Result<void> check_alone(const Options& options) {
   return {};
 }
 
-// That srun has to ask for there.
+// The CPUs that srun must request there.
 int cpus_of(const PlanDraft& draft, const HostEntry& entry) {
   if (!draft.slurm) return 0;
   const auto& nodes = draft.slurm->nodes;
@@ -93,7 +93,7 @@ bool counts_devices(const PlanDraft& draft, std::string_view nproc) {
   return kind == "gpu" || draft.machine.accelerators(kind);
 }
 
-// The workers of each host, and this one's own; --nproc auto is asked for on each.
+// The workers of each host, and of this one; each host decides about --nproc auto.
 Result<void> plan_shares(PlanDraft& draft) {
   const Options& options = draft.options;
   // A host that only starts the others may have no GPU.
@@ -139,7 +139,7 @@ Result<void> plan_shares(PlanDraft& draft) {
   return {};
 }
 
-// Hosts are listed while the job runs, and so no one of them can be ours alone: we only lead.
+// The list of hosts changes while the job runs, so no host can be reserved for us: we only lead.
 Result<void> plan_places(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
@@ -164,7 +164,7 @@ Result<void> plan_places(PlanDraft& draft) {
   return {};
 }
 
-// All hosts are needed but where --nnodes says that fewer will do.
+// All hosts are needed, unless --nnodes says that fewer are enough.
 Result<void> plan_needed(PlanDraft& draft) {
   const Options& options = draft.options;
   NodesPlan& nodes = draft.plan().nodes;
@@ -178,7 +178,7 @@ Result<void> plan_needed(PlanDraft& draft) {
   return {};
 }
 
-// From which the others are reached. Names that only ssh knows tell nothing of that, and each may
+// The address from which we reach the others. Names that only ssh knows do not tell, and each may
 // take the resolver's time.
 Result<std::string> address_towards_others(PlanDraft& draft) {
   constexpr int kAsked = 3;
@@ -202,7 +202,7 @@ Result<std::string> address_towards_others(PlanDraft& draft) {
   return any;
 }
 
-// Where this dlaunch listens.
+// The address on which this dlaunch listens.
 Result<void> plan_endpoint(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
@@ -253,15 +253,15 @@ Result<void> add_ssh_options(PlanDraft& draft) {
   return {};
 }
 
-// A scheduler that gave us the hosts starts them, too, unless the user says how.
+// A scheduler that gave us the hosts starts them, too, unless the user decides otherwise.
 Starter starter_of(const PlanDraft& draft) {
   if (draft.options.ssh_command || draft.discovers) return Starter::ssh;
   if (draft.slurm) return Starter::srun;
   return draft.batch ? draft.batch->starter : Starter::ssh;
 }
 
-// DeepSpeed's --num_nodes takes the first of the hosts that are listed; a torchrun's --nnodes has
-// to be their number.
+// DeepSpeed's --num_nodes takes the first of the listed hosts; torchrun's --nnodes must equal
+// their number.
 void take_first(const PlanDraft& draft, std::vector<HostEntry>& hosts) {
   const Text& count = draft.options.nnodes;
   if (count.source != "--num_nodes" && count.source != "--num-nodes") return;
@@ -358,7 +358,7 @@ Result<void> plan_ssh(PlanDraft& draft) {
   return add_ssh_options(draft);
 }
 
-// Last, for it takes the finished plan.
+// Comes last, because it needs the finished plan.
 Result<void> plan_orders(PlanDraft& draft) {
   Plan& plan = draft.plan();
   NodesPlan& nodes = plan.nodes;

@@ -1,5 +1,5 @@
-// Where the leader of hosts that were started by hand writes down what its successor has to know,
-// and one under Slurm what it has to know itself when the job was put into the queue again.
+// The journal: the leader of hosts that were started by hand writes down what its successor needs,
+// and a leader under Slurm what it needs itself after the job was requeued.
 #include <unistd.h>
 
 #include "base/endpoint.h"
@@ -10,7 +10,7 @@
 namespace dlaunch {
 namespace {
 
-// In the user's own folder among those of jobs; the port tells jobs of one name apart.
+// In the user's own folder in the folder for jobs; the port tells jobs of the same name apart.
 std::string usual_journal(const PlanDraft& draft) {
   const auto tmp = draft.machine.environment("TMPDIR");
   const auto endpoint = parse_endpoint(draft.plan().nodes.endpoint);
@@ -46,7 +46,7 @@ Result<void> plan_journal(PlanDraft& draft) {
       return Error{.code = Errc::io,
                    .what = fmt::format("{}: {}", journal.source, can.error().what)};
     }
-  } else if (by_hand && !nodes.leader_returns) {  // a pod has no folder that outlives it
+  } else if (by_hand && !nodes.leader_returns) {  // a pod has no persistent folder
     nodes.journal = usual_journal(draft);
   }
   if (journal && by_slurm) {

@@ -11,7 +11,7 @@ constexpr const char* kGroupIndex = "LWS_WORKER_INDEX";
 constexpr const char* kGroupLeader = "LWS_LEADER_ADDRESS";
 constexpr int kMaxIndex = 65535;
 
-// "train-12.train.default.svc" with 12 -> "train-0.train.default.svc"; "" if it is not called so.
+// "train-12.train.default.svc" with 12 -> "train-0.train.default.svc"; "" for other names.
 std::string first_of(const std::string& name, const std::string& index) {
   const auto dot = name.find('.');
   const std::string end = "-" + index;
@@ -19,7 +19,7 @@ std::string first_of(const std::string& name, const std::string& index) {
   return name.substr(0, dot - end.size()) + "-0" + name.substr(dot);
 }
 
-// Of a pod of an Indexed Job: "" if its name does not lead to the first.
+// For a pod of an Indexed Job: "" if its name does not lead to the first pod.
 std::string leader_in_job(const std::string& index, const std::string& hostname,
                           const std::string& full_name) {
   return index == "0" ? hostname : first_of(full_name, index);

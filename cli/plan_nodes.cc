@@ -8,10 +8,10 @@ namespace dlaunch {
 namespace {
 
 constexpr int kMaxNodes = 4096;
-// torchrun's ports where none is named.
+// torchrun's default ports.
 constexpr std::uint16_t kRdzvPort = 29400, kMasterPort = 29500;
 
-// What --rdzv says, or as torchrun's static rendezvous has it, the master's address.
+// The endpoint of --rdzv or, as in torchrun's static rendezvous, the master's address.
 Result<Endpoint> leader_of(const Options& options) {
   if (options.rdzv) return rdzv_endpoint(options.rdzv);
   if (!options.master_addr) {
@@ -39,7 +39,7 @@ bool elects(const Text& rdzv) {
   return is("file://") || is("etcd://") || is("etcds://");
 }
 
-// Where the others reach us, should we be elected.
+// The address by which the others reach us if we are elected.
 Result<std::string> own_address(const PlanDraft& draft, const NodesPlan& nodes) {
   if (draft.options.interface) return chosen_address(draft);
   if (nodes.etcd) {
@@ -51,7 +51,7 @@ Result<std::string> own_address(const PlanDraft& draft, const NodesPlan& nodes) 
   return draft.machine.any_address();
 }
 
-// A shared folder or etcd says who leads.
+// A shared folder or etcd decides the leader.
 Result<void> plan_election(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
@@ -77,8 +77,8 @@ Result<void> plan_election(PlanDraft& draft) {
   return {};
 }
 
-// The leader's name is one that only this machine takes for its loopback, as 127.0.1.1 on Debian:
-// the others know a better address by it.
+// The leader's name is a loopback on this machine only, as 127.0.1.1 on Debian: the others resolve
+// it to a better address.
 Result<void> leave_loopback(PlanDraft& draft, const Endpoint& endpoint,
                             Result<std::string>& address) {
   if (!address || !is_loopback(*address) || *address == endpoint.host) return {};
@@ -88,7 +88,7 @@ Result<void> leave_loopback(PlanDraft& draft, const Endpoint& endpoint,
   NodesPlan& nodes = draft.plan().nodes;
   address = own_address(draft, nodes);
   if (!address) return address.error();
-  nodes.endpoint = to_string(Endpoint{*address, endpoint.port});  // for others of this machine
+  nodes.endpoint = to_string(Endpoint{*address, endpoint.port});  // for others on this machine
   return {};
 }
 
@@ -96,18 +96,18 @@ const Text& leader_option(const Options& options) {
   return options.rdzv ? options.rdzv : options.master_addr;
 }
 
-// Whether this host leads, and where it listens then.
+// Whether this host leads, and its endpoint then.
 Result<void> plan_lead(PlanDraft& draft, const Endpoint& endpoint) {
   Plan& plan = draft.plan();
   NodesPlan& nodes = plan.nodes;
   nodes.lead = NodesPlan::Lead::no;
-  // The leader's name may not be known yet, but for our own.
+  // The leader's name may not resolve yet, unless it is our own.
   if (nodes.rank > 0 && endpoint.host != draft.machine.hostname) return {};
   auto address = draft.machine.local_address(endpoint.host);
   if (!draft.slurm) {
     if (auto left = leave_loopback(draft, endpoint, address); !left) return left;
   } else if (nodes.rank == 0 && (!address || is_loopback(*address))) {
-    // Its own name is 127.0.1.1 to a host that the others know by a better one.
+    // Its own name is 127.0.1.1 on a host that the others know by a better address.
     address = draft.machine.address_towards(draft.slurm->nodes.back());
   }
   if (nodes.rank > 0 || (!address && nodes.rank < 0)) return {};
@@ -121,7 +121,7 @@ Result<void> plan_lead(PlanDraft& draft, const Endpoint& endpoint) {
   return {};
 }
 
-// One host: its workers meet on its loopback, on IPv6's where only that is up or asked for.
+// One host: its workers meet on its loopback, on IPv6's if only that is up or if it is requested.
 void plan_loopback(PlanDraft& draft) {
   const Text& asked = draft.options.master_addr;
   const bool v6 = asked && (*asked == "::1" || *asked == "[::1]");

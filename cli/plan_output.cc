@@ -18,7 +18,7 @@ struct Streams {
   }
 };
 
-// "3", or "0:1,1:2", where other local ranks have none.
+// "3", or "0:1,1:2", with none for other local ranks.
 Result<Streams> streams(const Text& option) {
   Streams found;
   if (!option) return found;
@@ -88,7 +88,7 @@ Result<void> plan_files(PlanDraft& draft) {
   return {};
 }
 
-// What shapes lines on the terminal means nothing where none are shown by us.
+// Refuses options that shape lines on the terminal if we show none.
 Result<void> check_terminal_flags(const Options& options, OutputMode mode) {
   if (mode == OutputMode::prefix || mode == OutputMode::merged) return {};
   Result<void> fine;
@@ -138,7 +138,7 @@ Result<void> plan_stdin(PlanDraft& draft) {
   return {};
 }
 
-// torchrun's own variable holds where no option says it.
+// torchrun's own variable holds if no option sets the prefix.
 std::string asked_prefix(const PlanDraft& draft) {
   const Text& option = draft.options.prefix_template;
   if (option) return *option;

@@ -1,5 +1,5 @@
-// The parts of build_plan, a file each for what belongs together. Each judges its own options and
-// writes its own fields of the plan; the order in build_plan matters: workers come first.
+// The parts of build_plan, one file for each subject. Each judges its own options and writes its
+// own fields of the plan; the order in build_plan matters: workers come first.
 #pragma once
 
 #include <array>
@@ -25,24 +25,24 @@ namespace dlaunch {
 struct PlanDraft {
   const Options& options;
   const Machine& machine;
-  bool joins = false;               // a job that another dlaunch leads
-  std::optional<SlurmPlace> slurm;  // where Slurm has a say in which hosts there are
-  std::optional<FluxPlace> flux;    // where Flux has, and started one dlaunch on each
-  std::optional<BatchPlace> batch;  // where another scheduler has, and we start the others
-  bool in_pod = false;              // of Kubernetes, which gives every host its number
+  bool joins = false;               // a job with a leader elsewhere
+  std::optional<SlurmPlace> slurm;  // if Slurm chooses the hosts
+  std::optional<FluxPlace> flux;    // if Flux does, and started one dlaunch on each
+  std::optional<BatchPlace> batch;  // if another scheduler does, and we start the others
+  bool in_pod = false;              // of Kubernetes, which numbers all hosts
   BuiltPlan built;
-  std::optional<Topology> topology;  // once somebody needed it
-  bool discovers = false;            // which hosts there are, while the job runs
-  std::vector<Gpu> gpus;             // likewise
-  std::vector<HostEntry> hosts;      // those named, where others than this one are among them
+  std::optional<Topology> topology;  // set on first use
+  bool discovers = false;            // the list of hosts changes while the job runs
+  std::vector<Gpu> gpus;             // set on first use
+  std::vector<HostEntry> hosts;      // the named hosts, if they include others than this one
   std::optional<int> slots;          // of the hosts named; nullopt: no hosts named
   std::optional<int> max_slots;
-  std::string gpu_list = {};                   // CUDA_VISIBLE_DEVICES, as --include chose GPUs
-  std::map<std::string, bool> own_names = {};  // hosts that is_own() was asked for
+  std::string gpu_list = {};                   // CUDA_VISIBLE_DEVICES from --include
+  std::map<std::string, bool> own_names = {};  // cache of is_own()
 
   Plan& plan() { return built.plan; }
   const Plan& plan() const { return built.plan; }
-  // Whether a host of a list is this one. Each name is resolved once: a server is slow to answer.
+  // Whether a listed host is this one. Each name is resolved once, because a server may be slow.
   bool is_own(const std::string& host) {
     const auto [own, fresh] = own_names.try_emplace(host);
     if (fresh) {
@@ -50,52 +50,52 @@ struct PlanDraft {
     }
     return own->second;
   }
-  // Workers that the job may have at the start, as far as is known.
+  // The workers that the job may have at the start, as far as known.
   int most_workers() const { return plan().nodes.total > 0 ? plan().nodes.total : kMaxWorkers; }
   Result<void> need_topology();
-  // An error where there are none. `why`: the option that asks for them.
+  // Error: there are none. `why`: the option that needs them.
   Result<void> need_gpus(const std::string& why);
 };
 
 Result<void> plan_hosts(PlanDraft& draft);  // --hosts …
-// --include and --exclude, on the hosts of a list, or without one on this machine.
+// --include and --exclude, on the hosts of a list, or without a list on this machine.
 Result<void> filter_hosts(PlanDraft& draft, std::vector<HostEntry>& hosts);
 Result<void> filter_here(PlanDraft& draft);
 Result<void> plan_nodes(PlanDraft& draft);       // how many hosts, and who leads
-Result<void> plan_ssh(PlanDraft& draft);         // the same where we start them all
-Result<void> plan_programs(PlanDraft& draft);    // argv, environment, what ranks run
-Result<void> check_programs(PlanDraft& draft);   // nothing takes a rank from its program
+Result<void> plan_ssh(PlanDraft& draft);         // the same if we start all hosts
+Result<void> plan_programs(PlanDraft& draft);    // argv, environment, programs of ranks
+Result<void> check_programs(PlanDraft& draft);   // no option takes a rank from its program
 Result<void> plan_workers(PlanDraft& draft);     // nproc, argv, environment
 Result<void> plan_rendezvous(PlanDraft& draft);  // addresses, ports, job, secret
 Result<void> plan_placement(PlanDraft& draft);   // cpusets, OMP_NUM_THREADS
 Result<void> plan_framework(PlanDraft& draft);   // roles, TF_CONFIG
-Result<void> check_roles(PlanDraft& draft);      // they have all ranks
+Result<void> check_roles(PlanDraft& draft);      // they cover all ranks
 Result<void> plan_output(PlanDraft& draft);
 Result<void> plan_endings(PlanDraft& draft);     // times, restarts, error file
-Result<void> plan_orders(PlanDraft& draft);      // what other hosts are told
+Result<void> plan_orders(PlanDraft& draft);      // orders to other hosts
 Result<void> plan_end_signal(PlanDraft& draft);  // before Slurm's time is up
-Result<void> plan_journal(PlanDraft& draft);     // for a leader that is started again
+Result<void> plan_journal(PlanDraft& draft);     // for a leader that may be restarted
 Result<void> plan_elastic(PlanDraft& draft);     // sizes, hangs, stragglers, chaos, health
 
 // Several programs, of a command line or a file, become options.segments, and their workers -n.
 Result<void> read_programs(const Machine& machine, Options& options);
 
-// --roles says how many workers there are where nothing else does.
+// --roles gives the number of workers if no other option does.
 Result<void> count_roles(Options& options);
 
 // --nnodes: "4" or "2:4".
 Result<void> plan_counts(PlanDraft& draft);
 
-// --nproc: what was said by name, by number, or by "auto", "numa" and "gpu".
+// --nproc: a number, or "auto", "numa", "gpu" and other names.
 Result<std::optional<int>> asked_nproc(PlanDraft& draft);
 
-// Of --rdzv tcp://HOST:PORT.
+// The endpoint of --rdzv tcp://HOST:PORT.
 Result<Endpoint> rdzv_endpoint(const Text& rdzv);
 
-// A time that an option gives, if it is there.
+// Sets a time from an option, if the option is given.
 Result<void> set_duration(const Text& option, Duration& field);
 
-// Has no effect, but was asked for on the command line: a mistake.
+// The option has no effect, but is on the command line: a mistake.
 template <class Option>
 bool is_mistaken(const Option& option) {
   return option && option.flag;
@@ -106,12 +106,12 @@ Error refuse(fmt::format_string<Args...> format, Args&&... args) {
   return Error{.code = Errc::usage, .what = fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// The address of this host that --interface chooses, which is given. An error names the host where
-// the job may have several, with what is there.
+// The address of this host that the given --interface chooses. An error lists what is there, and
+// names the host if the job may have several.
 Result<std::string> chosen_address(const PlanDraft& draft);
 
-// The value that stands for the word; an error lists the first `shown` words (all if 0; the rest
-// are other launchers' names) and suggests the nearest.
+// The value for the word; an error lists the first `shown` words (all if 0; the rest are other
+// launchers' names) and suggests the nearest.
 template <class T, std::size_t N>
 Result<T> one_of(const Text& option, const std::array<std::pair<std::string_view, T>, N>& words,
                  std::size_t shown = 0) {

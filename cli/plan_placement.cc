@@ -13,8 +13,8 @@ namespace {
 
 using Policies = std::pair<std::string_view, BindPolicy>;
 
-// mpirun's "core:overload-allowed": none of its qualifiers says anything here. Its hwthread and its
-// caches within a core are shares of a core, which workers get whole.
+// mpirun's "core:overload-allowed": its qualifiers mean nothing here. Its hwthread and its caches
+// within a core are shares of a core, which workers get whole.
 Result<BindPolicy> policy_of(Text bind) {
   constexpr auto kPolicies = std::to_array<Policies>({{"none", BindPolicy::none},
                                                       {"core", BindPolicy::core},
@@ -88,8 +88,8 @@ bool user_sets(const PlanDraft& draft, std::string_view name) {
   return std::any_of(env.begin(), env.end(), [&](const auto& item) { return item.first == name; });
 }
 
-// Where the driver tells of no GPUs, each worker gets the one of its number, or of those that are
-// visible.
+// If the driver reports no GPUs, each worker gets the GPU of its number, or of that number among
+// the visible ones.
 Result<void> number_gpus(PlanDraft& draft) {
   Plan& plan = draft.plan();
   std::string visible = draft.machine.environment("HIP_VISIBLE_DEVICES").value_or("");
@@ -123,23 +123,22 @@ Result<void> plan_gpus(PlanDraft& draft) {
     return refuse("{} and {} contradict each other: a spare has no GPU until it has a rank",
                   isolate.source, options.spares.source);
   }
-  if (draft.plan().nproc == 0) return {};  // the workers are other hosts'
-  // torchrun asks no driver for this one.
+  if (draft.plan().nproc == 0) return {};  // all workers are on other hosts
+  // torchrun asks no driver for this option.
   if (options.virtual_local_rank && draft.machine.gpus().empty()) return number_gpus(draft);
   if (auto done = draft.need_gpus(isolate.source); !done) return done;
   for (const Gpu& gpu : draft.gpus) draft.plan().gpus.push_back(gpu.name);
   return {};
 }
 
-// The InfiniBand adapters that are near one of the job's GPUs here, where some are and some are
-// not.
+// The InfiniBand adapters that are near one of the job's GPUs here, if only some are near.
 void plan_nics(PlanDraft& draft) {
   if (draft.gpus.empty()) return;
   const auto hcas = draft.machine.hcas();
   std::set<std::string> near;
   for (const Gpu& gpu : draft.gpus) {
     const auto its = hcas_near(gpu.bridges, gpu.cpus, hcas);
-    if (its.empty()) return;  // it needs the others
+    if (its.empty()) return;  // this one needs the others
     near.insert(its.begin(), its.end());
   }
   const auto active =
@@ -149,7 +148,7 @@ void plan_nics(PlanDraft& draft) {
   }
 }
 
-// A worker's share of what all may use, but never more threads than the smallest cpuset has CPUs.
+// A worker's share of all usable CPUs, but no more threads than the smallest cpuset has CPUs.
 int share_of_cpus(const PlanDraft& draft) {
   int share = draft.machine.cpus.usable() / std::max(draft.plan().nproc, 1);
   for (const auto& cpus : draft.plan().cpusets) {
@@ -181,7 +180,7 @@ Result<void> plan_omp(PlanDraft& draft) {
   auto line =
       fmt::format("{} worker{} on {} usable CPU{}: OMP_NUM_THREADS={}", plan.nproc,
                   plan.nproc == 1 ? "" : "s", usable, usable == 1 ? "" : "s", *plan.omp_threads);
-  // Scripts are not told what they cannot change; a person who asked for too many workers is.
+  // Warns a person who asked for too many workers, but not scripts, which cannot change it.
   const bool tell = plan.nproc > usable && draft.machine.stderr_is_terminal;
   (tell ? draft.built.warnings : draft.built.notes).push_back(std::move(line));
   return {};

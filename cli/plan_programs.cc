@@ -1,4 +1,4 @@
-// What the workers run: one program, or several, each on ranks of its own.
+// The workers' programs: one, or several, each on ranks of its own.
 #include <algorithm>
 #include <set>
 
@@ -10,7 +10,7 @@
 namespace dlaunch {
 namespace {
 
-// torchrun gives a script to python; mpirun executes what is executable. Both are met: only a
+// torchrun gives a script to python; mpirun executes an executable. dlaunch does both: only a
 // file.py that the system could not execute by that name gets a python3.
 bool needs_python(const PlanDraft& draft, const std::string& word, const std::string& chdir) {
   if (!word.ends_with(".py")) return false;
@@ -46,11 +46,11 @@ Result<std::vector<std::string>> argv_for(const PlanDraft& draft, const Command&
     return refuse("{} and {} contradict each other", command.module.source, run_path.source);
   }
   const bool script = !command.no_python && needs_python(draft, program[0], command.chdir);
-  // What runpy.run_path does for torchrun's --run-path, Python does for a script that it is given:
-  // its __name__ is __main__ and sys.argv is its own.
+  // torchrun's --run-path uses runpy.run_path; Python does the same for a script: its __name__ is
+  // __main__ and sys.argv is its own.
   if (command.module || run_path || script) {
     argv.push_back(python_of(draft.machine));
-    argv.push_back("-u");  // or lines would stay in Python's buffer until a worker ends
+    argv.push_back("-u");  // else lines would stay in Python's buffer until a worker ends
     if (command.module) argv.push_back("-m");
   }
   argv.insert(argv.end(), program.begin(), program.end());
@@ -91,7 +91,7 @@ Result<void> add_env(PlanDraft& draft, const List& given, EnvVariables& env) {
 
 // -- Several programs
 
-// The workers of all segments; what --multi-prog says of ranks counts where nothing else does.
+// The workers of all segments; --multi-prog's ranks count if no other option gives the number.
 Result<int> total_of(const Options& options) {
   int total = 0, highest = -1;
   bool open = false;
@@ -118,7 +118,7 @@ Result<int> total_of(const Options& options) {
   return total > 0 || open || counted ? total : highest + 1;
 }
 
-// What the environment or a --config file says may be meant for jobs that have no program.
+// A value from the environment or a --config file may be meant for jobs without a program.
 bool is_meant(const Options& options) {
   return options.app && (options.app.flag || (options.program.empty() && options.segments.empty()));
 }
@@ -156,7 +156,7 @@ Error in_program(std::size_t number, Error error) {
   return error;
 }
 
-// Where each rank is to run one: the ranks of this segment.
+// The ranks of this segment, if each rank needs one.
 Result<RankSet> ranks_for(const Segment& segment, int& next, const RankSet& named, int total) {
   RankSet ranks;
   if (segment.ranks.empty()) {
@@ -173,7 +173,7 @@ Result<RankSet> ranks_for(const Segment& segment, int& next, const RankSet& name
   return ranks;
 }
 
-// Each rank has one; all of a job are told of here.
+// Each rank must have a program; `all`: the ranks that have one.
 Result<void> check_ranks(const Plan& plan, const RankSet& all) {
   const int total = plan.nodes.total;
   if (total == 0) return {};
@@ -212,7 +212,7 @@ Result<void> plan_several(PlanDraft& draft) {
     }
     auto ranks = ranks_for(segment, next, named, plan.nodes.total);
     if (!ranks) return in_program(number, ranks.error());
-    if (ranks->empty()) continue;  // '*' where no rank is left
+    if (ranks->empty()) continue;  // '*' with no rank left
     program.ranks = std::move(*ranks);
     all.insert(program.ranks.begin(), program.ranks.end());
     plan.programs.push_back(std::move(program));
@@ -260,7 +260,7 @@ Result<void> plan_programs(PlanDraft& draft) {
   return {};
 }
 
-// A rank keeps its program: nothing may move it to another process that runs another one.
+// A rank keeps its program: no option may move it to a process that runs another one.
 Result<void> check_programs(PlanDraft& draft) {
   const Options& options = draft.options;
   const Plan& plan = draft.plan();

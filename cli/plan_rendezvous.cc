@@ -16,7 +16,7 @@ Result<std::string> our_address(const PlanDraft& draft, const Text& option,
                 option.source, host);
 }
 
-// Where the store of a job on one host listens.
+// The listen address of the store of a job on one host.
 Result<void> plan_store(PlanDraft& draft) {
   const Text& rdzv = draft.options.rdzv;
   auto endpoint = rdzv_endpoint(rdzv);
@@ -62,8 +62,8 @@ bool is_job_id(const std::string& id) {
          });
 }
 
-// What the workers here are to listen on: a host that has no such address says so before any of
-// them is started. Not where none are to be.
+// The address on which the workers here listen: a host without such an address reports that before
+// any worker starts. Not needed on a host without workers.
 Result<void> plan_interface(PlanDraft& draft) {
   const Text& interface = draft.options.interface;
   if (!interface) return {};
@@ -82,7 +82,7 @@ Result<std::string> chosen_address(const PlanDraft& draft) {
   auto address = draft.machine.interface_address(*interface);
   if (address) return address;
   const Plan& plan = draft.plan();
-  // Who starts us names the host itself.
+  // A dlaunch that starts others names the host itself in their errors.
   const bool by_hand = plan.nodes.several() && !draft.joins;
   return refuse("{}{}: {}", by_hand ? "host " + plan.host + ": " : "", interface.source,
                 address.error().what);
@@ -99,7 +99,7 @@ Result<void> plan_rendezvous(PlanDraft& draft) {
   if (options.rdzv && one_host) {
     if (auto done = plan_store(draft); !done) return done.error();
   }
-  // Where hosts meet by the master's address, the leader chooses the workers' port.
+  // If hosts meet by the master's address, the leader chooses the workers' port.
   if (one_host || by_ssh || draft.joins ||
       (options.rdzv && plan.nodes.lead != NodesPlan::Lead::no)) {
     if (auto done = plan_master(draft); !done) return done.error();
@@ -113,7 +113,7 @@ Result<void> plan_rendezvous(PlanDraft& draft) {
     return refuse("{}: '{}' is not a name of 1 to 128 letters, digits and . _ : @ + = -",
                   options.job_id.source, *options.job_id);
   }
-  // On several hosts that are started by hand it is the same for all.
+  // Hosts that are started by hand all have the same default.
   const std::string job_id = one_host || by_ssh ? draft.machine.new_job_id() : "default";
   plan.job_id = options.job_id ? *options.job_id : job_id;
   if (options.secret_file) {

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kMaxNumber = 2'000'000'000;
 constexpr int kMaxCount = 65536;
-// Steps that are none of srun's: the shell of salloc, the batch script, what holds the job's place.
+// Steps without srun: the shell of salloc, the batch script, and the step that holds the job's
+// place.
 constexpr std::string_view kNoSteps[] = {"4294967290", "4294967291", "4294967292"};
 
 Result<std::string> get(const Environment& env, const std::string& name) {
@@ -38,7 +39,7 @@ Result<std::vector<std::string>> get_nodes(const Environment& env, const std::st
   return nodes;
 }
 
-// One for each node.
+// One count for each node.
 Result<std::vector<int>> get_counts(const Environment& env, const std::string& name,
                                     std::size_t nodes) {
   auto text = get(env, name);
@@ -49,7 +50,7 @@ Result<std::vector<int>> get_counts(const Environment& env, const std::string& n
   return refuse("Slurm: {} '{}' is not for {} nodes", name, *text, nodes);
 }
 
-// Other ports for the steps of a job, and for jobs that are not kSlurmPortCount apart.
+// Gives different ports to the steps of a job, and to jobs that are not kSlurmPortCount apart.
 std::uint16_t port_of(int job, int step) {
   const auto at =
       (static_cast<std::uint64_t>(job) * 61 + static_cast<std::uint64_t>(step)) % kSlurmPortCount;
@@ -177,7 +178,7 @@ std::optional<Duration> parse_slurm_time_left(std::string_view text) {
 Result<std::optional<SlurmPlace>> read_slurm(const Environment& env) {
   SlurmPlace place;
   const auto job = env("SLURM_JOB_ID");
-  // Alone it is only a variable that somebody has set.
+  // Alone it is only a variable that the user has set.
   const bool told = env("SLURM_JOB_NODELIST") || env("SLURM_STEP_ID") || env("SLURM_HET_SIZE");
   if (!job || !told) return std::optional<SlurmPlace>();
   place.job = *job;
@@ -207,7 +208,7 @@ bool left_to_scheduler(const Options& options) {
 
 void apply_slurm(const SlurmPlace& place, Options& options) {
   if (place.step) return apply_step(place, options);
-  // Whoever says how the hosts meet starts them by hand.
+  // A user who says how the hosts meet starts them by hand.
   if (options.rdzv || options.master_addr || options.node_rank) return;
   std::string hosts;
   for (std::size_t i = 0; i < place.nodes.size(); ++i) {

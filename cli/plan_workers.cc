@@ -26,7 +26,7 @@ Result<std::optional<int>> count_objects(PlanDraft& draft, std::string_view kind
   return std::optional(static_cast<int>(objects.size()));
 }
 
-// How many there are of that kind on this host; none is an error. `why`: who asks.
+// The number of that kind on this host; none is an error. `why`: the option that needs it.
 Result<std::optional<int>> count_kind(PlanDraft& draft, std::string_view kind,
                                       const std::string& why) {
   if (kind == "auto" || kind == "cpu") return std::optional(draft.machine.cpus.usable());
@@ -76,7 +76,7 @@ Result<std::optional<int>> asked_nproc(PlanDraft& draft) {
 
 namespace {
 
-// How many there are on this host.
+// The number of workers on this host.
 Result<void> plan_count(PlanDraft& draft) {
   const Options& options = draft.options;
   auto nproc = asked_nproc(draft);
@@ -87,7 +87,7 @@ Result<void> plan_count(PlanDraft& draft) {
     if (!number) return number.error();
     total = *number;
   }
-  // What is on the command line comes before what a file or a variable asks for in other words.
+  // The command line wins over a file or a variable that asks in other words.
   const bool typed = options.np.source.starts_with('-');
   if (*nproc && total && typed != options.nproc.source.starts_with('-')) {
     typed ? nproc->reset() : total.reset();
@@ -121,7 +121,7 @@ Result<void> plan_count(PlanDraft& draft) {
   return {};
 }
 
-// srun binds dlaunch, and with it the workers, to what one task gets: often a single CPU.
+// srun binds dlaunch, and with it the workers, to one task's CPUs: often a single one.
 void check_share(PlanDraft& draft) {
   const int cpus = draft.machine.cpus.affinity;
   const int workers = draft.plan().nproc;

@@ -23,7 +23,7 @@ struct Word {
   std::optional<std::string_view> value;  // after '=' or glued to a letter
 };
 
-// srun's "-K1": the letter takes a value that is written directly behind it.
+// srun's "-K1": the letter takes a value directly behind it.
 bool takes_glued(const ForeignOption* option) {
   return option != nullptr && (option->values == 1 || option->values == kAfterEquals);
 }
@@ -86,8 +86,8 @@ Result<GivenOption> finish(const Word& parts, const std::vector<std::string>& wo
   return given;
 }
 
-// Scans a line word by word. What cannot be taken is written down and passed over, so that one run
-// tells all of it.
+// Scans a line word by word. Records an invalid word and skips it, so that one run reports all of
+// them.
 class Scanner {
  public:
   explicit Scanner(const std::vector<std::string>& words) : words_(words) {}
@@ -109,7 +109,7 @@ class Scanner {
   }
 
  private:
-  // False: it is not known where the line goes on.
+  // False: the end of the option is unknown.
   bool take(const Word& parts) {
     if (parts.row != nullptr) return take_own(parts);
     const ForeignMatch match = foreign_of(parts);
@@ -146,7 +146,7 @@ class Scanner {
     return true;
   }
 
-  // The words that follow it, or what stands after '=': "-genv A 1" and "-genv A=1".
+  // The words that follow it, or the text after '=': "-genv A 1" and "-genv A=1".
   Result<std::vector<std::string>> values_of(const Word& parts, const ForeignOption& option) {
     std::vector<std::string> values;
     if (parts.value) values.emplace_back(*parts.value);

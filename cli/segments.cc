@@ -47,8 +47,8 @@ Result<void> set_option(Segment& segment, const GivenOption& given) {
 
 constexpr std::string_view kAfterDashes = "; to pass a ':' to a program, put -- before the program";
 
-// Of words that hold one segment: its options, and its program. What is to be said of its options
-// goes to `told`.
+// Reads the words of one segment: its options, and its program. Remarks on its options go to
+// `told`.
 Result<Segment> read_segment(const std::vector<std::string>& words, ScannedLine& told) {
   auto line = scan_line(words);
   if (!line) return line.error();
@@ -69,7 +69,7 @@ Result<Segment> read_segment(const std::vector<std::string>& words, ScannedLine&
   return segment;
 }
 
-// The scanner tells of each option that cannot be taken in a line of its own.
+// The scanner reports each invalid option in a line of its own.
 std::string in_one_line(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '\n' ? "; " : std::string(1, c);
@@ -85,8 +85,7 @@ Error in_line(const std::string& name, int line, const std::string& what) {
   return protocol_error(fmt::format("{}:{}: {}", name, line, in_one_line(what)));
 }
 
-// The words of a line as a shell would read them, without a comment at its end; nullopt: a quote
-// has no end.
+// The words of a line as in a shell, without a comment at its end; nullopt: an unclosed quote.
 std::optional<std::vector<std::string>> shell_words(std::string_view line) {
   std::vector<std::string> words;
   std::string word;
@@ -124,7 +123,7 @@ struct NumberedLine {
   std::vector<std::string> words;
 };
 
-// Those with words. joined: a backslash at the end of a line goes on in the next.
+// The lines with words. joined: a backslash at the end of a line joins it with the next.
 Result<std::vector<NumberedLine>> lines_of(std::string_view text, const std::string& name,
                                            bool joined) {
   if (text.find('\0') != text.npos) return protocol_error(name + ": it is not a text file");
@@ -186,7 +185,7 @@ Result<std::vector<Segment>> take_segments(ScannedLine& line) {
   while (true) {
     if (rest.empty())
       return usage_error(fmt::format("':' has no program after it{}", kAfterDashes));
-    // What follows "--" is one program's, also a ':'.
+    // All words after "--" are one program's, also a ':'.
     const auto dashes = std::find(rest.begin(), rest.end(), "--");
     const auto end = std::find(rest.begin(), dashes, ":");
     const bool last = end == dashes;

@@ -1,7 +1,7 @@
-// Segments: the programs of a job that runs several, one segment for each, with what is its own:
-// arguments, number of workers, variables, folder. They come from a command line
-// ("-np 2 a : -np 2 b"), from a file of such lines (mpirun's --app), or from a file that says which
-// ranks run what (srun's --multi-prog). Pure.
+// Segments: the programs of a job that runs several, one segment for each, with its own arguments,
+// number of workers, variables and folder. They come from a command line ("-np 2 a : -np 2 b"),
+// from a file of such lines (mpirun's --app), or from a file that maps ranks to programs (srun's
+// --multi-prog). Pure.
 #pragma once
 
 #include <string>
@@ -14,10 +14,9 @@
 
 namespace dlaunch {
 
-// Splits a scanned command line at each word ":" of its program. `line` keeps the options that hold
-// for the whole job. Empty: there is only one program, and `line` stays as it is. After "--" a ":"
-// is an argument like any other. Errors: usage; a part without a program, or an option in it that
-// holds for the whole job.
+// Splits a scanned command line at each word ":" of its program. `line` keeps the options for the
+// whole job. Empty: there is only one program, and `line` is unchanged. After "--" a ":" is an
+// ordinary argument. Errors: usage; a part without a program, or with an option for the whole job.
 Result<std::vector<Segment>> take_segments(ScannedLine& line);
 
 // A segment a line: "-np 2 -x A=1 prog args". '#' begins a comment; quotes and backslashes work as
@@ -29,7 +28,7 @@ Result<std::vector<Segment>> parse_app_file(std::string_view text, const std::st
 // line joins it with the next. Malformed: as above.
 Result<std::vector<Segment>> parse_multi_prog(std::string_view text, const std::string& name);
 
-// How many workers run it; 0: its ranks say that.
+// The number of workers that run it; 0: its ranks decide.
 Result<int> count_of(const Segment& segment);
 
 // The segments as words of a command line, without a ':' at the end. Their ranks must be counted.

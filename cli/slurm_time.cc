@@ -22,7 +22,7 @@ namespace {
 constexpr Duration kPatience = std::chrono::seconds(5);
 constexpr std::size_t kMaxOutput = 4096;
 
-// What the command prints; what it has printed by then if it takes too long.
+// The command's output; its output so far if it takes too long.
 std::string output_of(const std::vector<std::string>& command) {
   const char* path = std::getenv("PATH");
   auto program = find_program(command[0], path != nullptr ? path : "/usr/bin:/bin");
@@ -51,7 +51,7 @@ std::string output_of(const std::vector<std::string>& command) {
     if (size <= 0) break;
     output.append(bytes, static_cast<std::size_t>(size));
   }
-  ::kill(spawned.pid, SIGKILL);  // its output is closed, or it has had its time
+  ::kill(spawned.pid, SIGKILL);  // its output is closed, or its time is up
   while (::waitpid(spawned.pid, nullptr, 0) < 0 && errno == EINTR) continue;
   return output;
 }

@@ -1,4 +1,4 @@
-// What is left of a Slurm job's time.
+// The rest of a Slurm job's time.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 namespace dlaunch {
 
 // From SLURM_JOB_END_TIME, which Slurm sets from 23.02 on, else from squeue, which may take 5 s.
-// nullopt: the job has no limit, or nobody knows it.
+// nullopt: no limit, or an unknown one.
 std::optional<Duration> slurm_time_left(const std::string& job);
 
 }  // namespace dlaunch

@@ -24,7 +24,7 @@ void send_line(const std::string& line) {
   [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, line.data(), line.size());
 }
 
-// Exactly so many bytes of stdin; what follows is another's.
+// Reads exactly so many bytes of stdin; later bytes belong to another reader.
 Result<std::string> read_exactly(std::size_t size) {
   std::string bytes(size, '\0');
   for (std::size_t got = 0; got < size;) {
@@ -47,7 +47,7 @@ Result<OrderFrame> read_order() {
   return body ? decode_order_frame(*body) : Result<OrderFrame>(body.error());
 }
 
-// stdin stays for its end only; workers read nothing there.
+// Keeps stdin only to see its end; workers read nothing there.
 Result<int> keep_lifeline() {
   const int lifeline = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -63,7 +63,7 @@ struct Refusal {
   std::string what;
 };
 
-// The plan that the order makes here.
+// Makes the plan from the order.
 std::variant<BuiltPlan, Refusal> prepare(const OrderFrame& frame) {
   auto order = decode_ssh_order(frame.order);
   if (!order) return Refusal{kExitInternal, order.error().what};
@@ -90,7 +90,7 @@ std::variant<BuiltPlan, Refusal> prepare(const OrderFrame& frame) {
   nodes.rank = frame.number;
   nodes.login = frame.login;
   nodes.lead = NodesPlan::Lead::no;
-  // Whatever scheduler it is: the leader has judged its signals.
+  // For every scheduler: the leader has judged its signals.
   if (order->by_scheduler) nodes.starter = Starter::srun;
   nodes.endpoint = frame.endpoint;
   auto built = build_plan(options, machine, &nodes);
@@ -126,7 +126,7 @@ int run_ssh_node(const std::string& folder) {
   if (!lifeline) return refuse_order({kExitSystem, lifeline.error().what});
   built.plan.nodes.lifeline = *lifeline;
   send_line(ready_line());
-  // Whatever else there is to tell of the options the leader has told.
+  // The leader has printed all other remarks on the options.
   for (const auto& line : built.bindings) {
     std::fprintf(stderr, "%s: %s\n", built.plan.host.c_str(), line.c_str());
   }

@@ -1,13 +1,13 @@
-// What `dlaunch --ssh-node [FOLDER]` does, the dlaunch that another one has started here by ssh
-// (launcher/ssh/ssh_talk.h): takes its order from stdin, checks that all is there, and follows.
+// `dlaunch --ssh-node [FOLDER]`, which another dlaunch has started here by ssh
+// (launcher/ssh/ssh_talk.h): reads its order from stdin, checks that all files exist, and follows.
 #pragma once
 
 #include <string>
 
 namespace dlaunch {
 
-// folder: where our binary was pushed to, "": nowhere. It is removed at once; what runs needs no
-// name.
+// folder: where our binary was pushed to; "": it was not pushed. It is removed at once: a running
+// binary needs no name.
 int run_ssh_node(const std::string& folder);
 
 }  // namespace dlaunch

@@ -20,8 +20,8 @@ constexpr std::array<std::string_view, 27> kOfAHost = {
 constexpr std::array<std::string_view, 5> kPrefixes = {"SSH_", "XDG_", "DBUS_", "BASH_FUNC_",
                                                        "SYSTEMD_"};
 
-// What a scheduler's launcher has set on each host, or left as it was: the devices that the job has
-// there, and which of the job's tasks this is.
+// Variables that a scheduler's launcher sets or keeps on each host: the job's devices there, and
+// the number of the task.
 constexpr std::array<std::string_view, 11> kOfAStep = {"CUDA_VISIBLE_DEVICES",
                                                        "ROCR_VISIBLE_DEVICES",
                                                        "HIP_VISIBLE_DEVICES",
@@ -53,7 +53,7 @@ std::vector<std::string> get_list(Reader& in) {
   return items;
 }
 
-// The values of an option that is given, with where they come from.
+// The values of a given option, with their source.
 struct Given {
   std::vector<std::string> values;
   std::string source;
@@ -82,7 +82,7 @@ void set(Options& options, const OptionRow& row, Given what) {
   }
 }
 
-// The words of a switch are for messages, which the leader has given.
+// A switch's words are for messages, which the leader has printed.
 void put_segment(Writer& out, const Segment& segment) {
   put_list(out, segment.program);
   for (const Text* text : {&segment.np, &segment.chdir}) out.put_string(text->value.value_or(""));
@@ -121,7 +121,7 @@ void put_options(Writer& out, const Options& options) {
   for (const Segment& segment : options.segments) put_segment(out, segment);
 }
 
-// False: there is an option that this dlaunch does not have.
+// False: this dlaunch does not have one of the options.
 bool get_options(Reader& in, Options& options) {
   while (in.ok()) {
     const std::string name(in.get_string(kMaxText));

@@ -1,4 +1,4 @@
-// What to say about a flag or key that dlaunch does not have.
+// Suggestions for an unknown flag or key.
 #pragma once
 
 #include <string>
@@ -6,12 +6,11 @@
 
 namespace dlaunch {
 
-// The name nearest to `name`, of ours or of another launcher's options that are not refused, if it
-// is near (base/nearest.h). "" if none is.
+// The nearest name, of ours or of another launcher's options that are not refused, if it is near
+// (base/nearest.h); else "".
 std::string nearest_option(std::string_view name);
 
-// The end of an "unknown option" sentence, from "; ": the nearest name that we take. "" if there is
-// nothing to say.
+// The end of an "unknown option" sentence, from "; ": the nearest name that we accept; "": none.
 std::string advice_for(std::string_view name);
 
 }  // namespace dlaunch

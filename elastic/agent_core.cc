@@ -101,7 +101,7 @@ void AgentCore::stop(TimePoint now, Slot slot, int signal) {
 
 void AgentCore::send(Slot slot, int signal) {
   actions_.push_back(SendSignal{slot, signal});
-  // A stopped process would not see it before it is continued.
+  // A stopped process receives the signal only when it continues.
   if (ends_the_job(signal)) actions_.push_back(SendSignal{slot, SIGCONT});
 }
 

@@ -1,10 +1,10 @@
-// AgentCore decides about the processes of one node: start them one after another, stop some or all
-// of them, see that those who do not listen are killed. Who is to run is JobCore's business. Pure:
+// AgentCore decides about the processes of one node: it starts them one after another, stops some
+// or all of them, and kills those that ignore the signal. JobCore decides which ones run. Pure:
 // events in, actions out; the agent shell (launcher/job_leader.cc) performs the actions and reports
-// what happened.
+// the results.
 //
-// Stopping: the signal to the worker's process group, `grace`, then SIGKILL to the group. What
-// SIGKILL does not end within 5 s is given up: only an uninterruptible sleep survives it.
+// Stopping: the signal to the worker's process group, `grace`, then SIGKILL to the group. It gives
+// up a process that SIGKILL does not end within 5 s: only an uninterruptible sleep survives it.
 #pragma once
 
 #include <deque>
@@ -30,13 +30,13 @@ class AgentCore {
     std::vector<Slot> slots;
     int signal;  // SIGKILL: without grace
   };
-  struct HandOn {  // a signal of the user's that does not end the job
+  struct HandOn {  // a signal of the user that does not end the job
     int signal;
   };
   struct Spawned {};  // the worker of the last Spawn action runs
   struct SpawnFailed {
     Slot slot;
-  };  // it does not, or never came to run its program
+  };  // it does not run, or ended before it ran its program
   struct Exited {
     Slot slot;
   };
@@ -54,7 +54,7 @@ class AgentCore {
   struct NotStarted {  // it was stopped before its turn came
     Slot slot;
   };
-  struct GiveUp {  // it cannot be ended
+  struct GiveUp {  // SIGKILL does not end it
     Slot slot;
   };
   using Action = std::variant<Spawn, SendSignal, NotStarted, GiveUp>;
@@ -72,7 +72,7 @@ class AgentCore {
   enum class Life { absent, queued, starting, running, stopping, killed };
   struct Process {
     Life life = Life::absent;
-    int signal = 0;               // starting, and to be stopped at once
+    int signal = 0;               // while starting: stop it at once with this
     TimePoint deadline = kNever;  // of stopping and killed
   };
 

@@ -14,10 +14,10 @@
 namespace dlaunch {
 namespace {
 
-// Of a slow worker: it stands and runs in turn.
+// A slow worker stops and runs in turn, for this long each.
 constexpr Duration kTurn = std::chrono::milliseconds(10);
 
-// When a worker that does not join has begun.
+// The age at which a worker that does not join has begun.
 constexpr Duration kSpoken = std::chrono::seconds(10), kSilent = std::chrono::seconds(30);
 constexpr Duration kLongest = std::chrono::minutes(5);
 constexpr Duration kLookAgain = std::chrono::milliseconds(250);
@@ -91,7 +91,7 @@ void Chaos::new_round(TimePoint now) {
   look_at_ = now;
 }
 
-// -- Who is spared
+// -- Which workers are spared
 
 bool Chaos::has_begun(const Member& member) const {
   if (member.joined) return true;
@@ -123,7 +123,7 @@ void Chaos::go_on(TimePoint now) {
   if (kill_at_ != kNever) kill_at_ = std::max(kill_at_, now + config_.kill.every / 2);
 }
 
-// -- Who is hurt
+// -- Which workers are hurt
 
 const Chaos::Member* Chaos::victim(const std::vector<Member>& members) {
   return &members[random_() % members.size()];

@@ -1,23 +1,23 @@
-// Chaos hurts a job's own workers at random times, so that people can see how their program takes
-// it. Pure: it is asked when something is due, and says to whom to do what. The same seed gives the
-// same times and, with the same workers alive, the same victims.
+// Chaos hurts a job's own workers at random times, so that users can see how their program copes.
+// Pure: the caller asks when something is due, and gets the victims and signals. The same seed
+// gives the same times and, with the same workers alive, the same victims.
 //
 //   kill=5s             SIGKILL to a random worker, every 5 s or so
-//   stop=10s:500ms      SIGSTOP, and SIGCONT 500 ms later (1 s if it is not said)
-//   slow=20s:5s         for 5 s (if it is not said) it runs only half of the time
-//   seed=7              1 if it is not said
+//   stop=10s:500ms      SIGSTOP, and SIGCONT 500 ms later (default: 1 s)
+//   slow=20s:5s         for 5 s (the default) it runs only half of the time
+//   seed=7              default: 1
 //
-// Intervals vary evenly between half and one and a half times what is said.
+// Intervals vary evenly between half and one and a half times the given value.
 //
-// Nobody is hurt until every member of the round has begun its work, and meanwhile the clocks of
-// all three kinds stand still: a program that takes long to start would never get on. A worker has
-// begun when it has joined its round (an elastic one) or has called dl_init(). One whose program
-// does neither is only known by its age: it has begun 10 s after its start where it has written
-// something, and 30 s after its start where it has not. Each time a worker is killed that had not
-// joined, both times double, up to 5 minutes, since it may have been about to join: a program that
-// joins within 5 minutes gets there. Where some worker of the job has joined or called dl_init(),
-// the others are expected to do so, too, for 5 minutes. Once all have begun, half an interval
-// passes before the first of them is killed.
+// Chaos hurts no worker until every member of the round has begun its work; meanwhile the clocks of
+// all three kinds stand still, or a program that starts slowly would never make progress. A worker
+// has begun when it has joined its round (an elastic one) or has called dl_init(). For a program
+// that does neither only the worker's age counts: it has begun 10 s after its start if it has
+// written something, else 30 s after its start. Each kill of a worker that had not joined doubles
+// both times, up to 5 minutes, because it may have been about to join: a program that joins within
+// 5 minutes succeeds. Once some worker of the job has joined or called dl_init(), Chaos waits up to
+// 5 minutes for the others to do so. Once all have begun, half an interval passes before the first
+// kill.
 #pragma once
 
 #include <cstdint>
@@ -40,14 +40,14 @@ struct ChaosConfig {
   std::uint64_t seed = 1;
 };
 
-// `name` is what an error calls it.
+// Errors call it `name`.
 Result<ChaosConfig> parse_chaos(std::string_view text, std::string_view name);
 
 class Chaos {
  public:
   Chaos(TimePoint now, const ChaosConfig& config);
 
-  struct Member {  // of the round, with a process that runs
+  struct Member {  // of the round, with a running process
     int slot = 0;
     bool joined = false;      // its round, or it has called dl_init()
     bool has_spoken = false;  // it has written to its stdout or stderr
@@ -56,19 +56,19 @@ class Chaos {
   struct Deed {
     int victim;
     int signal;
-    Duration stands{};  // after SIGSTOP: then its host continues it, whoever leads by then
+    Duration stands{};  // after SIGSTOP: its host continues it then, also under another leader
   };
-  // Its members may have to start.
+  // The new round's members may still have to start.
   void new_round(TimePoint now);
-  // What is to be done now. Where looks() is true the members have to be described completely;
-  // otherwise only their slots matter.
+  // The deeds that are due now. If looks() is true, `members` must be complete; otherwise only
+  // their slots matter.
   std::vector<Deed> step(TimePoint now, const std::vector<Member>& members);
   bool looks(TimePoint now) const;
   TimePoint deadline() const;
 
  private:
   struct Stopped {
-    TimePoint next{};  // when it is stopped again
+    TimePoint next{};  // the next SIGSTOP
     TimePoint until{};
   };
 
@@ -83,10 +83,10 @@ class Chaos {
   std::mt19937_64 random_;
   TimePoint kill_at_ = kNever, stop_at_ = kNever, slow_at_ = kNever;
   std::map<int, Stopped> ill_;             // by victim
-  std::optional<TimePoint> stands_since_;  // the clocks stand still since then
-  TimePoint look_at_{};                    // again at the members, where they do
+  std::optional<TimePoint> stands_since_;  // since when the clocks stand still
+  TimePoint look_at_{};                    // the next look at the members meanwhile
   bool joins_ = false;                     // some worker of the job has joined
-  int patience_ = 1;                       // how much longer than at first workers are spared
+  int patience_ = 1;                       // the factor on both times
 };
 
 }  // namespace dlaunch

@@ -15,7 +15,7 @@ constexpr Duration kJump = std::chrono::seconds(10);
 
 const char* they_are(const RankSet& ranks) { return ranks.size() == 1 ? "it is" : "they are"; }
 
-// Nobody waits where all are idle.
+// No rank waits if all are idle.
 bool is_wait(const Hang& hang) { return hang.key.kind != Hang::Key::idle; }
 
 }  // namespace
@@ -38,7 +38,7 @@ void HangJudge::on(TimePoint, const NewRound&) {
   gone_at_ = {};
 }
 
-// The others have waited for it: what they do next is to hear of it.
+// The others have waited for it: next they will receive the news.
 void HangJudge::on(TimePoint now, const Gone& event) {
   ranks_.erase(event.rank);
   cases_.clear();
@@ -64,7 +64,7 @@ void HangJudge::on(TimePoint now, const Samples& event) {
   judge(now);
 }
 
-// Time that does not count moves all that waits along with it.
+// Shifts all waiting forward over time that does not count.
 void HangJudge::pass_time(TimePoint now) {
   const Duration passed = now - last_.value_or(now);
   last_ = now;
@@ -86,7 +86,7 @@ void HangJudge::take(TimePoint now, const ProgressSample& sample) {
   const auto [it, is_new] = rank.groups.try_emplace(sample.group);
   RankProgress::Position& at = it->second;
   const bool moved = is_new || at.seq != sample.seq || at.inside != sample.inside;
-  // The age may only shorten what we have seen ourselves: it jumps when its host was suspended.
+  // The age may only shorten our own observation: it jumps when its host was suspended.
   const Duration age = std::max(Duration::zero(), sample.age);
   const TimePoint by_age = std::max(now - age, gone_at_);
   const TimePoint since =
@@ -173,7 +173,7 @@ std::vector<Hang> HangJudge::find(TimePoint now) const {
   return hangs;
 }
 
-// Forgets what is over, and says so.
+// Forgets cases that are over, and says so.
 void HangJudge::close_cases(const std::vector<Hang>& hangs) {
   for (auto it = cases_.begin(); it != cases_.end();) {
     const auto found = [&](auto same) { return std::any_of(hangs.begin(), hangs.end(), same); };
@@ -219,7 +219,7 @@ void HangJudge::pursue(TimePoint now, const Hang& hang) {
   const Duration dump_time = std::min(config_.dump_time, limit / 4);
   const TimePoint dump_at = deadline_after(since, limit - dump_time);
   const TimePoint first = stop ? dump_at : deadline_after(since, warn_after(hang));
-  if (now < first) {  // it moved, and stands again
+  if (now < first) {  // it moved, and stopped again
     cases_.erase(hang.key);
     return wake_at(first);
   }

@@ -1,28 +1,28 @@
-// HangJudge finds ranks for which the others wait in vain, and says what to do about them. Pure:
+// HangJudge finds ranks for which the others wait in vain, and decides what to do about them. Pure:
 // samples in, actions out. Agents read each rank's progress from shared memory every 100 to 250 ms.
 //
-// Hangs are what find_hangs() says, once it has lasted for hang_timeout: ranks that have not
-// entered a collective where others wait, that wait for each other in a circle, or do not come out
-// of a collective all have entered. Where no rank is in any collective, a checkpoint or an
-// evaluation looks the same, and hang_timeout must allow for it. Each gives a Warn after half of
-// the time, `dump_time` (at most a quarter) before it is over a Dump of the culprits and of one
-// that waits, and then a Replace. Motion at any time ends it; movement of data within a collective
-// is motion (a smaller age).
+// A hang is what find_hangs() finds, once it has lasted for hang_timeout: ranks that have not
+// entered a collective in which others wait, ranks that wait for each other in a circle, or ranks
+// that do not come out of a collective that all have entered. If no rank is in any collective, a
+// checkpoint or an evaluation looks the same, and hang_timeout must allow for it. Each hang gives a
+// Warn after half of hang_timeout, a Dump of the culprits and of one waiting rank `dump_time` (at
+// most a quarter) before the end, and then a Replace. Motion at any time ends it; movement of data
+// within a collective is motion (a smaller age).
 //
-// Where somebody waits for somebody a Warn may come earlier, after warn_after, and without a
-// hang_timeout it is all that comes. What was warned of and ended well is as this program is:
-// from then on only what takes twice as long is worth a warning.
+// If a rank waits for another, a Warn may come earlier, after warn_after; without a hang_timeout
+// that is the only action. If a case with a warning ends well, the program is just like that: from
+// then on only a wait of twice that length gives a warning.
 //
-// A stopped rank (SIGSTOP) is warned of at once and replaced after stop_limit, and is not taken to
-// hang. Time stands still, and nothing is replaced, while any rank is traced (someone is debugging,
-// and a restart may take more ranks along), while all are stopped (someone suspended the job),
-// while the user has stopped the whole job (^Z: Suspended), and while a rank was not heard of for
-// `silence` (whether its host lives is decided by leases). Where step() is not called for 10 s,
-// this host was suspended, and all waiting begins anew.
+// A stopped rank (SIGSTOP) gives a Warn at once and a Replace after stop_limit, and does not count
+// as hanging. Time stands still, and no rank is replaced, while any rank is traced (a debugger is
+// attached, and a restart may take more ranks along), while all are stopped (the job is suspended),
+// while the user has stopped the whole job (^Z: Suspended), and while a rank has sent no sample for
+// `silence` (leases decide whether its host lives). If 10 s pass without a step(), this host was
+// suspended, and all waits start again from zero.
 //
-// A rank is known from its first sample; who samples groups that a rank is in, sends one sample a
-// group. One of whom is only known that it moves is sampled with age 0, wherever it was last.
-// NewRound forgets all.
+// A rank is known from its first sample. An agent that samples groups sends one sample for each
+// group of a rank. A rank that is only known to move gets a sample with age 0, in its last
+// position. NewRound clears everything.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct ProgressSample {
   bool inside = false;
   std::uint8_t what = 0;  // index into kCollectiveNames, where seq > 0
   Duration age{};         // since anything of this moved
-  Duration seen{};        // for how long its agent has seen it so, where that tells only now
+  Duration seen{};        // how long its agent has seen it so, if the agent reports that only now
   ProcessState state = ProcessState::running;
 };
 
@@ -53,7 +53,7 @@ struct HangConfig {
   Duration hang_timeout = Duration::max();         // max: nothing that hangs is replaced
   Duration warn_after = Duration::max();           // max: only for what will be replaced
   Duration stop_limit = std::chrono::seconds(30);  // max: may stand for ever
-  Duration dump_time = std::chrono::seconds(2);    // for stacks to be written
+  Duration dump_time = std::chrono::seconds(2);    // for writing stacks
   Duration silence = std::chrono::seconds(2);
 };
 
@@ -62,10 +62,10 @@ class HangJudge {
   // -- Events
   struct NewRound {};
   using Samples = std::vector<ProgressSample>;  // of one agent or of all
-  struct Gone {                                 // it ended, and is nobody's peer any more
+  struct Gone {                                 // its process ended, and no rank waits for it
     int rank;
   };
-  // The user stops all workers, or lets them go on. Neither is worth a warning.
+  // The user stops all workers, or continues them. Neither gives a warning.
   struct Suspended {
     bool yes;
   };
@@ -91,9 +91,9 @@ class HangJudge {
   std::vector<Action> step(TimePoint now, const Event& event);
   std::optional<TimePoint> deadline() const;
 
-  // Those that wait for this rank, by what was sampled until now.
+  // The ranks that wait for this one, by the samples so far.
   RankSet waiting_for(int rank) const { return dlaunch::waiting_for(ranks_, rank); }
-  // Who waits for whom, for so long already, by what was sampled until now.
+  // Which ranks have waited at least so long, and for which, by the samples so far.
   std::vector<Hang> waits(TimePoint now, Duration at_least) const;
 
  private:
@@ -131,7 +131,7 @@ class HangJudge {
   std::optional<TimePoint> deadline_;
   std::optional<TimePoint> last_;  // step()
   TimePoint gone_at_{};            // the last loss
-  bool traced_ = false;            // warned of
+  bool traced_ = false;            // the warning was given
   bool suspended_ = false;
   RankSet stopped_by_user_;
   std::vector<Action> actions_;

@@ -45,7 +45,7 @@ class Look {
 std::optional<Hang> Look::in_group(std::uint64_t group) const {
   Hang hang;
   hang.key.group = group;
-  hang.key.seq = UINT64_MAX;  // the earliest that somebody is in
+  hang.key.seq = UINT64_MAX;  // the earliest that some member is in
   RankSet inside;
   std::string name;
   for (const auto& [number, rank] : ranks_) {
@@ -116,8 +116,8 @@ RankSet Look::missing(std::uint64_t group, std::uint64_t seq) const {
   return ranks;
 }
 
-// These and all for whom they wait, directly or not, if everyone among them waits for somebody
-// missing; else none.
+// These ranks and all that they wait for, directly or not, if each of them waits for a missing
+// rank; else none.
 RankSet Look::circle(const RankSet& from) const {
   RankSet reached, open = from;
   while (!open.empty()) {
@@ -139,7 +139,7 @@ bool Look::waits(int rank) const {
   return std::any_of(groups.begin(), groups.end(), [](const auto& at) { return at.second.inside; });
 }
 
-// For how long none of them has moved.
+// How long none of them has moved.
 Duration Look::still(const RankSet& ranks) const {
   Duration shortest = Duration::max();
   for (const int rank : ranks) {

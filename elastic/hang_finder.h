@@ -1,14 +1,15 @@
-// Who hangs, from the progress of all ranks as it stands: a pure function. What is done about it,
-// and how long it may last, is HangJudge's business.
+// Finds hanging ranks from the present progress of all ranks: a pure function. HangJudge decides
+// what to do about them, and how long a hang may last.
 //
-// In a group whose members are in collectives, those that have not entered the earliest one
-// somebody is still in are missing. At fault is
-// - who is missing and in no collective;
-// - where all that are missing wait in other groups: nobody here, if those wait for somebody who is
-//   at fault or at work; else they wait in a circle;
-// - where nobody is missing: who has not come out.
-// If nobody is in any collective, all are idle; before the first collective nobody is.
-// A stopped rank's `still_since` is to be that of its last sample: who waits for it knows why.
+// In a group with members in collectives, the missing ranks are those that have not entered the
+// earliest collective that some member is still in. At fault is
+// - a missing rank that is in no collective;
+// - if all missing ranks wait in other groups: none here, if they wait for a rank that is at fault
+//   or at work; otherwise they wait in a circle;
+// - if no rank is missing: each rank that has not come out.
+// If no rank is in any collective, all are idle; before the first collective none is idle.
+// A stopped rank's `still_since` must be that of its last sample: a rank that waits for it has that
+// excuse.
 #pragma once
 
 #include <compare>
@@ -22,7 +23,7 @@
 
 namespace dlaunch {
 
-// As /proc/PID/status has it: State, and traced where TracerPid is not 0.
+// Like State in /proc/PID/status, and traced if TracerPid is not 0.
 enum class ProcessState { running, sleeping, uninterruptible, stopped, traced };
 
 // Whether time stands still for it.
@@ -45,7 +46,7 @@ struct RankProgress {
 using Progress = std::map<int, RankProgress>;  // by rank
 
 struct Hang {
-  // What it is about: the same from one look to the next.
+  // The identity of a hang: the same from one look to the next.
   struct Key {
     enum Kind { stopped, missing, circle, stuck, idle } kind{};
     std::uint64_t group = 0, seq = 0;  // of missing and stuck
@@ -53,20 +54,20 @@ struct Hang {
     auto operator<=>(const Key&) const = default;
   };
   Key key;
-  int witness = -1;   // who waits for the culprits; -1: nobody else
-  Duration waited{};  // since anybody who matters has moved
+  int witness = -1;   // a rank that waits for the culprits; -1: none
+  Duration waited{};  // since the last motion of a rank that matters
   std::string sentence;
 };
 
-// All but Key::stopped; a circle once for each group in it.
+// All but Key::stopped; a circle appears once for each group in it.
 std::vector<Hang> find_hangs(TimePoint now, const Progress& progress);
 
-// Those that are in a collective which this rank, a member of its group, has not entered.
+// The ranks in a collective that this rank, a member of its group, has not entered.
 RankSet waiting_for(const Progress& progress, int rank);
 
 RankSet ranks_in(const Progress& progress, ProcessState state);
 
-// For sentences: "rank 0,2", and the verb that goes with it.
+// For sentences: "rank 0,2", and its verb.
 inline std::string in_words(const RankSet& ranks) { return "rank " + format_rank_set(ranks); }
 inline const char* is(const RankSet& ranks) { return ranks.size() == 1 ? "is" : "are"; }
 

@@ -39,7 +39,7 @@ void HostHealth::test_due() {
   }
 }
 
-// Once more on the same connection changes nothing.
+// Idempotent on one connection.
 void HostHealth::on(const Comes& comes) { guests_.try_emplace(comes.link, Guest{comes.host}); }
 
 void HostHealth::on(const Gone& gone) { guests_.erase(gone.link); }

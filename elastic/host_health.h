@@ -1,8 +1,8 @@
-// HostHealth decides what becomes of a host that comes into a job that has begun: one that was lost
-// before, or comes late. It is to test itself before it gets workers, for a sick one costs all
-// others a round each time. One that fails is left out, as long as one that failed otherwise
-// (HostStarts::pause_after), and tested again; that counts by its name, so that starting its
-// dlaunch anew does not help. Pure: events in, actions out.
+// HostHealth decides about a host that comes into a job that has begun, late or after a loss. It
+// must test itself before it gets workers, because a sick host costs all others a round each time.
+// A host that fails the test is left out for as long as one that failed otherwise
+// (HostStarts::pause_after), and then tested again. Failures count by host name, so restarting its
+// dlaunch does not help. Pure: events in, actions out.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace dlaunch {
 
 class HostHealth {
  public:
-  using Link = std::uint64_t;  // its connection; a number that is never used again
+  using Link = std::uint64_t;  // its connection; a number that is never reused
 
   // -- Events
   struct Comes {
@@ -30,7 +30,7 @@ class HostHealth {
     Link link;
     std::string why;  // it cannot have workers; "": it can
   };
-  struct Gone {  // that tells nothing of its health: cables are cut, people press ^C
+  struct Gone {  // says nothing about its health: cables are cut, people press ^C
     Link link;
   };
   struct Clock {};
@@ -43,7 +43,7 @@ class HostHealth {
   struct Admit {
     Link link;
   };
-  struct Tell {  // the same of the same host only once
+  struct Tell {  // once for the same host and line
     std::string line;
   };
   using Action = std::variant<Test, Admit, Tell>;
@@ -52,7 +52,7 @@ class HostHealth {
 
   std::vector<Action> step(TimePoint now, const Event& event);
   std::optional<TimePoint> deadline() const;
-  // How it is with those that are left out: "host3: not healthy, tested again in 8 s: …"
+  // The state of the hosts left out: "host3: not healthy, tested again in 8 s: …"
   std::vector<std::string> words(TimePoint now) const;
 
  private:
@@ -76,7 +76,7 @@ class HostHealth {
   TimePoint now_{};
   std::mt19937_64 random_;
   std::map<Link, Guest> guests_;
-  std::map<std::string, Failure> failures_;  // by host; none once it was healthy
+  std::map<std::string, Failure> failures_;  // by host; erased once it is healthy
   std::vector<Action> actions_;
 };
 

@@ -59,7 +59,7 @@ int HostStarts::logins() const {
   }));
 }
 
-// Those first that have waited longest.
+// Starts those first that have waited longest.
 void HostStarts::start_due() {
   for (int room = config_.at_once - logins(); room > 0; --room) {
     Place* first = nullptr;
@@ -93,7 +93,7 @@ void HostStarts::on(const Ready& ready) {
 
 void HostStarts::on(const Failed& failed) {
   Place& place = at(failed.node);
-  // Of the first answers all are told together, by whoever waits for them.
+  // The caller that waits for the first answers reports all of them together.
   const bool news = std::exchange(place.answered, true) && place.why != failed.why;
   place.why = failed.why;
   if (place.life == Life::leaving) {
@@ -175,7 +175,7 @@ void HostStarts::has_left(Place& place) {
 void HostStarts::start_anew(Place& place) {
   place.life = Life::waiting;
   place.next = now_;
-  place.answered = true;  // nobody waits for it
+  place.answered = true;  // no caller waits for it
   place.failures = place.out_of_reach = 0;
   place.why.clear();
 }
@@ -212,8 +212,8 @@ void HostStarts::on(const List& list) {
   for (const Listed& host : list.hosts) take_in(host);
 }
 
-// A newcomer gets a place that has never been anybody's, or one that another has left. One that is
-// leaving and listed again has to come anew.
+// A newcomer gets a place that was always vacant, or one that another host has left. A leaving host
+// that is listed again must first leave.
 void HostStarts::take_in(const Listed& listed) {
   const auto has_it = [&](const Place& place) {
     const bool taken = place.life != Life::vacant || place.host.here || place.drained;
@@ -242,7 +242,7 @@ void HostStarts::take_in(const Listed& listed) {
 
 std::string HostStarts::words(TimePoint now, int node) const {
   const Place& place = at(node);
-  if (place.drained) return "";  // whoever wanted that tells it
+  if (place.drained) return "";  // the caller that wanted that reports it
   switch (place.life) {
     case Life::waiting: {
       if (place.why.empty()) return "to be started";

@@ -1,16 +1,17 @@
-// HostStarts decides which host of a job is started when, where one dlaunch starts it on all: at
-// most so many logins at once; a host that is lost or does not answer once more, after a pause; one
-// that fails again and again is left alone for a while. With a list that changes it also decides
-// which new host takes which place, and which host is to leave. Pure: events in, actions out.
+// HostStarts decides when to start which host of a job, if one dlaunch starts it on all hosts. It
+// limits the number of simultaneous logins. It starts a lost or silent host again, after a pause,
+// and leaves a host that fails again and again alone for a while. With a changing list it also
+// decides which new host takes which place, and which host must leave. Pure: events in, actions
+// out.
 //
-// A host that cannot be reached is tried again after 1, 2, 4 … 60 s. One that was reached and then
-// failed, or was lost within 10 minutes, has failed: after the third time in a row it is left alone
-// for 10, 20, 40 s … 1 h. A quarter more or less, so that many do not come at once.
+// It tries an unreachable host again after 1, 2, 4 … 60 s. A host has failed if it was reached and
+// then failed, or was lost within 10 minutes; after the third failure in a row it is left alone for
+// 10, 20, 40 s … 1 h. Each pause is a quarter more or less, so that hosts do not come all at once.
 //
-// Flat, not a tree in which hosts start others: that asks for hosts that may log in to each other,
-// which few sites allow, and pays late. Simulated (host_starts_test.cc) with logins of 0.25 s at
-// the median and 1 s for the slowest hundredth, of which 0.08 s are work for the ssh here; seconds
-// until all hosts have answered:
+// Starts are flat, not a tree in which hosts start others: a tree needs hosts that may log in to
+// each other, which few sites allow, and pays off late. Simulated (host_starts_test.cc) with logins
+// of 0.25 s at the median and 1 s for the slowest hundredth, including 0.08 s of work for the ssh
+// here; seconds until all hosts have answered:
 //
 //   hosts   32 at once, 2 cores   32, 16 cores   128, 16 cores   tree of 32 children, 16 cores
 //     100                   4.5            1.7             1.7                             1.9
@@ -32,27 +33,27 @@ class HostStarts {
  public:
   struct Config {
     int at_once = 32;        // logins under way
-    bool again = false;      // whoever fails is started again
+    bool again = false;      // start a failed host again
     std::uint64_t seed = 0;  // of the pauses
   };
   // By number of the node.
   struct Host {
-    std::string name;   // "": nobody has this place yet
-    int slots = 1;      // workers that the job has for it
-    bool here = false;  // the one that starts the others
+    std::string name;   // "": the place is vacant
+    int slots = 1;      // the job's workers there
+    bool here = false;  // this host, which starts the others
   };
 
   // -- Events
   struct Start {};
-  struct Ready {  // it has answered
+  struct Ready {  // its dlaunch has answered
     int node;
   };
-  struct Failed {  // instead
+  struct Failed {  // instead of Ready
     int node;
-    bool reached = false;  // it was logged in to
+    bool reached = false;  // the login succeeded
     std::string why;
   };
-  struct Ended {  // after Ready: its connection has
+  struct Ended {  // after Ready: its connection ended
     int node;
     std::string why;
   };
@@ -60,16 +61,16 @@ class HostStarts {
     std::string name;
     int slots = 1;
   };
-  struct List {  // of the hosts there are now
+  struct List {  // the hosts in the list now
     std::vector<Listed> hosts;
   };
-  // The user wants it to leave, and not to come back before Undrain.
+  // The user wants it to leave, and to stay away until Undrain.
   struct Drain {
     int node;
   };
   struct Undrain {
     int node;
-    bool runs = false;  // it was not told to end yet
+    bool runs = false;  // its dlaunch was not yet asked to end
   };
   struct Clock {};
   using Event = std::variant<Start, Ready, Failed, Ended, List, Drain, Undrain, Clock>;
@@ -79,7 +80,7 @@ class HostStarts {
     int node;
     std::string name;
   };
-  struct Leave {  // it is to end when its workers have
+  struct Leave {  // end it when its workers have ended
     int node;
   };
   struct Tell {
@@ -92,12 +93,12 @@ class HostStarts {
   std::vector<Action> step(TimePoint now, const Event& event);
   std::optional<TimePoint> deadline() const;
 
-  // How long a host is left out that has failed so many times in a row; but for the jitter.
+  // How long a host with so many failures in a row is left out; without the jitter.
   static Duration pause_after(int failures);
 
-  // Every host has answered or failed once, or there is none to be started.
+  // Every host has answered or failed once, or there is none to start.
   bool all_answered() const;
-  // How it is with the host there, in words; "": as it should be.
+  // The state of the host there, in words; "": normal.
   std::string words(TimePoint now, int node) const;
   const std::string& name(int node) const { return at(node).host.name; }
   int size() const { return static_cast<int>(places_.size()); }
@@ -105,23 +106,23 @@ class HostStarts {
  private:
   enum class Life {
     vacant,
-    waiting,  // to be started at `next`
+    waiting,  // starts at `next`
     starting,
     running,
-    leaving,  // as running
-    over,     // it is not started again
+    leaving,  // still running
+    over,     // it stays away
   };
   struct Place {
     Host host;
     Life life = Life::vacant;
     bool answered = false;
     bool drained = false;
-    bool comes_back = false;  // once it has left
+    bool comes_back = false;  // after it has left
     TimePoint next{};
-    TimePoint since{};     // it runs
+    TimePoint since{};     // since when it runs
     int out_of_reach = 0;  // attempts in a row
     int failures = 0;      // in a row
-    std::string why;       // it is not there
+    std::string why;       // why it is absent
   };
 
   void on(const Start&);
@@ -147,7 +148,7 @@ class HostStarts {
   TimePoint now_{};
   std::mt19937_64 random_;
   std::vector<Place> places_;
-  std::vector<std::string> no_room_;  // of the last list; told once
+  std::vector<std::string> no_room_;  // of the last list; reported once
   std::vector<Action> actions_;
 };
 

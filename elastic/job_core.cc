@@ -10,8 +10,8 @@
 namespace dlaunch {
 namespace {
 
-// Whoever starts takes the cores that the survivors need to hear of the loss, and a new spare, for
-// which nobody waits, those that they need to recover.
+// A starting process takes the cores that the survivors need to receive the news of the loss; a new
+// spare, which no rank waits for, takes those that they need to recover.
 constexpr Duration kHeadStart = std::chrono::milliseconds(3);
 constexpr Duration kSpareDelay = std::chrono::milliseconds(200);
 
@@ -126,20 +126,20 @@ void JobCore::on(const Ended& event) {
   if (!process.wanted) return;
   if (was == Life::stopping || was == Life::stuck) {
     process.life = Life::waiting;
-    // Its own end was under way: who was heard of first perhaps failed because of it.
+    // It ended by itself: the failure that was reported first may have followed from this one.
     if (event.well || event.consequence || !event.by_itself) return;
     const auto refusal = policy_.failed_too(now_, failure_of(event));
     if (refusal && is_refused(*refusal)) end(JobEnding::worker_failed, SIGTERM);
     return;
   }
-  // Who needs it has asked for the next round, or will: then it comes back.
+  // Members that need it have asked for the next round, or will: then it comes back.
   const bool in_need = state_ == JobState::forming && any_member_waits();
   if (event.well && process.rank >= 0 && !in_need) {
     process.life = Life::done;
   } else if (event.well && process.rank < 0) {
-    process.wanted = false;  // a spare of a program that does not wait to be asked
+    process.wanted = false;  // a spare of a program that does not wait for a rank
   } else {
-    // Where nobody was lost before, it is nobody's consequence.
+    // If no member was lost before, this failure has another cause.
     if (event.consequence && state_ == JobState::forming) return lose(event.slot, std::nullopt);
     lose(event.slot, failure_of(event));
   }
@@ -147,7 +147,7 @@ void JobCore::on(const Ended& event) {
 
 void JobCore::on(const Unkillable& event) {
   at(event.slot).life = Life::stuck;
-  // Its place can't be filled: it may come back to life any time.
+  // Its place cannot be filled: it may come back to life any time.
   if (!at(event.slot).wanted || state_ == JobState::ending) return;
   refuse("a worker cannot be ended, so that nobody can take its place", "");
   end(JobEnding::worker_failed, SIGTERM);
@@ -160,9 +160,9 @@ void JobCore::on(const Ready& event) {
   process.version = event.version;
   if (process.rank < 0) return;
   if (event.left == live_) given_up_ = std::max(given_up_, event.why);
-  if (!announced_) state_ = JobState::forming;  // until now nobody had asked for it
+  if (!announced_) state_ = JobState::forming;  // until now no worker had asked for it
   if (!announced_ && !any_member_done()) return;
-  // A peer that has finished too early has to come back.
+  // A peer that finished too early must come back.
   if (any_member_done() &&
       is_refused(policy_.failed(now_, failure_of(event.slot, FailureKind::lost)))) {
     return end(JobEnding::worker_failed, SIGTERM);
@@ -196,7 +196,7 @@ void JobCore::on(const Signal& event) {
   }
   if (now_ - stopped_at_ < kSameWish) return;
   // A closing terminal and its shell send a SIGHUP each, and a service manager its SIGTERM, too:
-  // nobody has lost patience yet.
+  // that does not mean impatience.
   if (event.number == SIGHUP) return stop_all(SIGHUP);
   if (stop_signal_ != SIGHUP) return stop_all(SIGKILL);
   stop_signal_ = event.number;
@@ -217,7 +217,7 @@ void JobCore::on(const Resize& event) {
     shrink_on();
     return drop_unlinked();
   }
-  // Who is to come first gets as far as to wait for the round; only then the others leave theirs.
+  // Newcomers first start and wait for the round; only then the others leave theirs.
   int more = target_size_ - size() + config_.spares;
   for (Slot slot = 0; slot < slots(); ++slot) {
     more -= at(slot).wanted && at(slot).rank < 0 && takes_in(slot);
@@ -257,14 +257,14 @@ void JobCore::on(const Clock&) {
 
 // -- Decisions
 
-// A newcomer, at `by` (kNever: sooner or later), should others wait for it.
+// A newcomer that is late at `by` (kNever: ever), if others wait for it.
 bool JobCore::is_late(const Process& process, TimePoint by) const {
   if (state_ != JobState::forming || process.rank < 0 || process.life != Life::running)
     return false;
   return !process.ready && process.in_round == 0 && process.join_by <= by;
 }
 
-// Those of tasks are of one round only while the next one is formed.
+// Failures of tasks share a round only while the next one is formed.
 Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
   return {.round = std::max(at(slot).round, all_were_there_),
           .slot = slot,
@@ -278,7 +278,7 @@ Failure JobCore::failure_of(Slot slot, FailureKind kind) const {
 Failure JobCore::failure_of(const Ended& event) const {
   Failure failure = failure_of(event.slot, event.kind);
   failure.code = event.well ? 0 : event.code;
-  // That two tasks fail alike does not mean that either of them would do so again.
+  // Two tasks that fail alike do not show that either would fail again.
   const auto whose = are_tasks() ? static_cast<std::uint64_t>(event.slot) + 1 : 0;
   failure.signature = event.signature == 0 ? 0 : event.signature + whose;
   failure.exact = event.exact + whose;
@@ -326,7 +326,7 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
   form(rank);
 }
 
-// Those it was with until their next commit cannot come to it any more.
+// The members that it should have gone on with until their next commit cannot reach that any more.
 void JobCore::lose_leaver(int rank) {
   const bool others_leave = std::any_of(processes_.begin(), processes_.end(),
                                         [](const Process& p) { return p.leaving >= 0; });
@@ -341,15 +341,15 @@ bool JobCore::hand_to_spare(int rank) {
   return true;
 }
 
-// The others can go on without so many of them.
+// Whether the others can go on without so many.
 bool JobCore::may_shrink(int by) const {
   if (size() - by < config_.min_size || any_member_done() || are_tasks()) return false;
   return std::all_of(roster_.begin(), roster_.end(),
                      [&](Slot slot) { return stays(slot) || !is_up(at(slot)); });
 }
 
-// Who can have a place: processes that wait for one; of a program that is not elastic those that
-// are not started without one.
+// The processes that can have a place: those that wait for one; for a program that is not elastic,
+// those that are not started without one.
 std::vector<Slot> JobCore::spares() const {
   std::vector<Slot> found;
   for (Slot slot = 0; slot < slots(); ++slot) {
@@ -360,8 +360,8 @@ std::vector<Slot> JobCore::spares() const {
   return found;
 }
 
-// Gives the next round its number. Whoever cannot go on to it is stopped; whoever has finished
-// comes back, because the others will need it, unless it was a task.
+// Gives the next round its number. Stops members that cannot go on to it. A member that has
+// finished comes back, because the others will need it, unless it was a task.
 void JobCore::form(int lost_rank) {
   ++round_;
   announced_ = false;
@@ -371,7 +371,7 @@ void JobCore::form(int lost_rank) {
   for (const Slot slot : roster_) {
     if (at(slot).life == Life::done && !are_tasks()) want(slot, at(slot).rank, now_);
     if (!is_up(at(slot)) || stays(slot)) continue;
-    if (lost_rank < 0) lost_rank = at(slot).rank;  // the others cannot come to a commit with it
+    if (lost_rank < 0) lost_rank = at(slot).rank;  // the others cannot reach a commit with it
     stop(slot, SIGTERM);
   }
   act(Fence{round_, lost_rank});
@@ -409,7 +409,7 @@ void JobCore::stop(Slot slot, int signal) {
   act(StopWorkers{{slot}, signal});
 }
 
-// A linked worker goes when the others have gone on without it: they may still need what it is
+// A linked worker stops when the others have gone on without it: they may still need what it is
 // about to commit.
 void JobCore::leave_roster(int rank) {
   const Slot slot = roster_[static_cast<std::size_t>(rank)];

@@ -1,29 +1,31 @@
-// JobCore decides who is in the job: it forms rounds, notices that a member is lost, fills its
-// place from a spare or by a new process, and ends the job. Pure: events in, actions out. A job
+// JobCore decides which processes are in the job: it forms rounds, notices a lost member, fills its
+// place from a spare or with a new process, and ends the job. Pure: events in, actions out. A job
 // without restarts is the same machine with max_restarts == 0.
 //
-// A *round* is one numbered roster: which slot is which rank. Workers are of two kinds:
-// - Linked ones (they asked for elastic rounds in dl_init) wait for the roster and get it by
-//   Announce. When a member is lost they are told by Fence, leave the round, and say by Ready that
-//   they want the next one. They keep their process and their rank.
-// - All others have their rank from the environment. They cannot stay where a member is lost, and
-//   are restarted with it, as torchrun would. Nor can they wait for a rank: until somebody has
-//   linked, who has none is not started, and comes in when all are started again.
-//   With RestartScope::worker they are tasks that need nobody: what has ended well is not started
-//   again, and the job needs each of them, for nobody else would do what it was to do.
-// A round's number is used once: it grows with each attempt, announced or not, so whatever carries
-// an older number is refused by value.
+// A *round* is one numbered roster, which maps slots to ranks. There are two kinds of workers:
+// - Linked workers (they asked for elastic rounds in dl_init) wait for the roster and get it by
+//   Announce. After the loss of a member they get a Fence, leave the round, and send Ready for the
+//   next one. They keep their process and their rank.
+// - All others have their rank from the environment. They cannot outlive the loss of a member, and
+//   restart with it, as torchrun's workers do. Nor can they wait for a rank: until a worker has
+//   linked, a process without a rank is not started, and comes in when all start again. With
+//   RestartScope::worker they are independent tasks: one that has ended well does not start again,
+//   and the job needs each of them, because no other would do its work.
+// A round's number is used once: it grows with each attempt, announced or not, so a receiver
+// refuses any message with an older number.
 //
-// A round is announced when every member of its roster is there. Whom to expect is known, so no
-// clock decides; only a newcomer that does not come within join_timeout is replaced, at the cost of
-// a restart. Ranks are sticky: a replacement takes the lost rank.
+// A round is announced when every member of its roster is there. The expected members are known, so
+// no clock decides; only a newcomer that does not come within join_timeout is replaced, at the cost
+// of a restart. Ranks are sticky: a replacement takes the lost rank.
 //
-// A lost node is one failure. Spares take its ranks; else the job goes on without them if it may
-// shrink, and grows again when the node is back; else it waits for the node, join_timeout long.
+// A lost node is one failure. Spares take its ranks. Otherwise the job goes on without them if it
+// may shrink, and grows again when the node is back; if it may not, it waits for the node for
+// join_timeout.
 //
-// What runs on a lost node may go on there as long as it needs nobody else. A round needs all of
-// its members: one that is here, or known to have ended, and it is over. Where all of them were
-// lost with their nodes no other round begins before one of these is back, or node_ends has passed.
+// Processes on a lost node may go on as long as they need no other member. A round needs all of its
+// members: it is over once one of them is reachable, or known to have ended. If all of them were
+// lost with their nodes, the next round begins only when one of these is back, or when node_ends
+// has passed.
 #pragma once
 
 #include <algorithm>
@@ -42,39 +44,39 @@
 
 namespace dlaunch {
 
-// timeout(1) signals its child and then the whole group its child is in, Slurm a step's processes
-// and their parents: the same signal twice within that time is one wish. People press ^C twice more
-// slowly.
+// timeout(1) signals its child and then the child's whole group; Slurm signals a step's processes
+// and their parents. The same signal twice within this time is one wish. A user presses ^C twice
+// more slowly.
 inline constexpr Duration kSameWish = std::chrono::milliseconds(100);
 
-// Whom a failure takes along.
+// Which processes a failure takes along.
 enum class RestartScope {
   automatic,  // those that are not linked
-  worker,     // nobody
-  node,       // those that are not linked, and everybody on its node
-  job,        // everybody
+  worker,     // none
+  node,       // those that are not linked, and all on its node
+  job,        // all
 };
 
 struct JobConfig {
   int size = 1;      // workers at the start
   int min_size = 1;  // with fewer the job does not go on
-  int max_size = 1;  // resize() may ask for as many
+  int max_size = 1;  // resize() may ask for up to this
   int first_round = 1;
   int spares = 0;  // processes that wait for a place
   RestartScope scope = RestartScope::automatic;
   RestartPolicyConfig restarts;  // its nodes and slots are set here
-  // Of a job of which nothing is left, and that this one goes on for.
+  // The ended job that this one continues.
   struct Before {
     int restarts_used = 0, restarts_left = 0;
   };
   std::optional<Before> before;
-  std::vector<int> nodes;  // by slot: the node it is on, from 0; empty: all on one
+  std::vector<int> nodes;  // by slot: its node, from 0; empty: all on one
   Duration timeout{};      // of the whole job; 0: none
   Duration join_timeout = std::chrono::seconds(600);
-  // So long after a node was lost nothing runs on it any more: its agent sees to that.
+  // So long after the loss of a node no process runs there: its agent ensures that.
   Duration node_ends = std::chrono::seconds(6);
   // Ranks that serve the others, as parameter servers do. When all other ranks have ended well the
-  // job has succeeded, and the servers are stopped. Not all ranks serve.
+  // job has succeeded, and JobCore stops the servers. At least one rank does not serve.
   std::set<int> servers;
 };
 
@@ -82,28 +84,28 @@ struct JobConfig {
 enum class JobEnding {
   succeeded,
   worker_failed,
-  given_up,  // rounds, by their members, though nobody was lost
+  given_up,  // rounds, by their members, though no rank was lost
   spawn_failed,
   interrupted,
   timed_out
 };
 
-// SIGINT, SIGTERM, SIGHUP, SIGQUIT: the user wants the job to end. Others are handed on.
+// SIGINT, SIGTERM, SIGHUP, SIGQUIT: the user wants the job to end. Workers get other signals.
 bool ends_the_job(int signal);
 
-// What the next leader of a job has to know of the one before, however that ended. Written down
-// before anything is done that follows from it, so that no round's number is used twice.
+// The facts that the next leader needs about this one, however this one ends. Written down before
+// any action that follows from them, so that no round's number is used twice.
 struct JobRecord {
-  int round = 0;  // the newest number that was given out
-  int live = 0;   // the newest round that may have got on
+  int round = 0;  // the newest number
+  int live = 0;   // the newest round that may have begun its work
   int wished_size = 0;
   int restarts_used = 0, restarts_left = 0;
-  int used_for_sigterm = 0;     // of them, as RestartPolicy
-  Duration time_left{};         // of --timeout, when this was written; 0: there is none
+  int used_for_sigterm = 0;     // of them, as in RestartPolicy
+  Duration time_left{};         // of --timeout, at the time of writing; 0: no limit
   std::vector<Slot> roster;     // by rank: of the newest number
-  std::map<Slot, int> leaving;  // in whose stead nobody comes, and the ranks they had
+  std::map<Slot, int> leaving;  // slots without a successor, and their ranks
   std::vector<Slot> members;    // of `live`
-  std::vector<Slot> done;       // tasks that have ended well
+  std::vector<Slot> done;       // tasks that ended well
   bool operator==(const JobRecord&) const = default;
 };
 
@@ -111,15 +113,15 @@ class JobCore {
  public:
   // -- Events
   struct Start {};
-  // Instead of Start: under a new leader, with those processes that are still there. It comes after
-  // NodeLost for every node that is not.
+  // Instead of Start: under a new leader, with the processes that are still there. It comes after
+  // NodeLost for every absent node.
   struct Found {
     Slot slot = 0;
-    bool done = false;    // it has ended well
+    bool done = false;    // it ended well
     bool linked = false;  // as Process
     bool ready = false;
-    int in_round = 0;  // the last that was announced to it
-    int round = 0;     // that, or the one it was started for
+    int in_round = 0;  // the last round announced to it
+    int round = 0;     // that, or the one that it was started for
     std::uint64_t version = 0;
   };
   struct Resume {
@@ -129,31 +131,31 @@ class JobCore {
   struct Spawned {
     Slot slot;
   };
-  // It does not run; or it was Spawned and ended before it came to run its program.
+  // It does not run, or ended before it ran its program.
   struct SpawnFailed {
     Slot slot;
   };
   struct Ended {
     Slot slot;
     bool well;                 // exit code 0
-    bool consequence = false;  // it failed because another did
-    // Otherwise, as of Failure:
+    bool consequence = false;  // it failed because another worker did
+    // If neither, as in Failure:
     FailureKind kind = FailureKind::exit_code;
     int code = 1;
     std::uint64_t signature = 0, exact = 0;
     bool second_hand = false;
-    Duration ran{};          // since it was started
+    Duration ran{};          // since its start
     bool by_itself = false;  // before any signal of ours
   };
   struct Unkillable {
     Slot slot;
   };
-  // A linked worker wants to be in a round later than `left`, the one it was in; 0: in none yet.
+  // A linked worker wants a round later than `left`, its last one; 0: it had none.
   struct Ready {
     Slot slot;
     int left;
     std::uint64_t version = 0;  // the newest state it holds; 0: none
-    std::string why = {};       // it has given up `left`, not because somebody was lost: its words
+    std::string why = {};       // its words for giving up `left`; "": a rank was lost
   };
   struct Progress {
     Slot slot;
@@ -165,22 +167,22 @@ class JobCore {
   struct Resize {
     int size;
   };
-  struct Replace {  // it hangs, or is too slow: judged elsewhere
+  struct Replace {  // it hangs, or is too slow: another part has judged so
     Slot slot;
     FailureKind kind = FailureKind::hung;
   };
-  // Nothing is heard of its agent any more, which ends its workers when it notices that; or, before
-  // Start: it is not there yet. Nothing is started on it until NodeBack.
+  // Its agent is out of reach, and ends its workers when it notices that; or, before Start: it has
+  // not come yet. No process starts on it until NodeBack.
   struct NodeLost {
     int node;
   };
-  // Nothing of the job runs there; one that was not there before adds its slots. Or it was to be
-  // lost, and stays.
+  // No process of the job runs there; a node that is new adds its slots. Or it was to be lost, and
+  // stays.
   struct NodeBack {
     int node;
   };
-  // It is to be lost, or back, later. Its members leave at the next commit, all in one round, as
-  // far as min_size allows: those that are linked; others stay until all start again.
+  // It will be lost, or will come back, later. Its linked members leave at the next commit, all in
+  // one round, as far as min_size allows; others stay until all start again.
   struct NodeDrain {
     int node;
   };
@@ -195,9 +197,9 @@ class JobCore {
     int rank;  // -1: a spare
   };
   struct StartWorkers {
-    int round;  // in which those with a rank are to be
+    int round;  // of the members with a rank
     std::vector<Place> places;
-    bool all;  // nobody of the rounds before is left
+    bool all;  // no process of earlier rounds is left
   };
   struct StopWorkers {
     std::vector<Slot> slots;
@@ -206,11 +208,11 @@ class JobCore {
   struct HandOn {
     int signal;
   };
-  // To all linked workers: every round before `round` is over. Where nobody was lost they leave at
-  // their next commit, or when it comes again because somebody was.
+  // To all linked workers: every round before `round` is over. If no rank was lost they leave at
+  // their next commit, or when another Fence names a lost one.
   struct Fence {
     int round;
-    int lost;  // rank; -1: nobody
+    int lost;  // rank; -1: none
   };
   struct Announce {  // to each of them
     int round;
@@ -220,10 +222,10 @@ class JobCore {
     JobEnding end = JobEnding::succeeded;
     int signal = 0;  // interrupted: the user's first
     bool all_reaped = true;
-    std::string why;  // worker_failed, given_up: no restart was granted; empty: none was asked for
+    std::string why;  // worker_failed, given_up: why a restart was refused; empty: not asked
     std::string given_up = {};  // the members' words
     std::string ended_by =
-        {};  // worker_failed, given_up: the option whose limit ended it, if one did
+        {};  // worker_failed, given_up: the option whose limit ended it, if any
   };
   using Action = std::variant<StartWorkers, StopWorkers, HandOn, Fence, Announce, Finish>;
 
@@ -235,7 +237,7 @@ class JobCore {
   JobState state() const { return state_; }
   int round() const { return round_; }  // the newest number
   int size() const { return static_cast<int>(roster_.size()); }
-  int target_size() const { return target_size_; }  // it grows or shrinks to that, or size()
+  int target_size() const { return target_size_; }  // it grows or shrinks to this, or size()
   int min_size() const { return config_.min_size; }
   int max_size() const { return config_.max_size; }
   int restarts_used() const { return policy_.used(); }
@@ -243,63 +245,64 @@ class JobCore {
   int rank_of(Slot slot) const { return at(slot).rank; }
   int node_of(Slot slot) const;
   JobRecord record() const;
-  // One of these is of the newest round that may have got on: that round does not get on without
-  // it, nor it without its agent, whoever else is out of reach. Of linked processes any that was in
-  // a round and has its place still: not being told of the newest, it never enters it.
+  // Whether one of these belongs to the newest round that may have begun its work: that round
+  // cannot work without it, nor it without its agent, whatever other members are out of reach. A
+  // linked process counts if it was in any round and still has its place: it enters no newer round
+  // without an Announce.
   static bool holds(const JobRecord& record, const std::vector<Found>& found);
-  // For one that goes on for a job which was ended from outside. Whoever did that may have ended a
-  // worker first: that was no failure.
+  // For a job that continues one that was ended from outside. The user may have ended a worker
+  // first: that was no failure.
   static JobConfig::Before left_of(const JobRecord& record) {
     return {record.restarts_used - record.used_for_sigterm,
             record.restarts_left + record.used_for_sigterm};
   }
-  // Some member goes on to the round that is being formed.
+  // Some member stays for the round that is being formed.
   bool some_stay() const;
   bool linked(Slot slot) const { return at(slot).linked; }
-  // It is in a round that was announced to it.
+  // It has an announced round.
   bool joined(Slot slot) const { return at(slot).in_round > 0; }
-  // Nobody has linked, and no failure takes anybody along.
+  // No worker has linked, and no failure takes another worker along.
   bool are_tasks() const { return config_.scope == RestartScope::worker && !elastic_; }
-  // Its process runs, and is not to end.
+  // Its process runs, and is not being stopped.
   bool runs(Slot slot) const { return at(slot).life == Life::running; }
-  // It was to be started there for that round, and its end, if nothing else, is still expected.
+  // It was to be started there for that round, and at least its end is still expected.
   bool awaits(Slot slot, int round) const {
     const Life life = at(slot).life;
     return (life == Life::starting || life == Life::stopping) && at(slot).round == round;
   }
-  // When a process is started there that may not start yet.
+  // When the waiting process there may start.
   std::optional<TimePoint> starts_at(Slot slot) const;
-  // No process is there, and none is to be.
+  // No process is there, and none is expected.
   bool nobody_on(int node) const;
-  // Processes are to be there that are not started without a rank.
+  // Processes are expected there that do not start without a rank.
   bool holds_back_on(int node) const;
-  // How it is with the process there, in words: "running", "to be started", "absent".
+  // The state of the process there, in words: "running", "to be started", "absent".
   std::string life_of(Slot slot) const;
-  // Whom it waits for, in words; empty: for nobody.
+  // What the job waits for, in words; empty: nothing.
   std::string waits_for() const;
-  // So many, from 0: for spares and growth, too.
+  // The number of slots, numbered from 0: for spares and growth, too.
   static int slots(const JobConfig& config) { return config.max_size + config.spares; }
   int slots() const { return static_cast<int>(processes_.size()); }
 
  private:
   enum class Life {
     absent,
-    waiting,   // to be started at start_at
-    starting,  // asked for
+    waiting,   // starts at start_at
+    starting,  // the start is under way
     running,
-    stopping,  // asked for
+    stopping,  // the stop is under way
     done,      // a member that ended well
-    stuck,     // it cannot be ended
+    stuck,     // SIGKILL does not end it
   };
   struct Process {
     Life life = Life::absent;
     int rank = -1;
-    bool wanted = false;  // a member, a spare, or one of a larger round to come
+    bool wanted = false;  // a member, a spare, or a member of a larger round to come
     bool linked = false;
-    int leaving = -1;  // the rank it had; to be stopped when the others have their next round
+    int leaving = -1;  // its former rank; stopped when the others have their next round
     bool ready = false;
-    int in_round = 0;  // the last that was announced to it
-    int round = 0;     // that, or the one it was started for
+    int in_round = 0;  // the last round announced to it
+    int round = 0;     // that, or the one that it was started for
     std::uint64_t version = 0;
     TimePoint start_at{};
     TimePoint join_by = kNever;
@@ -358,7 +361,8 @@ class JobCore {
     return !elastic_ && process.life == Life::waiting && process.rank < 0;
   }
   int replaced_since(int round) const;
-  // Until then the newest round that may have got on may go on without us; kNever: it cannot.
+  // Until then the newest round that may have begun its work may go on without us; kNever: it
+  // cannot.
   TimePoint out_of_reach_until() const;
   bool out_of_reach() const {
     const TimePoint until = out_of_reach_until();
@@ -367,12 +371,12 @@ class JobCore {
   bool may_shrink(int by = 1) const;
   Duration since_start_or_commit() const { return now_ - std::max(live_since_, committed_); }
   bool stays(Slot slot) const;
-  bool is_member(Slot slot) const {  // of the newest round that may have got on
+  bool is_member(Slot slot) const {  // of the newest round that may have begun its work
     return std::find(members_.begin(), members_.end(), slot) != members_.end();
   }
   // Its node is there.
   bool reachable(Slot slot) const { return !lost_nodes_.contains(node_of(slot)); }
-  // Nor is it to be lost.
+  // It is reachable and will not be drained.
   bool takes_in(Slot slot) const { return reachable(slot) && !drained_.contains(node_of(slot)); }
   std::vector<int> drained_ranks() const;
   std::vector<int> ranks_to_go() const;
@@ -399,35 +403,35 @@ class JobCore {
   std::vector<Process> processes_;  // by slot
   std::vector<Slot> roster_;        // by rank: of the newest round
   int round_ = 0;
-  int live_ = 0;  // the newest that may have got on
+  int live_ = 0;  // the newest that may have begun its work
   TimePoint live_since_{};
-  std::vector<Slot> members_;            // of that one
-  std::set<Slot> cut_off_;               // those of them that were lost with their nodes
-  bool announced_ = false;               // the round of the newest number
-  int target_size_;                      // a larger one than the roster is being prepared
-  int wished_size_;                      // by the user, or all that came; less while nodes are lost
+  std::vector<Slot> members_;  // of `live_`
+  std::set<Slot> cut_off_;     // members that were lost with their nodes
+  bool announced_ = false;     // the round of the newest number
+  int target_size_;            // larger than the roster while growth is being prepared
+  int wished_size_;            // by the user, or all that came; lowered while nodes are lost
   std::map<int, TimePoint> lost_nodes_;  // since when
-  std::set<int> to_come_;                // nodes that were not there at the start
+  std::set<int> to_come_;                // nodes absent at the start
   std::set<int> drained_;
-  bool elastic_ = false;    // the program: somebody has linked
+  bool elastic_ = false;    // the program: some worker has linked
   int failed_node_ = -1;    // where the last failure was
-  int all_were_there_ = 0;  // of tasks: the newest round of which it is so
+  int all_were_there_ = 0;  // for tasks: the newest round in which all were there
   RestartPolicy policy_;
-  // Of the round that was announced last: why its members gave it up, or "", whether somebody was
-  // lost since, and the commits before it.
+  // About the last announced round: why its members gave it up, or "", whether a rank was lost
+  // since, and the commits before it.
   std::string given_up_;
   bool lost_ = false;
   std::uint64_t commits_before_ = 0;
   std::uint64_t version_ = 0;  // the newest that a member holds
-  std::uint64_t commits_ = 0;  // made in all; grows also where state was lost and is made again
+  std::uint64_t commits_ = 0;  // in all; grows also when lost state is made again
   TimePoint committed_{};      // the last
   JobEnding why_ = JobEnding::succeeded;
   std::string why_no_restart_, ended_by_;
   int stop_signal_ = 0;  // the user's first
   TimePoint stopped_at_{};
   TimePoint job_deadline_ = kNever;
-  std::optional<TimePoint> paused_at_;  // by the user's ^Z: that time is none of the job's
-  TimePoint shrink_at_ = kNever;        // at the latest, where no commits are reported
+  std::optional<TimePoint> paused_at_;  // by the user's ^Z: the job's time does not count it
+  TimePoint shrink_at_ = kNever;        // at the latest, if no commits are reported
   std::vector<Action> actions_;
 };
 

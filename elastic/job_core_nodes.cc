@@ -1,4 +1,4 @@
-// JobCore: what follows from hosts that are lost, come back, or are to be left.
+// JobCore: the consequences of hosts that are lost, come back, or are to be left.
 #include <signal.h>
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace dlaunch {
 
-// What ran there is nobody's any more: it is fenced by the number of its round, and its agent ends
-// it.
+// Its processes have left the job: the number of their round fences them, and their agent ends
+// them.
 void JobCore::on(const NodeLost& event) {
   if (!lost_nodes_.emplace(event.node, now_).second) return;
   if (state_ == JobState::idle) to_come_.insert(event.node);
@@ -41,7 +41,7 @@ void JobCore::on(const NodeLost& event) {
   lower_target();
 }
 
-// Members that were to be started there: what took them along is counted already.
+// Members that were to start there: the incident that took them along is counted already.
 void JobCore::go_without(const std::vector<Slot>& to_come) {
   int lost_rank = -1;
   for (const Slot slot : to_come) {
@@ -52,7 +52,8 @@ void JobCore::go_without(const std::vector<Slot>& to_come) {
   if (lost_rank >= 0) form(lost_rank);
 }
 
-// To a spare, or the job goes on without it. False: it keeps its place, and has to be waited for.
+// Gives the place to a spare, or lets the job go on without it. False: it keeps its place, and the
+// job must wait for it.
 bool JobCore::give_place(Slot slot) {
   const int rank = at(slot).rank;
   if (hand_to_spare(rank)) {
@@ -65,7 +66,7 @@ bool JobCore::give_place(Slot slot) {
   return true;
 }
 
-// What no node has room for is not waited for; it will be when one is back.
+// The job does not wait for ranks that no node has room for, until a node is back.
 void JobCore::lower_target() {
   int joiners = -config_.spares;
   for (Slot slot = 0; slot < slots(); ++slot) {
@@ -74,7 +75,7 @@ void JobCore::lower_target() {
   target_size_ = std::min(target_size_, size() + std::max(joiners, 0));
 }
 
-// A host that has come has room for the members of one that is away.
+// A host that has come has room for the members of an absent one.
 void JobCore::replace_absent() {
   if (state_ != JobState::forming || lost_nodes_.empty()) return;
   int lost_rank = -1;
@@ -100,7 +101,7 @@ void JobCore::on(const NodeBack& event) {
   if (state_ == JobState::forming || state_ == JobState::active) on(Resize{wished_size_});
 }
 
-// The slots there that are neither members' nor spares' at the start.
+// The slots there that belong neither to members nor to spares at the start.
 int JobCore::growth_on(int node) const {
   int found = 0;
   for (Slot slot = config_.size + config_.spares; slot < slots(); ++slot) {
@@ -109,7 +110,7 @@ int JobCore::growth_on(int node) const {
   return found;
 }
 
-// Who has no rank there goes at once.
+// Processes without a rank there stop at once.
 void JobCore::on(const NodeDrain& event) {
   if (!drained_.insert(event.node).second || state_ == JobState::ending) return;
   for (Slot slot = 0; slot < slots(); ++slot) {
@@ -122,7 +123,7 @@ void JobCore::on(const NodeDrain& event) {
   shrink_on();
 }
 
-// All that was lost with a node is one failure.
+// All losses on one node are one failure.
 void JobCore::lose_members(int node, const std::vector<Slot>& lost) {
   failed_node_ = node;
   keep_leavers();

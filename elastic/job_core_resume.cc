@@ -1,4 +1,4 @@
-// JobCore: a new leader goes on with the job of one that was lost.
+// JobCore: a new leader goes on with a lost leader's job.
 #include <signal.h>
 
 #include <algorithm>
@@ -7,14 +7,14 @@
 
 namespace dlaunch {
 
-// A rank that was not in that round as it is now.
+// A rank whose present process was not in that round.
 int JobCore::replaced_since(int round) const {
   const auto is = [&](Slot slot) { return at(slot).in_round != round; };
   const auto found = std::find_if(roster_.begin(), roster_.end(), is);
   return found == roster_.end() ? size() - 1 : static_cast<int>(found - roster_.begin());
 }
 
-// Who is not there any more was lost with the leader, or since.
+// A process that is absent was lost with the leader, or since.
 void JobCore::on(const Resume& event) {
   if (config_.timeout > Duration::zero()) {
     job_deadline_ = deadline_after(now_, std::min(config_.timeout, event.was.time_left));
@@ -56,8 +56,8 @@ void JobCore::on(const Resume& event) {
   live_since_ = now_;
   policy_.go_on(now_, event.was.restarts_used, event.was.restarts_left, commits_);
   if (all_work_is_done()) return;
-  // What was announced last may not have come to all. Where a round was being formed, somebody was
-  // lost, and the others may not have heard of it.
+  // The last announcement may not have reached all. If a round was being formed, a member was lost,
+  // and the others may not know it.
   form(event.was.round == event.was.live ? -1 : replaced_since(event.was.live));
   std::map<int, std::vector<Slot>> lost;  // by node
   for (const Slot slot : roster_) {
@@ -65,7 +65,7 @@ void JobCore::on(const Resume& event) {
   }
   for (const auto& [node, gone] : lost) {
     if (lost_nodes_.contains(node) && state_ == JobState::forming) lose_members(node, gone);
-    // All that was lost with one agent is one failure.
+    // All losses with one agent are one failure.
     for (const Slot slot : gone) {
       if (!reachable(slot) || state_ != JobState::forming) continue;
       const bool judged = slot != gone.front() && why_no_restart_.empty();
@@ -75,7 +75,7 @@ void JobCore::on(const Resume& event) {
   if (state_ == JobState::forming) on(Resize{wished_size_});
 }
 
-// A member of an earlier round that has no rank any more: that stands, whoever decided it.
+// A member of an earlier round that has lost its rank: that decision stands.
 void JobCore::go_on_leaving(const Found& found, const std::map<Slot, int>& leaving) {
   Process& process = at(found.slot);
   if (const auto rank = leaving.find(found.slot); rank != leaving.end()) {

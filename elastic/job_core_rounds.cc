@@ -1,4 +1,4 @@
-// JobCore: what follows from where everybody is now, and how it is said.
+// JobCore: the consequences of the members' present states, and their words.
 #include <signal.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ bool JobCore::some_stay() const {
                      [&](Slot slot) { return is_up(at(slot)) || at(slot).life == Life::done; });
 }
 
-// Where nobody of the roster stays, all start together, after the last of the others is gone.
+// If no member of the roster stays, all start together, after the last of the others has ended.
 void JobCore::start_due() {
   bool some_go = false, all_due = true;
   for (const Slot slot : roster_) {
@@ -63,7 +63,7 @@ bool JobCore::may_start(const Process& process) const {
   return process.start_at <= now_ && reachable(static_cast<Slot>(&process - processes_.data()));
 }
 
-// A member that waits for its node: until when.
+// The time until which a member waits for its node.
 TimePoint JobCore::given_up_at(const Process& process) const {
   if (lost_nodes_.empty() || process.life != Life::waiting || process.rank < 0) return kNever;
   const auto lost = lost_nodes_.find(node_of(static_cast<Slot>(&process - processes_.data())));
@@ -74,8 +74,8 @@ int JobCore::node_of(Slot slot) const {
   return config_.nodes.empty() ? 0 : config_.nodes[static_cast<std::size_t>(slot)];
 }
 
-// Takes those into the roster that a larger size was waiting for, once all of them are there. A
-// program that is not elastic is not interrupted for that: it has them when all start again.
+// Takes the newcomers for a larger size into the roster, once all of them are there. A program that
+// is not elastic is not interrupted for that: it gets them when all start again.
 void JobCore::grow() {
   const int more = target_size_ - size();
   const auto joiners = spares();
@@ -88,8 +88,8 @@ void JobCore::grow() {
   form(-1);
 }
 
-// All in one round: at the commit at which the members leave theirs, those that go hand their
-// shards to the others.
+// Shrinks in one round: at the commit at which the members leave theirs, the leaving ones hand
+// their shards to the others.
 void JobCore::shrink_on() {
   if (state_ != JobState::active || !announced_) return;
   shrink_at_ = kNever;
@@ -101,7 +101,7 @@ void JobCore::shrink_on() {
   form(-1);
 }
 
-// Those on nodes that are to be lost, as far as min_size allows; the highest rank comes first.
+// The ranks on nodes that are to be lost, as far as min_size allows; the highest comes first.
 std::vector<int> JobCore::drained_ranks() const {
   std::vector<int> ranks;
   for (int rank = size() - 1; rank >= 0 && !drained_.empty(); --rank) {
@@ -112,7 +112,7 @@ std::vector<int> JobCore::drained_ranks() const {
   return ranks;
 }
 
-// Those, and the highest of the others where the job is to be smaller still.
+// Those, and the highest of the others if the job must be smaller still.
 std::vector<int> JobCore::ranks_to_go() const {
   std::vector<int> ranks = drained_ranks();
   std::set<int> going(ranks.begin(), ranks.end());
@@ -122,8 +122,8 @@ std::vector<int> JobCore::ranks_to_go() const {
   return {going.rbegin(), going.rend()};
 }
 
-// A loss may break off what those that leave were handing over, so they are members of one more
-// round, with the ranks that they had.
+// A loss may interrupt leaving members that hand over their shards, so they are members of one more
+// round, with the same ranks.
 void JobCore::keep_leavers() {
   std::map<int, Slot> leavers;
   for (Slot slot = 0; slot < slots(); ++slot) {
@@ -145,7 +145,7 @@ void JobCore::number_ranks() {
   for (int rank = 0; rank < size(); ++rank) at(roster_[static_cast<std::size_t>(rank)]).rank = rank;
 }
 
-// Where all start again, none starts on a node that is to be lost, as far as min_size allows.
+// If all start again, none starts on a node that is to be lost, as far as min_size allows.
 void JobCore::leave_drained() {
   if (are_tasks()) return;
   const auto goes_on = [&](Slot slot) { return is_up(at(slot)) && stays(slot); };
@@ -164,7 +164,7 @@ bool JobCore::nobody_on(int node) const {
   return true;
 }
 
-// While a round is formed: of those too many, the ones that have not come to it and hold nothing.
+// While a round is formed: drops those surplus members that have not come to it and hold no state.
 void JobCore::drop_unlinked() {
   const int before = size();
   while (target_size_ < size() && !at(roster_.back()).linked) leave_roster(size() - 1);
@@ -177,8 +177,8 @@ void JobCore::announce() {
     return [this, what](Slot slot) { return at(slot).*what; };
   };
   if (std::all_of(roster_.begin(), roster_.end(), is(&Process::ready))) {
-    // What they have said when they left the round before counts from now on: whether they or the
-    // end of the lost process are heard of first is chance.
+    // The versions that members reported when they left the round before count from now on: chance
+    // decides whether these reports or the end of the lost process arrives first.
     std::uint64_t newest = 0;
     for (const Slot slot : roster_) newest = std::max(newest, at(slot).version);
     note_version(newest);
@@ -192,7 +192,7 @@ void JobCore::announce() {
     failed_node_ = -1;
     state_ = JobState::active;
     commits_before_ = commits_;
-    version_ = newest;  // lower than before where all who held it have died
+    version_ = newest;  // lower than before if all who held it have died
     shrink_at_ = ranks_to_go().empty() ? kNever : deadline_after(now_, kSilentShrink);
     act(Announce{round_, roster_});
     for (Slot slot = 0; slot < slots(config_); ++slot) {
@@ -204,7 +204,7 @@ void JobCore::announce() {
   }
 }
 
-// All have come out of a round without having lost anybody: it may be so in every one.
+// All have left a round without a loss: that may happen in every round.
 bool JobCore::ends_given_up() {
   const bool by_themselves = !std::exchange(lost_, false) && !given_up_.empty();
   const bool in_vain = by_themselves && commits_ == commits_before_;
@@ -222,7 +222,7 @@ bool JobCore::ends_given_up() {
   return true;
 }
 
-// From now on it may get on.
+// From now on the round may begin its work.
 void JobCore::enter_round() {
   live_ = round_;
   live_since_ = now_;

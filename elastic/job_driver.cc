@@ -20,8 +20,8 @@ void JobDriver::feed(const JobCore::Event& event) {
   });
 }
 
-// A new number, a round that may get on from now on, hosts to have in a later one, or a task that
-// is done.
+// News for the record: a new number, a round that may now begin its work, hosts for a later round,
+// or a task that is done.
 void JobDriver::write_news() {
   if (core_.state() != JobState::forming && core_.state() != JobState::active) return;
   JobRecord record = core_.record();
@@ -38,7 +38,7 @@ void JobDriver::write_news() {
   });
 }
 
-// What was wished while a record was written may not be wished any more: its node was lost.
+// A wish may be void once the record is written, because its node was lost meanwhile.
 void JobDriver::perform(const JobCore::StartWorkers& start) {
   JobCore::StartWorkers still = start;
   std::erase_if(still.places,

@@ -1,5 +1,5 @@
-// JobDriver feeds JobCore and has its decisions carried out, in order, each after what a later
-// leader has to know of it was written down. One thread, the pump's.
+// JobDriver feeds JobCore and has its decisions carried out, in order, each after the facts that a
+// later leader needs about it are written down. One thread, the pump's.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@ namespace dlaunch {
 
 class JobDriver {
  public:
-  // Who carries decisions out.
+  // Carries decisions out.
   class Effects {
    public:
     virtual ~Effects() = default;
@@ -24,11 +24,11 @@ class JobDriver {
     virtual void perform(const JobCore::Fence& fence) = 0;
     virtual void perform(const JobCore::Announce& announce) = 0;
     virtual void perform(const JobCore::Finish& how) = 0;
-    // Where a later leader may have to go on: writes the record down for it, and calls `then` when
-    // that is done, now or later. What follows from it waits for that.
+    // If a later leader may have to go on: writes the record down for it, and calls `then` when
+    // that is done, now or later. The actions that follow from the record wait for that.
     virtual void write_down(const JobRecord& record, std::function<void()> then);
     virtual bool writes_down() const { return false; }
-    // A place for those who meddle.
+    // A place for tests that meddle.
     virtual std::vector<JobCore::Action> decide(JobCore& core, const JobCore::Event& event) {
       return core.step(now(), event);
     }
@@ -38,12 +38,12 @@ class JobDriver {
 
   void feed(const JobCore::Event& event);
   const JobCore& core() const { return core_; }
-  // Something waits for a record to be written.
+  // Some actions wait for a record to be written.
   bool held_up() const { return !held_.empty(); }
 
  private:
   struct Held {
-    int record;  // which has to be written before
+    int record;  // must be written before
     std::vector<JobCore::Action> actions;
   };
   void write_news();

@@ -1,6 +1,6 @@
 // The job's states and every move between them, as rows that read aloud. A static_assert proves
 // that each pair of state and event either has rows or is listed as ignored; JobCore asserts that
-// each move it makes is a row.
+// each of its moves is a row.
 //
 //   idle -> forming -> active -> ending -> ended
 //              ^__________|   the next round
@@ -15,14 +15,14 @@ namespace dlaunch {
 enum class JobState {
   idle,
   forming,  // a round has its number; not all of its members are there yet
-  active,   // they are
+  active,   // all are there
   ending,   // the last processes are being stopped
   ended,
 };
 enum class JobOn {
   start,    // go
   spawned,  // a process runs
-  failed,   // a process ended otherwise than well, or could not be started, or cannot be ended
+  failed,   // a process failed, could not be started, or cannot be ended
   well,     // a process ended with code 0
   member,   // a worker wants to be in a round
   stop,     // the user's signal to end
@@ -41,33 +41,33 @@ struct JobMove {
   friend constexpr auto operator<=>(const JobMove&, const JobMove&) = default;
 };
 
-// One row for each state an event may lead to.
+// One row for each state that an event may lead to.
 inline constexpr auto kJobMoves = [] {
   using enum JobState;
   using On = JobOn;
   return std::array{
       JobMove{idle, On::start, forming},
       JobMove{idle, On::start, active},  // it goes on, and its members wait for the next round
-      JobMove{idle, On::start, ending},  // no restart is left for what was lost with the leader
+      JobMove{idle, On::start, ending},  // no restart is left for a process lost with the leader
       JobMove{idle, On::start, ended},
       JobMove{idle, On::stop, ended},
-      JobMove{idle, On::node, idle},  // not all nodes are there at the start
+      JobMove{idle, On::node, idle},  // some nodes are absent at the start
 
       JobMove{forming, On::spawned, forming},
       JobMove{forming, On::spawned, active},  // programs that do not meet through the launcher
       JobMove{forming, On::failed, forming},
-      JobMove{forming, On::failed, active},  // a spare, the last that was waited for
+      JobMove{forming, On::failed, active},  // a spare, the last one that the round waited for
       JobMove{forming, On::failed, ending},
       JobMove{forming, On::failed, ended},
       JobMove{forming, On::well, forming},
-      JobMove{forming, On::well, active},  // it goes on without the one that has finished
+      JobMove{forming, On::well, active},  // it goes on without the finished one
       JobMove{forming, On::well, ended},
       JobMove{forming, On::well, ending},
       JobMove{forming, On::member, forming},
       JobMove{forming, On::member, active},
-      JobMove{forming, On::member, ending},  // a peer has finished that cannot come back
+      JobMove{forming, On::member, ending},  // a peer has finished and cannot come back
       JobMove{forming, On::stop, ending},
-      JobMove{forming, On::stop, ended},  // nothing runs while it waits for its next start
+      JobMove{forming, On::stop, ended},  // no process runs while the job waits for its next start
       JobMove{forming, On::pass, forming},
       JobMove{forming, On::change, forming},
       JobMove{forming, On::change, active},
@@ -81,7 +81,7 @@ inline constexpr auto kJobMoves = [] {
       JobMove{forming, On::clock, ending},
       JobMove{forming, On::clock, ended},
 
-      JobMove{active, On::spawned, active},  // a spare, or one of a larger round to come
+      JobMove{active, On::spawned, active},  // a spare, or a member of a larger round to come
       JobMove{active, On::failed, active},
       JobMove{active, On::failed, forming},
       JobMove{active, On::failed, ending},
@@ -91,13 +91,13 @@ inline constexpr auto kJobMoves = [] {
       JobMove{active, On::well, ended},
       JobMove{active, On::member, active},
       JobMove{active, On::member, forming},  // it has left its round
-      JobMove{active, On::member, ending},   // and no restart is left for who finished too early
+      JobMove{active, On::member, ending},   // and no restart is left for an early finisher
       JobMove{active, On::stop, ending},
       JobMove{active, On::pass, active},
       JobMove{active, On::change, active},
       JobMove{active, On::change, forming},
       JobMove{active, On::change, ending},  // it is to be replaced, and no restart is left
-      JobMove{active, On::node, active},    // a spare was there, or nobody
+      JobMove{active, On::node, active},    // a spare was there, or no member
       JobMove{active, On::node, forming},
       JobMove{active, On::node, ending},
       JobMove{active, On::node, ended},
@@ -105,7 +105,7 @@ inline constexpr auto kJobMoves = [] {
       JobMove{active, On::clock, forming},  // the next rank of a smaller size leaves
       JobMove{active, On::clock, ending},
 
-      JobMove{ending, On::spawned, ending},  // asked for before
+      JobMove{ending, On::spawned, ending},  // its start was under way
       JobMove{ending, On::failed, ending},
       JobMove{ending, On::failed, ended},
       JobMove{ending, On::well, ending},

@@ -16,7 +16,7 @@ void NodeDriver::post(const AgentCore::Event& event) {
   pump_.post([this, event] { step(event); });
 }
 
-// -- What the job wants
+// -- The job's wishes
 
 void NodeDriver::start(int round, const std::vector<JobCore::Place>& places) {
   AgentCore::Start start;
@@ -51,7 +51,7 @@ void NodeDriver::perform(const AgentCore::GiveUp& what) {
 }
 
 void NodeDriver::never_ran(Slot slot) {
-  effects_.tell(JobCore::SpawnFailed{slot});  // first, or the next would be started in vain
+  effects_.tell(JobCore::SpawnFailed{slot});  // first, or the next one would start in vain
   post(AgentCore::SpawnFailed{slot});
 }
 

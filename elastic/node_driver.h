@@ -1,5 +1,5 @@
-// NodeDriver does on one node what the job wants of it: feeds AgentCore, has its decisions carried
-// out, and tells the job how that went. One thread, the pump's.
+// NodeDriver carries out the job's wishes on one node: it feeds AgentCore, has its decisions
+// performed, and reports the results to the job. One thread, the pump's.
 #pragma once
 
 #include <map>
@@ -18,10 +18,10 @@ class NodeDriver {
    public:
     virtual ~Effects() = default;
     virtual TimePoint now() = 0;
-    // False: it could not be spawned, and why was told.
+    // False: it could not be spawned; spawn() has reported why.
     virtual bool spawn(Slot slot, int rank, int round) = 0;
     virtual void perform(const AgentCore::SendSignal& send) = 0;
-    // To JobDriver.
+    // Sends to JobDriver.
     virtual void tell(const JobCore::Event& event) = 0;
     virtual void looks_on(const AgentCore::Action&) {}
   };
@@ -31,15 +31,15 @@ class NodeDriver {
   // As AgentCore.
   void grow(int slots) { core_.grow(slots); }
 
-  // -- What the job wants: done before any other event is handled. Call them from within one.
+  // -- The job's wishes: done before any other event is handled. Call them from within one.
   void start(int round, const std::vector<JobCore::Place>& places);
   void stop(const std::vector<Slot>& slots, int signal);
   void hand_on(int signal);
 
   // -- What happened here
-  // It was Spawned and is reaped. The job hears of it next, by JobCore::Ended.
+  // It was Spawned and is reaped. The job gets JobCore::Ended next.
   void exited(Slot slot);
-  // It was Spawned, and ended before it came to run its program.
+  // It was Spawned, and ended before it ran its program.
   void never_ran(Slot slot);
   void on_clock();  // deadline() has passed
   std::optional<TimePoint> deadline() const { return core_.deadline(); }
@@ -55,8 +55,8 @@ class NodeDriver {
   AgentCore core_;
   Pump& pump_;
   Effects& effects_;
-  int round_ = 0;              // that processes are started for
-  std::map<Slot, int> ranks_;  // that they are started as
+  int round_ = 0;              // for which processes start now
+  std::map<Slot, int> ranks_;  // their ranks
 };
 
 }  // namespace dlaunch

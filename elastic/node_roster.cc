@@ -77,7 +77,7 @@ std::string NodeRoster::who_is_here() const {
   return fmt::format("{} of {} hosts are here{}", here(), config_.max_nodes, names);
 }
 
-// The one it asks for, the one it had, one that nobody ever had, or one that nobody has now.
+// The number it asks for, the one it had, one that was always free, or one that is free now.
 std::optional<int> NodeRoster::number_for(const Join& join) const {
   if (join.number >= 0) return join.number;
   const auto first = [&](auto fits) -> std::optional<int> {
@@ -110,7 +110,7 @@ void NodeRoster::on(const Join& join) {
     return refuse(fmt::format("node rank {} has {} workers in this job, not {}", *number,
                               node.nproc, join.nproc));
   }
-  // Started anew before anybody noticed that it had gone; or it has lost who started it, and lives.
+  // Its dlaunch was restarted before we noticed its end; or it has lost its starter, and lives.
   if (begun_ && node.link != kNone) actions_.push_back(Lost{*number});
   if (node.link != kNone) {
     actions_.push_back(Refuse{

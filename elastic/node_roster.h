@@ -1,16 +1,15 @@
-// NodeRoster decides which host is which node of a job on several: waits until those that are
-// expected have come, numbers them, and knows the host that comes back. Pure: events in, actions
-// out.
+// NodeRoster assigns hosts to the nodes of a job on several hosts: it waits for the expected hosts,
+// numbers them, and recognizes a host that comes back. Pure: events in, actions out.
 //
-// One of the nodes leads, number 0 where nothing else is said, or none of them does: the leading
-// dlaunch runs on a host without workers then. A node's number is the one it asks for
-// (--node-rank), or the lowest that is free, in the order of arrival. The job begins once max_nodes
-// are there, or min_nodes and nobody has come for `settle`. Afterwards a host takes the number it
-// had, or one that nobody has.
+// One of the nodes leads, by default number 0. None of them leads if the leading dlaunch runs on a
+// host without workers. A host gets the number it asks for (--node-rank), or the lowest free one,
+// in the order of arrival. The job begins once max_nodes hosts are there, or once min_nodes are
+// there and no host has come for `settle`. Afterwards a host takes its earlier number, or a free
+// one.
 //
-// Under a new leader, or one that was started again, the hosts of a job that had begun are
-// expected, but for the one that led before: it goes on once they are there, or min_nodes and
-// `settle` is over.
+// Under a new or restarted leader, the roster expects the hosts of a job that had begun, except the
+// previous leader's. The job goes on once they are there, or once min_nodes are there and `settle`
+// is over.
 #pragma once
 
 #include <optional>
@@ -34,9 +33,9 @@ class NodeRoster {
     Duration settle = std::chrono::seconds(3);
   };
   struct Node {
-    Link link = kNone;  // kNone: it is not there
+    Link link = kNone;  // kNone: the host is absent
     std::string host;
-    int nproc = 0;  // 0: it was never there
+    int nproc = 0;  // 0: the host was never there
   };
 
   // -- Events
@@ -53,7 +52,7 @@ class NodeRoster {
   using Event = std::variant<Join, Gone, Clock>;
 
   // -- Actions
-  struct Refuse {  // one that asks, or one in whose place another of its host has come
+  struct Refuse {  // a host that asks, or one that another dlaunch of its host replaces
     Link link;
     std::string why;
   };
@@ -61,7 +60,7 @@ class NodeRoster {
   struct Lost {     // after Begin
     int node;
   };
-  struct Back {  // after Begin: it is there again, or for the first time
+  struct Back {  // after Begin: its host is there again, or for the first time
     int node;
   };
   struct GiveUp {
@@ -69,11 +68,11 @@ class NodeRoster {
   };
   using Action = std::variant<Refuse, Begin, Lost, Back, GiveUp>;
 
-  // The hosts of a job that had begun, by number; led: where its leader was, -1: elsewhere. Where
-  // the one of own_number leads again, it is there already: it has a link.
+  // was: the hosts of a job that had begun, by number; led: the previous leader's node, -1:
+  // elsewhere. If the node own_number leads again, its host is there already: it has a link.
   NodeRoster(TimePoint now, const Config& config, std::vector<Node> was, int led,
              int own_number = -1);
-  // self: the node that leads, which is there; its number -1: none does.
+  // self: the leading node, whose host is there; own_number -1: no node leads.
   NodeRoster(TimePoint now, const Config& config, Node self, int own_number = 0);
 
   std::vector<Action> step(TimePoint now, const Event& event);
@@ -83,7 +82,7 @@ class NodeRoster {
   // By number; max_nodes of them.
   const std::vector<Node>& nodes() const { return nodes_; }
   std::optional<int> node_of(Link link) const;
-  // -1: none of them leads.
+  // -1: no node leads.
   int own_number() const { return own_number_; }
   // "2 of 4 hosts are here (a, b)"
   std::string who_is_here() const;
@@ -96,7 +95,7 @@ class NodeRoster {
   void begin();
   int here() const;
   bool all_expected() const;
-  // Only the one that leads is wanted.
+  // The job needs only the leading host.
   bool alone() const { return !resumed_ && all_expected(); }
 
   Config config_;

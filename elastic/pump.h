@@ -1,5 +1,5 @@
-// Pump: events are handled one after another, in the order they came. What one causes is handled
-// after it, so no core is entered again while it works. One thread.
+// Pump handles events one after another, in the order of their arrival. It handles the consequences
+// of an event after that event, so no core is entered again while it works. One thread.
 #pragma once
 
 #include <deque>
@@ -11,10 +11,10 @@ namespace dlaunch {
 class Pump {
  public:
   using Event = std::function<void()>;
-  // `idle` is called each time when all are handled.
+  // Calls `idle` each time when all are handled.
   explicit Pump(std::function<void()> idle = [] {}) : idle_(std::move(idle)) {}
 
-  // Handled at once unless another one is; then after those posted before.
+  // Handles it at once or, if another event is being handled, after those posted before.
   void post(Event event) {
     events_.push_back(std::move(event));
     if (std::exchange(busy_, true)) return;

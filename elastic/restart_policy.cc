@@ -28,17 +28,17 @@ bool is_free(FailureKind kind) {
          kind == FailureKind::voluntary;
 }
 
-// Of these the kernel sends a process for what it did itself.
+// The kernel sends a process these for its own actions.
 bool is_crash(int signal) {
   static constexpr int kCrashes[] = {SIGSEGV, SIGABRT, SIGBUS,  SIGFPE,  SIGILL,
                                      SIGTRAP, SIGSYS,  SIGPIPE, SIGXCPU, SIGXFSZ};
   return std::find(std::begin(kCrashes), std::end(kCrashes), signal) != std::end(kCrashes);
 }
 
-// The program did it, and would do it again: nobody outside ended it, nor its host or a peer.
+// The program did it, and would do it again: no outside party, host or peer ended it.
 bool is_its_own(const Failure& failure) {
   switch (failure.kind) {
-    case FailureKind::exit_code:  // a shell says 128 + N of a command that signal N ended
+    case FailureKind::exit_code:  // a shell reports 128 + N for a command that signal N ended
       return failure.code <= 128 || failure.code > 128 + SIGRTMAX || is_crash(failure.code - 128);
     case FailureKind::signal:
       return is_crash(failure.code);
@@ -62,7 +62,7 @@ bool is_sigterm(const Failure& failure) {
          (failure.kind == FailureKind::exit_code && failure.code == 128 + SIGTERM);
 }
 
-// "1h", "90s": as it may be written on the command line.
+// "1h", "90s": as on the command line.
 std::string short_duration(Duration duration) {
   using std::chrono::hours;
   if (duration % hours(1) == Duration::zero()) return fmt::format("{}h", duration / hours(1));
@@ -78,7 +78,7 @@ RestartDecision restart(Duration delay, std::string why) {
   return {.restart = true, .delay = delay, .reason = {}, .why = std::move(why)};
 }
 
-// What one of several nodes or slots may take of it.
+// The share that one of several nodes or slots may take.
 int share_of(int restarts, int part) { return std::min(restarts, std::max(2, restarts / part)); }
 
 }  // namespace
@@ -178,8 +178,8 @@ void RestartPolicy::note_progress(TimePoint now, std::uint64_t version) {
   version_ = std::max(version_, version);
 }
 
-// What is the cause explains what is second-hand: of a worker's in its round, of a host's in the
-// last that was judged.
+// A first-hand failure explains second-hand ones: a worker's failure those of its round, a host's
+// those of the last judged round.
 void RestartPolicy::remember(TimePoint now, const Failure& failure) {
   const auto explained = failure.slot < 0 ? round_ : failure.round;
   std::erase_if(history_, [&](const Seen& seen) {
@@ -195,7 +195,7 @@ void RestartPolicy::remember(TimePoint now, const Failure& failure) {
   if (history_.size() > kHistory) history_.pop_front();
 }
 
-// Those of the earlier rounds that failed in the same way; none where it is too early to tell.
+// The earlier rounds that failed in the same way; none if it is too early to judge.
 std::vector<int> RestartPolicy::rounds_like(TimePoint now, const Failure& failure) const {
   std::vector<int> rounds;
   if (failure.signature == 0 || !is_its_own(failure) || failure.after >= kSameStep) return rounds;
@@ -222,7 +222,7 @@ RestartDecision RestartPolicy::grant(TimePoint now, const Failure& failure) {
   return granted(backoff());
 }
 
-// Its members have waited, or could not: the next one is for them to meet in at once.
+// Its members have waited, or could not: they can meet in the next round at once.
 RestartDecision RestartPolicy::given_up(TimePoint now, Failure failure) {
   failure.kind = FailureKind::gave_up;
   note_progress(now, failure.version);

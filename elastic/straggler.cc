@@ -47,10 +47,10 @@ void StragglerJudge::on(TimePoint now, const StepTimes& event) {
   consider(now, window->step);
 }
 
-// After an action: has it brought what it promised?
+// After an action: did it bring the promised gain?
 void StragglerJudge::compare(TimePoint now, double step) {
   if (stage_ != Stage::restarting && stage_ != Stage::evicting) return;
-  if (!round_began_) {  // it was not carried out
+  if (!round_began_) {  // the action was not carried out
     if (now - *acted_ >= config_.cooldown) stage_ = Stage::none;
     return;
   }
@@ -82,7 +82,7 @@ void StragglerJudge::consider(TimePoint now, double step) {
   if (!acted_ || now - *acted_ >= config_.cooldown) act(now, *slowness, step, Stage::restarting);
 }
 
-// The slow rank without which most is gained.
+// The slow rank whose absence gains most.
 std::optional<Slowness> StragglerJudge::worst() const {
   std::optional<Slowness> found;
   for (const Slowness& slowness : detector_.slow()) {

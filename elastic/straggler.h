@@ -1,19 +1,19 @@
-// StragglerJudge says what is to be done about slow ranks: nothing, a warning, a restart in place,
-// and if that did not help, a move to a spare. Pure: events in, actions out. What is slow is found
-// by StragglerDetector; this decides whether to act. Steps drive it, so it has no deadline().
+// StragglerJudge decides about slow ranks: no action, a warning, a restart in place, and if that
+// did not help, a move to a spare. Pure: events in, actions out. StragglerDetector finds slow
+// ranks; this decides whether to act. Steps drive it, so it has no deadline().
 //
 // It acts on a rank only if
-// - there are 3 ranks or more, and nothing was done for `cooldown`;
-// - what would be gained within `horizon` is more than 3 times what a recovery costs;
+// - there are 3 ranks or more, and `cooldown` has passed since the last action;
+// - the gain within `horizon` is more than 3 times the cost of a recovery;
 // - to evict: a restart did not help, there is a spare or a rank more than the job needs, and no
 //   more than a tenth of the nodes, but one in any case, was evicted within an hour.
-// Of several slow ranks it takes the one whose absence gains most; where two are equally slow,
-// neither's does. It never acts on a link: which end is at fault is not known.
+// Of several slow ranks it takes the one whose absence gains most; the absence of one of two
+// equally slow ranks gains nothing. It never acts on a link, because the end at fault is unknown.
 //
 // After each action it compares: the first window of the new round must show half of the promised
-// gain. A restart that did not help leads to an eviction; where none may follow, or the eviction
-// did not help either, it was not that process or its host, and nothing is done for `hold`.
-// `gain` is as the ranks' arrival times tell (the what-if of Lin et al., OSDI 2025).
+// gain. A restart that did not help leads to an eviction. If no eviction may follow, or the
+// eviction did not help either, the cause was not that process or its host, and no action follows
+// for `hold`. `gain` comes from the ranks' arrival times (the what-if of Lin et al., OSDI 2025).
 #pragma once
 
 #include <deque>
@@ -32,7 +32,7 @@ enum class StragglerMode { off, warn, restart, evict };
 struct StragglerJudgeConfig {
   StragglerMode mode = StragglerMode::warn;
   StragglerConfig detection;
-  Duration recovery_cost = std::chrono::seconds(10);  // until one was measured
+  Duration recovery_cost = std::chrono::seconds(10);  // until one is measured
   Duration horizon = std::chrono::hours(1);
   Duration cooldown = std::chrono::minutes(10);
   Duration hold = std::chrono::hours(1);
@@ -41,7 +41,7 @@ struct StragglerJudgeConfig {
 class StragglerJudge {
  public:
   // -- Events
-  struct NewRound {  // also the first; what was raised before is forgotten
+  struct NewRound {  // also the first; clears earlier warnings
     int ranks = 1;
     int nodes = 1;
     int min_ranks = 1;
@@ -59,7 +59,7 @@ class StragglerJudge {
   struct Clear {  // it is as fast as the others again
     Slowness slowness;
   };
-  struct Restart {  // of the process, where it is
+  struct Restart {  // of the process, in place
     int rank;
     std::string why;
   };
@@ -67,7 +67,7 @@ class StragglerJudge {
     int rank;
     std::string why;
   };
-  struct Refrain {  // nothing is done for a while, and this is why
+  struct Refrain {  // no action for a while, and why
     int rank;
     std::string why;
   };
@@ -94,13 +94,13 @@ class StragglerJudge {
   StragglerDetector detector_;
   NewRound round_;
   Duration recovery_cost_;
-  // The last action: upon whom, and what it was to bring.
+  // The last action: its rank and the promised gain.
   Stage stage_ = Stage::none;
   int rank_ = -1;
-  bool round_began_ = false;           // since then
+  bool round_began_ = false;           // since the action
   double step_before_ = 0, gain_ = 0;  // seconds
   std::optional<TimePoint> acted_;
-  TimePoint not_before_{};         // nothing is done earlier
+  TimePoint not_before_{};         // no action earlier
   std::deque<TimePoint> evicted_;  // within an hour
   std::vector<Action> actions_;
 };

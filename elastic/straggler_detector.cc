@@ -20,9 +20,9 @@ constexpr double kMedianError = 1.2533;  // of a median, in errors of a mean
 constexpr double kPersistence = 0.8;     // share of steps
 constexpr double kLeastCost = 0.05;      // share of the step
 constexpr double kLinkRatio = 2;
-constexpr double kFewSteps = 0.4;          // of window_steps, where these take long
-constexpr std::size_t kFewestSamples = 5;  // in a window, where they are digests
-constexpr std::size_t kFewestLinks = 3;    // of a kind, to say which of them is slow
+constexpr double kFewSteps = 0.4;          // of window_steps, if these take long
+constexpr std::size_t kFewestSamples = 5;  // in a window, if they are digests
+constexpr std::size_t kFewestLinks = 3;    // of a kind, to judge which of them is slow
 constexpr std::size_t kFewestOfLine = 2;   // of a rank one way, and of the others
 
 double median(Values values) {
@@ -77,8 +77,8 @@ Values column(const std::vector<StepTimes>& window, Get get) {
   return values;
 }
 
-// What a byte takes the other links from the same sender, or those to the same receiver if that is
-// more; 0 where there are none.
+// The seconds per byte of the other links from the same sender, or of those to the same receiver if
+// that is more; 0 if there are none.
 template <class Links>
 double of_same_end(const Links& links, const std::pair<int, int>& ends) {
   Values sent, received;
@@ -227,7 +227,7 @@ std::vector<StragglerDetector::Finding> StragglerDetector::judge_ranks(double st
   return findings;
 }
 
-// How much earlier the last of the others is there, in most steps, as a share of the step.
+// How much earlier the last of the others arrives, in most steps, as a share of the step.
 double StragglerDetector::gain_without(int rank, double step) const {
   const auto i = static_cast<std::size_t>(rank);
   const double earlier = median(column(window_, [&](const StepTimes& s) {
@@ -280,7 +280,7 @@ std::vector<StragglerDetector::Finding> StragglerDetector::judge_links(double st
   return findings;
 }
 
-// Links of one kind: those from a rank, or to it, beside those that are not its own.
+// Compares links of one kind: those from a rank, or to it, with those of other ranks.
 void StragglerDetector::judge_lines(const std::map<std::pair<int, int>, LinkSamples>& links,
                                     double step, std::vector<Finding>& findings) {
   std::set<int> ranks;

@@ -1,24 +1,25 @@
 // StragglerDetector finds ranks and links that are lastingly slower than the others, from the times
-// that the collectives themselves give. Pure.
+// that the collectives themselves measure. Pure.
 //
-// Steps are gathered into windows of `window_steps`, and of `window_time` where steps are short;
-// two fifths of the steps do where they take twice that time. In a window a rank is a candidate if
+// A window has at least `window_steps` steps and, if steps are short, lasts `window_time`; two
+// fifths of the steps suffice if they take twice that time. In a window a rank is a candidate if
 // - its median time between two collectives is `ratio` times that of the others (the median of
-//   their medians), and it arrives later than they do by as much: who has much to do while nobody
-//   waits is not slow, nor who arrives late because a link let it go late;
-// - that is more than 4 times the spread of the others (1.4826 MAD) and than 4 times the error of
-//   its own median, which stands in where there are only two ranks;
-// - it is more than half of that in 4 of 5 steps: pauses, and slowness that wanders, are not;
+//   their medians), and it arrives later than they do by as much: a rank with much work for which
+//   no rank waits is not slow, and neither is one that a link delayed;
+// - the excess is more than 4 times the spread of the others (1.4826 MAD) and than 4 times the
+//   error of its own median, which replaces the spread if there are only two ranks;
+// - it exceeds half of that in 4 of 5 steps: this excludes pauses, and slowness that wanders;
 // - it costs a twentieth of the step at least.
-// A link is one if a byte takes it twice as long as others of its kind, by the same measures, and
-// as those from the same sender and those to the same receiver: where all are slow it is that rank.
-// Of links of `line_kind` it may be the line of its host: where all from a rank, or all to it, are
-// slow beside those of the others, that is said.
+// A link is a candidate if a byte takes it twice as long as other links of its kind, by the same
+// measures, and as links from the same sender and to the same receiver: if all of those are slow,
+// the rank is. For links of `line_kind` the cause may be the line of the host: the verdict says so
+// if all links from a rank, or all to it, are slow beside those of the others.
 // `windows` windows in a row make a candidate slow, and as many with less than half of the excess
-// clear it. So nothing is found where all are slow alike. The medians of ranks are compared, not
-// who was last in a step: among many ranks with noise, one of 1.2x is rarely the very last.
+// clear it. So the detector finds nothing if all are slow alike. It compares the medians of ranks,
+// not the last rank of each step: among many ranks with noise, one of 1.2x is rarely the very last.
 //
-// Members need not be ranks: to compare hosts, feed a second detector with one member a host.
+// Members need not be ranks: to compare hosts, feed a second detector with one member for each
+// host.
 #pragma once
 
 #include <map>
@@ -33,23 +34,23 @@ namespace dlaunch {
 
 // Of one rank in one step, in seconds.
 struct RankTimes {
-  double late = 0;   // when it entered the collective, from any origin common to all ranks
+  double late = 0;   // when it entered the collective; all ranks share the origin
   double in_op = 0;  // within collectives: waiting and moving data
-  double step = 0;   // all of it
-  double input = 0;  // of the time outside collectives, waiting for input; 0 where not known
+  double step = 0;   // the whole step
+  double input = 0;  // waiting for input, outside collectives; 0 if unknown
 };
 
 // Of one link in one step; there is one for a pair of ranks and direction.
 struct LinkTimes {
   int from = 0, to = 0;  // ranks
-  int kind = 0;          // links are compared with others of their kind: shared memory, TCP …
+  int kind = 0;          // links are compared within their kind: shared memory, TCP …
   double bytes = 0;
-  double seconds = 0;  // with bytes waiting to be moved
+  double seconds = 0;  // in which bytes were waiting to be moved
 };
 
-// One step, or a digest of several: then each value is the median over them. Above 100 steps a
-// second digests are better. A step with a value that is no number is left out. Links need not be
-// the same from step to step; one that is in fewer than half of a window's is not judged.
+// One step, or a digest of several, in which each value is a median. Digests are better above 100
+// steps a second. A step with a value that is not a number is left out. Links may differ from step
+// to step; one that is in fewer than half of a window's steps is not judged.
 struct StepTimes {
   int steps = 1;
   std::vector<RankTimes> ranks;
@@ -66,13 +67,13 @@ struct StragglerConfig {
 };
 
 enum class SlowPhase {
-  before_op,  // it computes, or what it does is not known
+  before_op,  // it computes, or its activity is unknown
   input,      // most of the excess is waiting for input
   link,       // data moves slowly from `rank` to `peer`
 };
 
-// In place of a peer: none, where the rank itself is slow; all, to which or from which its links
-// are.
+// Instead of a peer. kNoPeer: the rank itself is slow; kToAll, kFromAll: its links to or from all
+// others are.
 inline constexpr int kNoPeer = -1, kToAll = -2, kFromAll = -3;
 
 struct Slowness {
@@ -80,7 +81,7 @@ struct Slowness {
   int peer = kNoPeer;  // of a link: the other end
   SlowPhase phase = SlowPhase::before_op;
   double ratio = 1;  // its time over that of the others
-  double gain = 0;   // share of the step that would be saved without it
+  double gain = 0;   // share of the step that the job would save without it
   std::string sentence;
 };
 
@@ -88,7 +89,7 @@ class StragglerDetector {
  public:
   explicit StragglerDetector(StragglerConfig config) : config_(config) {}
 
-  // A new round: all windows and verdicts are forgotten.
+  // A new round: clears all windows and verdicts.
   void reset(int ranks);
 
   struct Window {
@@ -96,10 +97,10 @@ class StragglerDetector {
     bool warmup = false;
     std::vector<Slowness> raised, cleared;
   };
-  // What a window has shown, when this step was its last.
+  // The result of a window, if this step was its last.
   std::optional<Window> add(TimePoint now, const StepTimes& step);
 
-  // Those that are slow now, as of the last window that showed it.
+  // The members that are slow now, each as of the last window that showed it.
   std::vector<Slowness> slow() const;
 
  private:
@@ -111,7 +112,7 @@ class StragglerDetector {
   struct LinkSamples {
     std::vector<double> per_byte, bytes;
   };
-  // What one window says of a member.
+  // The result of one window for a member.
   struct Finding {
     Slowness slowness;
     bool candidate = false;

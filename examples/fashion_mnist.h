@@ -1,5 +1,5 @@
 // Reads the Fashion-MNIST files (IDX format, gzip): 28 x 28 grey pixels an image, labels 0 to 9.
-// Throws std::runtime_error that says what is missing.
+// Throws std::runtime_error with the reason.
 #pragma once
 
 #include <zlib.h>

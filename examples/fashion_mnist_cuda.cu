@@ -1,5 +1,5 @@
-// Kernels that are to be read rather than to be fast: a thread computes one number, and sums are in
-// a fixed order, so that two runs give the same bits.
+// Kernels for readers, not for speed: a thread computes one number, and sums have a fixed order, so
+// that two runs give the same bits.
 #include <cuda_runtime.h>
 
 #include <string>
@@ -15,7 +15,7 @@ void check(cudaError_t result, const char* what) {
   throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(result));
 }
 
-// Grows as it is asked for more.
+// Grows on demand.
 template <class T>
 class DeviceArray {
  public:
@@ -34,7 +34,7 @@ class DeviceArray {
     }
     return data_;
   }
-  // The source may be used again at once.
+  // The caller may reuse the source at once.
   void fill(const T* from, std::size_t count, cudaStream_t stream) {
     if (count == 0) return;
     check(cudaMemcpyAsync(room_for(count), from, count * sizeof(T), cudaMemcpyHostToDevice, stream),
@@ -55,10 +55,10 @@ class DeviceArray {
   std::size_t size_ = 0;
 };
 
-// The number of this thread; those from the last one on have nothing to do.
+// The number of this thread; threads beyond the last number do nothing.
 __device__ int thread_number() { return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); }
 
-// A matrix, or with the steps exchanged its transpose.
+// A matrix, or its transpose if the steps are exchanged.
 struct View {
   const float* data;
   int row_step, column_step;
@@ -154,7 +154,7 @@ struct CudaNet::Memory {
     if (stream != nullptr) cudaStreamDestroy(stream);
   }
 
-  // Kernels by their number of threads.
+  // Launches a kernel for a number of threads.
   template <class Kernel, class... Arguments>
   void launch(Kernel kernel, int threads, Arguments... arguments) {
     if (threads == 0) return;
@@ -171,11 +171,11 @@ struct CudaNet::Memory {
   cudaStream_t stream = nullptr;
   DeviceArray<std::uint8_t> pixels, labels, test_pixels, test_labels;
   DeviceArray<std::uint32_t> images;
-  DeviceArray<float> weights, gradient, velocity;  // gradient: and the loss
+  DeviceArray<float> weights, gradient, velocity;  // gradient: with the loss
   DeviceArray<float> x, hidden, probabilities, back_hidden, losses, hits;
 };
 
-// `images` says which rows of those it takes.
+// `images` selects the rows of `from`.
 void CudaNet::Memory::forward(const std::uint8_t* from, const std::uint8_t* from_labels, int rows,
                               float weight) {
   const auto n = static_cast<std::size_t>(rows);
@@ -236,7 +236,7 @@ void CudaNet::gradient(const std::uint32_t* images, std::size_t count, std::size
   m.images.fill(images, count, m.stream);
   const int rows = static_cast<int>(count);
   m.forward(m.pixels.data(), m.labels.data(), rows, 1.0f / static_cast<float>(global_batch));
-  m.back(rows);  // of no rows: sums of nothing, zeros
+  m.back(rows);  // without rows: the sums are zeros
 }
 
 float CudaNet::loss() const {

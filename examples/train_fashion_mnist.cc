@@ -10,15 +10,14 @@
 //
 //   dlaunch --nproc 4 --spares 1 --max-restarts 100 --chaos kill=2s ./train_fashion_mnist
 //
-// It is an elastic program: all that makes up the training is a dl::State, committed after each
-// step, in place: up to update() a step changes nothing of it. When a rank dies the others stay,
-// its successor gets the state from them, and they go on from the last commit, to the same weights
-// bit by bit.
+// It is an elastic program: the whole training is a dl::State, committed after each step, in place:
+// a step changes nothing of it before update(). When a rank dies the others stay, its successor
+// gets the state from them, and they go on from the last commit, to the same weights bit by bit.
 //
-// Every rank holds the whole model. Each global batch is cut into one share per rank, every rank
-// computes the gradient of its share, the shares are added up while the rest is still being
-// computed (dl::GradientBucketer), and every rank takes the same step: so all models stay equal,
-// and the loss curve is that of one rank with the same batch, up to the rounding of the sums.
+// Every rank holds the whole model. Each global batch is cut into one share per rank, and every
+// rank computes the gradient of its share. dl::GradientBucketer adds up the shares while the rest
+// is still being computed, and every rank takes the same step. So all models stay equal, and the
+// loss curve is that of one rank with the same batch, up to the rounding of the sums.
 //
 // That rounding stays small to the last step because the network is smooth: pixels are centred and
 // the hidden layer is a tanh. A kinked one (relu) sends two runs that differ in the last bit down
@@ -75,10 +74,10 @@ struct Model {
             {at(layout.parameters()), 1}};
   }
 };
-// What backpropagation finishes first is sent off while it goes on to the large first layer.
+// Sends the first gradients while backpropagation still computes the large first layer.
 constexpr std::size_t kFirstBucket = std::size_t{8} << 10;
 
-// Room that is used again in each step.
+// Memory that each step uses again.
 struct Workspace {
   Matrix x;
   std::vector<int> labels;
@@ -106,8 +105,8 @@ void forward(Model& model, Workspace& f) {
   }
 }
 
-// Loss and gradient of this rank's share, as parts of the global batch's means. ready(tensor) is
-// told of each as soon as it is there.
+// Loss and gradient of this rank's share, as parts of the global batch's means. Calls ready(tensor)
+// for each tensor as soon as it is complete.
 template <class Ready>
 void gradient(Model& model, Model& grad, Workspace& f, int global_batch, Ready ready) {
   forward(model, f);
@@ -223,7 +222,7 @@ class Trainer {
   // The gradient of the global batch, and its loss.
   void learn(const dl::ElasticSampler::Batch& batch) {
     const auto mine = static_cast<Eigen::Index>(batch.mine.size());
-    work_.x.resize(mine, kInput);  // keeps its memory while the size stays
+    work_.x.resize(mine, kInput);  // keeps its memory while the size is the same
     work_.labels.resize(batch.mine.size());
     for (std::size_t i = 0; i < batch.mine.size(); ++i) {
       load_image(train_, static_cast<int>(batch.mine[i]), work_, static_cast<int>(i));
@@ -266,7 +265,7 @@ class Trainer {
                               static_cast<std::uint64_t>(options_.batch), options_.seed};
   Clock::time_point epoch_began_ = Clock::now();
   std::optional<Clock::time_point> left_step_;
-  Clock::duration state_time_{};  // within update() and between steps: what being elastic costs
+  Clock::duration state_time_{};  // within update() and between steps: the cost of being elastic
 };
 
 constexpr const char* kUsage =
@@ -279,7 +278,7 @@ constexpr const char* kUsage =
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Eigen's products take and free working memory in each step; giving it back to the system every
+  // Eigen's products take and free working memory in each step; returning it to the system every
   // time would cost more in page faults than the products themselves.
   ::mallopt(M_MMAP_THRESHOLD, 256 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
@@ -287,7 +286,7 @@ int main(int argc, char** argv) {
   try {
     const Options options = parse(argc, argv, true);
     if (!options.losses.empty()) check_writable(options.losses);
-    // Before it joins: a spare has it behind it when it is needed.
+    // Load before joining: a spare then has it ready.
     const Dataset train = load_fashion_mnist(options.data, "train", options.limit);
     const Dataset test = load_fashion_mnist(options.data, "t10k", 0);
     dl::Options join;
@@ -298,7 +297,7 @@ int main(int argc, char** argv) {
   } catch (const std::invalid_argument& e) {
     std::fprintf(stderr, "train_fashion_mnist: %s\n", e.what());
     return 64;
-  } catch (const std::exception& e) {  // dl::Error among them: a lost peer is named
+  } catch (const std::exception& e) {  // also dl::Error, which names a lost peer
     std::fprintf(stderr, "train_fashion_mnist: %s\n", e.what());
     return 1;
   }

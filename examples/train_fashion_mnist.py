@@ -57,7 +57,7 @@ def accuracy():
 def train(state):
     net = DistributedDataParallel(model)
     while state.done < options.epochs:
-        if loader.epoch == state.done:  # else it is the test that was broken off
+        if loader.epoch == state.done:  # otherwise a loss has interrupted the test
             for pixels, labels in loader:
                 optimizer.zero_grad()
                 loss = cross_entropy(net(pixels), labels)

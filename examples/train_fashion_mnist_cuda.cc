@@ -1,5 +1,5 @@
-// train_fashion_mnist on GPUs: the same network and the same batches, with gradients that are
-// summed in device memory. Not an elastic program: a lost rank ends the training.
+// train_fashion_mnist on GPUs: the same network and the same batches, with gradients summed in
+// device memory. Not an elastic program: a lost rank ends the training.
 //
 //   dlaunch --nproc gpu train_fashion_mnist_cuda --epochs 4
 //   dlaunch --nproc 2 train_fashion_mnist_cuda      # with one GPU the two share it
@@ -58,7 +58,7 @@ std::vector<float> train(dl::Communicator& comm, CudaNet& net, const Options& op
                          static_cast<float>(sampler.position()) / static_cast<float>(images.size());
       const auto batch = sampler.next();
       net.gradient(batch.mine.data(), batch.mine.size(), batch.global);
-      comm.all_reduce(gradient);  // in the stream, as what is before and after it
+      comm.all_reduce(gradient);  // in the stream, like the work before and after it
       losses.push_back(net.loss());
       net.update(rate_after(options, done), options.momentum);
     }
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
     comm.set_stream(net.stream());
     comm.set_stream_ordered(true);
     const auto losses = train(comm, net, options, images, test);
-    comm.sync();  // what was learned counts
+    comm.sync();  // all steps must have succeeded
     if (comm.rank() != 0) return 0;
     if (!options.losses.empty()) write_losses(losses, options.losses);
     if (!options.model.empty()) write_model(net.weights(), options.model);
@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
   } catch (const NoGpu& e) {
     std::fprintf(stderr, "train_fashion_mnist_cuda: %s\n", e.what());
     return kNoGpuExit;
-  } catch (const std::exception& e) {  // dl::Error among them: a lost peer is named
+  } catch (const std::exception& e) {  // also dl::Error, which names a lost peer
     std::fprintf(stderr, "train_fashion_mnist_cuda: %s\n", e.what());
     return 1;
   }

@@ -29,7 +29,7 @@ options = parser.parse_args()
 pixels, labels = (part[:options.samples] for part in fashion_mnist.load(options.data, "train"))
 dataset = torch.utils.data.TensorDataset((pixels - 73.0) / 90.0, labels.long())
 loader = elastic.DataLoader(dataset, global_batch=options.batch, seed=1)
-# What is the same on all ranks is here from the start. So many other ranks keep a copy of each rank's part.
+# Parts that are equal on all ranks exist from the start. This many other ranks keep a copy of each rank's part.
 state = elastic.TorchState(loader=loader, losses=[], room=1 << 20, shard_replicas=1)
 if options.checkpoints:
     state.checkpoints(options.checkpoints, every=50)
@@ -37,13 +37,13 @@ if options.checkpoints:
 
 @elastic.run
 def train(state):
-    # The model is made in each round, for its ranks, who may be more or fewer than before.
+    # Each round makes the model for its ranks, which may be more or fewer than before.
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(784, 128), torch.nn.Tanh(), torch.nn.Linear(128, 10))
     for layer in model[0], model[2], model:
         fully_shard(layer)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.002)
-    # From here on it is part of the state, and has what the last commit had.
+    # From here on it is part of the state, with the values of the last commit.
     state.sharded(model=model, optimizer=optimizer)
     while loader.epoch < options.epochs:
         for pixels, labels in loader:

@@ -1,4 +1,4 @@
-// What the trainers of Fashion-MNIST have in common: their flags, the network's shape and first
+// The common part of the Fashion-MNIST trainers: their flags, the network's shape and first
 // weights, and the files that they write.
 #pragma once
 
@@ -58,8 +58,8 @@ inline void initialise(float* values, const Layout& layout, unsigned seed) {
   fill(values + layout.w2(), layout.hidden, kClasses);
 }
 
-// The learning rate falls in a straight line to zero over the whole training, of which `epochs`
-// (and a part of one) are done.
+// The learning rate falls in a straight line to zero over the whole training; `epochs` (with a
+// fraction) of it are done.
 inline float rate_after(const Options& options, float epochs) {
   return options.rate * (1.0f - epochs / static_cast<float>(options.epochs));
 }
@@ -68,7 +68,7 @@ inline int steps_per_epoch(const Options& options, const Dataset& train) {
   return (train.size() + options.batch - 1) / options.batch;
 }
 
-// Of an epoch, from 1: the mean over its images of what their batches had.
+// For an epoch, from 1: the mean of its batches' values, over its images.
 inline double epoch_loss(const std::vector<float>& losses, int epoch, const Options& options,
                          const Dataset& train) {
   const int steps = steps_per_epoch(options, train);
@@ -92,7 +92,7 @@ inline void write_model(const std::vector<float>& weights, const std::string& pa
   }
 }
 
-// Rather told now than after the training.
+// Fails now rather than after the training.
 inline void check_writable(const std::string& path) {
   if (!std::ofstream(path, std::ios::app)) {
     throw std::runtime_error("cannot write the losses to " + path);
@@ -132,7 +132,8 @@ inline float positive_number(const std::string& flag, const std::string& text) {
   return value;
 }
 
-// Flags of elastic programs are unknown to one that is not: they would have no effect.
+// A program that is not elastic does not know the flags of elastic programs: they would have no
+// effect.
 inline Options parse(int argc, char** argv, bool elastic) {
   Options o;
   for (int i = 1; i < argc; ++i) {

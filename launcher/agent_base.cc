@@ -18,7 +18,7 @@
 namespace dlaunch {
 namespace {
 
-// --horovod: what a worker's Python finds under this name, before a Horovod that is installed.
+// --horovod: the package of this name that a worker's Python finds before an installed Horovod.
 constexpr std::string_view kInPlaceOfHorovod =
     R"py("""dlaunch --horovod: dlaunch.horovod in Horovod's place."""
 import sys
@@ -39,7 +39,7 @@ Result<void> check_kernel() {
                .os_errno = ENOSYS};
 }
 
-// The same wherever the user's folder is: nobody has to carry it there.
+// The same on each host with the user's folder: no need to copy it.
 Result<Secret> secret_of_key(const std::string& file, const std::string& job_id) {
   auto key = Secret::load_or_make(file);
   if (!key) return key.error();
@@ -47,8 +47,7 @@ Result<Secret> secret_of_key(const std::string& file, const std::string& job_id)
   return Secret(sha256_hex({mac.data(), mac.size()}));
 }
 
-// On several hosts that are started by hand it comes from a file, for all of them alike; without
-// one the job's name keeps jobs apart.
+// Hosts that are started by hand share a secret file. Without one the job's name keeps jobs apart.
 Result<Secret> secret_of(const Plan& plan) {
   if (!plan.secret.empty()) return Secret(plan.secret);
   if (!plan.secret_file.empty()) return Secret::load(plan.secret_file);
@@ -132,7 +131,7 @@ Result<std::unique_ptr<Node>> AgentBase::open_node(int slots, Node::Say say) {
                     common_, std::move(say));
 }
 
-// Signals come as bytes; the end of the pipe means that the keeper was killed.
+// Signals come as bytes; the pipe closes when the keeper was killed.
 void AgentBase::watch_keeper() {
   keeper_.async_read_some(asio::buffer(&signal_byte_, 1),
                           [this](asio::error_code ec, std::size_t n) {

@@ -1,5 +1,5 @@
-// AgentBase: what the agent that leads a job and one that follows it have in common: the loop, the
-// user's signals as the keeper hands them on, the output, and what workers are started with.
+// AgentBase: the common base of the agent that leads a job and of one that follows: the loop, the
+// user's signals (the keeper passes them on), the output, and the worker starter.
 #pragma once
 
 #include <memory>
@@ -28,16 +28,16 @@ class AgentBase {
             const OriginalSignals& original);
   virtual ~AgentBase() = default;
 
-  // The kernel, the secret, what workers are started with. False: failed() was told.
+  // Checks the kernel, reads the secret, prepares the worker starter. False: failed() said why.
   bool set_up();
   void open_output();
   // Holds the workers' ports: MASTER_PORT, 0 for a free one, and what the plan wants for ranks.
   Result<void> reserve_ports(int master_port);
-  // Says so in one line. Returns false.
+  // Prints the error in one line. Returns false.
   bool failed(int exit_code, const Error& error);
   // Runs the loop until leave(); returns the exit code.
   int run_loop();
-  // Once all output is out.
+  // Ends run_loop() once all output is out.
   void leave(int exit_code);
 
   Result<std::unique_ptr<Node>> open_node(int slots, Node::Say say);
@@ -45,7 +45,7 @@ class AgentBase {
 
   virtual void on_signal(int signal) = 0;
   virtual void on_timer() = 0;
-  // All events that were there are handled.
+  // Called when all pending events are handled.
   virtual void on_idle() = 0;
 
   const Plan& plan_;
@@ -53,13 +53,13 @@ class AgentBase {
   asio::io_context loop_{1};
   Pump pump_{[this] { on_idle(); }};
   Secret secret_;
-  WorkerPlace common_;  // what all workers are told alike
+  WorkerPlace common_;  // the part that is the same for all workers
   WorkerPorts ports_;
   std::unique_ptr<OutputHub> hub_;
   std::optional<WorkerStarter> starter_;
   std::set<pid_t> helpers_;  // children that are no workers
   std::optional<MpiServers> mpi_;
-  // By --timeout, of which hosts that are awaited have their part.
+  // By --timeout. The wait for the job's hosts counts, too.
   const TimePoint job_ends_at_;
   int exit_code_ = 0;
 

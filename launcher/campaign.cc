@@ -35,7 +35,7 @@ Result<std::unique_ptr<LeaderElection>> open_election(const Plan& plan) {
                     : open_file_election(nodes.folder, plan.job_id);
 }
 
-// What the one that leads does; the workers of its host are its agent's.
+// The plan of the leading process; its host's agent has the workers.
 Plan leading(const Plan& plan) {
   Plan led = plan;
   led.nodes.lead = NodesPlan::Lead::yes;
@@ -43,7 +43,7 @@ Plan leading(const Plan& plan) {
   led.nodes.leads_only = true;
   led.stdin_to = StdinPlan::none;
   led.master_port = 0;
-  led.framework = Framework::none;  // it has no ranks that would need ports
+  led.framework = Framework::none;  // there are no ranks here to need ports
   return led;
 }
 
@@ -52,7 +52,7 @@ class Standby {
   Standby(LeaderElection& election, int agent, int to_agent)
       : election_(election), agent_(agent), to_agent_(to_agent) {}
 
-  // Until we are elected. False: the agent has gone, or there is no sense in it.
+  // Until we are elected. False: the agent has gone, or an election is pointless.
   bool wait_for_election() {
     while (agent_lives()) {
       auto found = election_.find(steady_now() + kQuestion);
@@ -77,12 +77,12 @@ class Standby {
   }
 
  private:
-  // A signal may be in the pipe: it comes to whoever reads it first.
+  // A signal may be in the pipe: the first reader gets it.
   bool agent_lives() const {
     pollfd p{agent_, 0, 0};
     return ::poll(&p, 1, 0) == 0;
   }
-  // False: it will not pass.
+  // False: the trouble will not pass.
   bool trouble(const Error& error) {
     const bool passes =
         error.code == Errc::timeout || error.code == Errc::peer_lost || error.code == Errc::io;
@@ -115,7 +115,7 @@ int be_candidate(const Plan& plan, UniqueFd agent, UniqueFd to_agent,
     }
     LeaderLease lease(std::move(*election), to_agent.get());
     auto left = lease.read_journal();
-    if (!left) continue;  // without keeping the lease
+    if (!left) continue;  // without renewing the lease
     std::optional<JobJournal> was;
     if (!left->empty()) {
       auto journal = decode_job_journal(*left);

@@ -1,9 +1,8 @@
 // A campaign: where hosts meet by a shared folder or by etcd, a process beside each agent finds out
-// who leads the job, stands for election while nobody leads, and leads the job once it is elected.
-// It is a process of its own because a file server or etcd may block whoever asks it for minutes,
-// and workers and their output must not wait for that.
-//
-// The process tells its agent by lines: "leader TERM ENDPOINT" when the leader has changed,
+// who leads the job, stands for election while there is no leader, and leads the job once it is
+// elected. It is a process of its own because a request to a file server or to etcd may block for
+// minutes, and workers and their output must not wait for that.
+// The process sends lines to its agent: "leader TERM ENDPOINT" when the leader has changed,
 // "leading TERM ENDPOINT" when it leads itself, "nobody WHY" each second while it knows of no
 // leader, and "never WHY" before it gives up. It ends when its agent ends. If it ends while it
 // leads, the job has lost its leader.
@@ -28,13 +27,13 @@ namespace dlaunch {
 
 struct CampaignProcess {
   pid_t pid = -1;
-  UniqueFd to;    // its signals; the end of this one ends it
-  UniqueFd from;  // what it tells
+  UniqueFd to;    // signals to it; closing this end ends the process
+  UniqueFd from;  // its lines
 };
-// To be called before the agent has a loop: it forks.
+// Call it before the agent has a loop: it forks.
 Result<CampaignProcess> start_campaign(const Plan& plan, const OriginalSignals& original);
 
-// The agent's end of it. One thread, the loop's.
+// The agent's side of the process. One thread, the loop's.
 class CampaignLink {
  public:
   struct Listener {

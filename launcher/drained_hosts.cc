@@ -31,7 +31,7 @@ std::vector<HostStatus> DrainedHosts::all() const {
     if (drained != hosts_.end()) host = drained->second;
     hosts.push_back(std::move(host));
   }
-  // Another host may have taken the number of one that left.
+  // Another host may have taken the number of a host that left.
   for (const auto& [name, host] : hosts_) {
     if (std::find(names.begin(), names.end(), name) == names.end()) hosts.push_back(host);
   }

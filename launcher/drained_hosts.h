@@ -1,6 +1,6 @@
-// DrainedHosts: the hosts that the user takes out of a job that has begun, and takes back
-// (dlaunchctl drain, undrain). A leader that follows knows them by the journal. And pods that
-// Kubernetes ends, which may come back whenever they like.
+// DrainedHosts: the hosts that the user takes out of a running job and takes back (dlaunchctl
+// drain, undrain), and the pods that Kubernetes ends, which may come back at any time. The journal
+// passes them on to the next leader.
 #pragma once
 
 #include <functional>
@@ -19,35 +19,35 @@ namespace dlaunch {
 class DrainedHosts {
  public:
   struct Job {
-    int least = 1;  // hosts that the job has to have
+    int least = 1;  // the minimum of hosts
     std::function<void(const JobCore::Event&)> feed;
-    std::function<bool(int node)> nobody_on;  // nothing of the job is there
-    std::function<StartedHosts*()> started;   // null: we have not started the other hosts
-    std::function<void()> write_down;         // the journal, where there is one
+    std::function<bool(int node)> nobody_on;  // no worker of the job is on the node
+    std::function<StartedHosts*()> started;   // null: we did not start the other hosts
+    std::function<void()> write_down;         // updates the journal, if there is one
   };
   // membership must outlive it.
   DrainedHosts(NodeMembership& membership, Job job)
       : membership_(membership), job_(std::move(job)) {}
 
-  // Before hosts join: those that the leader before us kept out.
+  // Takes over the hosts that the previous leader kept out. Call it before hosts join.
   void take_over();
-  // The job has begun, and goes on: those that were about to leave do so.
+  // We now lead a job that goes on: keeps the drained hosts out, and drains those still there.
   void go_on();
 
-  // A host as it is now (all()): it is to leave, or, where it is drained, may come back.
+  // Drains a host, or undrains it if it is drained. Pass an element of all().
   void drain(const HostStatus& host);
-  // A host has a SIGTERM of its own: its members leave at the next commit, if the job still has
-  // enough hosts then. False: it has not, and nothing was done.
+  // A host got a SIGTERM of its own: its members leave at the next commit if the job then still has
+  // enough hosts. False: it would not have, and nothing was done.
   bool leave(int node);
-  // The dlaunch of a drained host ends with 0 once nothing of the job is there, and that of a host
-  // that leaves with 143; ours goes on leading.
+  // Ends the dlaunch of each drained host with code 0, and of each leaving host with 143, once no
+  // worker of the job is there. Our own dlaunch goes on leading.
   void let_go();
 
-  // All hosts of the job, and those that were drained.
+  // All hosts of the job, and the drained ones.
   std::vector<HostStatus> all() const;
-  // A line for each that is drained.
+  // One line for each drained host.
   std::vector<std::string> in_words() const;
-  // For a later leader.
+  // For the next leader.
   std::vector<JobJournal::Drained> journal() const;
 
  private:

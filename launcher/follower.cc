@@ -19,7 +19,7 @@
 namespace dlaunch {
 namespace {
 
-// What no leader may miss: it is kept for the next one.
+// Messages that every leader must get: they are kept for the next one.
 bool is_report(const NodeMessage& message) {
   return std::visit(
       [](const auto& what) {
@@ -44,7 +44,7 @@ Follower::Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
 
 int Follower::run() {
   if (!set_up()) return exit_code_;
-  // What the user chose holds for the host that is sure to have rank 0.
+  // The user's choice holds for the host that may have rank 0.
   const bool maybe = plan_.nodes.rank == 0 || (plan_.nodes.rank < 0 && plan_.nodes.elects());
   const int port = maybe ? plan_.master_port : 0;
   if (auto done = reserve_ports(port); !done) {
@@ -150,7 +150,7 @@ void Follower::on_opened() {
   join();
 }
 
-// With workers of an earlier time only where the leader may know of them.
+// Offers workers of an earlier time only if the leader may know of them.
 void Follower::join() {
   const bool alone = clearing_ || !goes_on();
   if (!open_ || joined_ || (alone && any_runs())) return;
@@ -176,7 +176,7 @@ void Follower::join() {
 // The leader does not know this host's workers: kills them, and joins as a fresh host.
 void Follower::clear() {
   clearing_ = true;
-  // Cleared with nothing left to clear: the leader has forgotten that run.
+  // There was nothing left to clear: the leader has forgotten that run.
   if (!plan_.nodes.elects() && found_.empty() && !any_runs()) run_.clear();
   found_.clear();
   unsent_.clear();
@@ -197,7 +197,7 @@ void Follower::tested(const std::string& why) {
   if (!health_check_) return;  // the leader that asked is lost
   health_check_.reset();
   send(NodeTested{why});
-  // Whoever started us hears it from the leader.
+  // Our starter gets the reason from the leader.
   if (plan_.nodes.lifeline >= 0 || std::exchange(unhealthy_, why) == why || why.empty()) return;
   log_warn("this host gets no workers, it failed its health check: {}; it is tested again later",
            why);
@@ -256,7 +256,7 @@ void Follower::on_frame(std::string_view frame) {
 
 void Follower::send(const NodeMessage& message) { link_->send(encode(message, link_->origin())); }
 
-// -- What the job wants
+// -- The leader's orders
 
 void Follower::take(const NodeMessage& message) {
   if (const auto* refused = std::get_if<NodeRefused>(&message)) {
@@ -293,14 +293,15 @@ void Follower::welcomed(const NodeWelcome& welcome) {
   number_ = welcome.number;
   hub_->stdin_pump().ask_again();
   for (const NodeMessage& message : std::exchange(unsent_, {})) report(message);
-  // Who has asked for a round since we asked to join was not among those we told of.
+  // A worker that has asked for a round since we asked to join was not among the workers we
+  // reported.
   for (const auto& [slot, process] : found_) {
     if (process.ready) send(NodeReady{slot, process.in_round, process.version, {}});
   }
   log_info("joined the job as node {}", welcome.number);
 }
 
-// For dlaunchctl; without it the job goes on all the same.
+// For dlaunchctl. The job goes on without it, too.
 void Follower::open_redirect(const std::string& leader) {
   redirect_.reset();
   auto redirect = Redirect::open(loop_, job_dir_.path(), plan_.job_id, escaped(leader));
@@ -310,7 +311,7 @@ void Follower::open_redirect(const std::string& leader) {
 
 void Follower::finished(const NodeFinish& finish) {
   if (node_) node_->finish();
-  // By the one that started us, by the leading one, or by our own candidate, to the same user.
+  // Our starter, the leader, or our own campaign has already told the same user.
   const bool said = plan_.nodes.lifeline >= 0 || plan_.nodes.in_step() || leads_;
   if (!finish.why.empty() && !said) log_error("{}", escaped(finish.why));
   if (!leads_) return part(finish.exit_code);
@@ -346,7 +347,8 @@ NodeFound& Follower::found(Slot slot) {
   return process;
 }
 
-// What has ended is still listed for a leader that is yet to hear of it, and waits for no round.
+// Keeps an ended worker in the list for a leader that does not know of its end yet; it waits for
+// no round.
 void Follower::report(const NodeMessage& message) {
   const auto* ended = std::get_if<NodeEnded>(&message);
   if (!joined_) {
@@ -371,7 +373,7 @@ void Follower::report(const NodeMessage& message) {
   send(message);
 }
 
-// What the next leader is to know of what this one wants.
+// Notes the orders that the next leader must know.
 void Follower::note(const NodeMessage& message) {
   if (const auto* start = std::get_if<NodeStart>(&message)) {
     for (const auto& place : start->places) {
@@ -386,7 +388,7 @@ void Follower::note(const NodeMessage& message) {
   }
 }
 
-// The whole job's, by way of the leader; alone, or when it is pressed, at once.
+// The leader gets the signal for the whole job; we act at once if alone, or if the user insists.
 void Follower::on_signal(int signal) {
   const bool ends = ends_the_job(signal);
   if (plan_.nodes.step == NodesPlan::Step::slurm && !ends)
@@ -402,7 +404,7 @@ void Follower::on_signal(int signal) {
 
 void Follower::on_timer() {
   if (node_) return node_->on_clock();
-  if (joined_ || parted_) return;  // the one that leads sees to it
+  if (joined_ || parted_) return;  // the leader handles it
   std::string what = "not all of its hosts are there";
   if (!open_) what = "nobody leads it";
   if (!open_ && !plan_.nodes.elects()) what += " at " + plan_.nodes.endpoint;

@@ -30,7 +30,7 @@ class Follower final : private AgentBase {
  public:
   Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
            const OriginalSignals& original);
-  // Where the leader is elected; before run().
+  // Call it before run(), if the leader is elected.
   void set_campaign(CampaignProcess process) { elected_by_ = std::move(process); }
   int run();
 
@@ -39,7 +39,7 @@ class Follower final : private AgentBase {
   void on_timer() override;
   void on_idle() override;
 
-  // Exits when the process that started this one closes stdin.
+  // Exits when our starter closes stdin.
   void watch_lifeline();
   void watch_campaign();
   void follow(const Leader& leader);
@@ -63,9 +63,9 @@ class Follower final : private AgentBase {
   void node_says(const NodeMessage& message);
   void note(const NodeMessage& message);
   void send(const NodeMessage& message);
-  // Now, or to the next leader.
+  // Sends it now, or later to the next leader.
   void report(const NodeMessage& message);
-  // The job's, past its leader.
+  // The job survives the loss of its leader.
   bool goes_on() const { return !run_.empty(); }
   bool any_runs() const { return node_ && !node_->processes().running_slots().empty(); }
 
@@ -73,21 +73,21 @@ class Follower final : private AgentBase {
   std::optional<CampaignLink> campaign_;
   std::unique_ptr<Redirect> redirect_;
   std::optional<HealthCheck> health_check_;
-  std::string unhealthy_;          // as we have told
-  bool leads_ = false;             // our candidate
-  std::optional<int> leave_with_;  // once our candidate has ended the job
+  std::string unhealthy_;          // as reported to the leader
+  bool leads_ = false;             // our campaign leads
+  std::optional<int> leave_with_;  // set once our campaign has ended the job
   bool parted_ = false;
   asio::posix::stream_descriptor lifeline_;
   std::optional<LeaderLink> link_;
   std::string maybe_here_;  // a note on the elected leader's address
   std::unique_ptr<Node> node_;
-  int number_ = -1;                  // as node of the job
-  std::string run_;                  // that job; "": it ends with its leader
-  std::map<Slot, NodeFound> found_;  // what the leader is to know of each process
-  std::vector<NodeMessage> unsent_;  // what happened while nobody led
-  bool clearing_ = false;            // all workers are to end before we join
-  bool open_ = false;                // the connection
-  bool joined_ = false;              // and the leader has us
+  int number_ = -1;                  // our node number in the job
+  std::string run_;                  // the job's run; "": the job ends with its leader
+  std::map<Slot, NodeFound> found_;  // the state of each process, for the leader
+  std::vector<NodeMessage> unsent_;  // messages from the time without a leader
+  bool clearing_ = false;            // all workers must end before we join
+  bool open_ = false;                // we are connected
+  bool joined_ = false;              // the leader has accepted us
   int stop_signal_ = 0;              // the user's
   TimePoint stopped_at_{};           // when it came
   LeaderSearch search_;

@@ -30,7 +30,7 @@ using nlohmann::json;
 
 std::string refusal(const std::string& why) { return json_text({{"ok", false}, {"error", why}}); }
 
-// The stacks of several workers, some at a time: each takes a process and reads whole libraries.
+// The stacks of several workers, a few at a time: each takes a process and reads whole libraries.
 class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
  public:
   ManyStacks(JobMonitor& monitor, std::vector<WorkerStatus> workers, ControlServer::Reply reply)
@@ -73,7 +73,7 @@ class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
   std::size_t next_ = 0, answered_ = 0;
 };
 
-// What the kernel says of a process that should be running.
+// The kernel's state of a process that should be running, in words.
 std::string state_in_words(const std::string& state, ProcessState seen) {
   if (seen == ProcessState::stopped) return "stopped by a signal";
   if (seen == ProcessState::traced) return "being traced";
@@ -98,7 +98,7 @@ Result<std::unique_ptr<JobControl>> JobControl::open(asio::io_context& loop,
 
 JobControl::JobControl(const Plan& plan, Hosts hosts) : plan_(plan), hosts_(std::move(hosts)) {}
 
-// The job's state is judged once all hosts have answered.
+// Judges the job's state once all hosts have answered.
 void JobControl::answer(const std::string& request, const ControlServer::Reply& reply) {
   const auto parsed = parse_control_request(request);
   if (!parsed) return reply(refusal(parsed.error().what));
@@ -126,7 +126,7 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
   }
 }
 
-// Before the job has begun it can only be ended.
+// Before the job has begun the only order is to end it.
 void JobControl::carry_out(const ControlDecision& decision) {
   if (!job_) return hosts_.end();
   if (decision.drain) hosts_.drain(*decision.drain);

@@ -1,5 +1,5 @@
-// JobControl: answers the questions and does the orders that come to the job's control socket, as
-// control_request.h decides. One thread, the loop's.
+// JobControl: answers the questions and carries out the orders that come to the job's control
+// socket; control_request.h decides on them. One thread, the loop's.
 #pragma once
 
 #include <functional>
@@ -22,17 +22,16 @@ namespace dlaunch {
 
 class JobControl {
  public:
-  // Where the job's hosts are awaited, and what is told of them later, too.
+  // The job's hosts, while they are awaited and later.
   struct Hosts {
     std::function<std::string()> who_is_here;
-    std::function<std::vector<std::string>()> in_words;  // what is not as it should be with them
-    std::function<void()> end;                           // as SIGTERM
-    // Once begun: all of them, but for their ranks; and drains one, or ends that.
+    std::function<std::vector<std::string>()> in_words;  // the hosts' problems
+    std::function<void()> end;                           // like SIGTERM
+    // For a job that has begun: all hosts, without their ranks; and drains or undrains one.
     std::function<std::vector<HostStatus>()> all;
     std::function<void(const HostStatus&)> drain;
   };
-  // A job that has begun: what it looks at, all of which must outlive it, and how an order reaches
-  // the job.
+  // A job that has begun: its parts, which must outlive this object, and how an order reaches it.
   struct Job {
     const JobCore& core;
     JobMonitor& monitor;

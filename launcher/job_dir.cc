@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "dlaunch-job-";
 
-// Calls `use` for each folder of a job of this user, with its lock, open: it is held by the job if
-// that is still running.
+// Calls `use` for each folder of a job of this user, with its lock file, open: a running job holds
+// the lock.
 template <class Use>
 void for_each_job_dir(const std::string& tmp, const Use& use) {
   std::error_code ec;
@@ -44,8 +44,8 @@ void sweep(const std::string& tmp) {
   });
 }
 
-// We may write there, and nobody else can put something in the place of what we make: it is ours,
-// or root's and either sticky or closed to others.
+// We may write there, and other users cannot replace what we make: it is ours, or root's and
+// either sticky or closed to others.
 bool is_safe_folder(const std::string& folder) {
   struct stat st {};
   if (!folder.starts_with('/') || ::stat(folder.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) ||
@@ -66,7 +66,7 @@ std::string usual_folder() {
   return "/tmp";
 }
 
-// Of the folder of jobs, or of something in it.
+// The error for the folder of jobs, or for something in it.
 Error cannot_use(const std::string& tmp, const std::string& what, int err) {
   const char* set = ::getenv("TMPDIR");
   const bool named = set != nullptr && *set != '\0';
@@ -83,7 +83,7 @@ Error cannot_use(const std::string& tmp, const std::string& what, int err) {
 std::string folder_for_jobs() {
   const char* tmp = ::getenv("TMPDIR");
   if (tmp == nullptr || *tmp == '\0') return usual_folder();
-  std::error_code ec;  // absolute, for workers may have another working folder than we do
+  std::error_code ec;  // absolute: workers may have another working folder
   const auto whole = fs::absolute(tmp, ec);
   return ec ? tmp : whole.string();
 }
@@ -106,7 +106,7 @@ Result<JobDir> JobDir::make(const std::string& tmp) {
   }
   dir.folder_.reset(::open(dir.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (dir.folder_) (void)::flock(dir.folder_.get(), LOCK_SH | LOCK_NB);
-  // Locked before it gets its name: a sweeper leaves a folder without that file alone.
+  // Locked before it gets its name: cleaners leave a folder without that file alone.
   const std::string lock = dir.path_ + "/lock", fresh = lock + ".new";
   dir.lock_.reset(::open(fresh.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!dir.lock_ || ::flock(dir.lock_.get(), LOCK_EX | LOCK_NB) != 0 ||
@@ -120,7 +120,7 @@ Result<JobDir> JobDir::make(const std::string& tmp) {
 
 Result<std::string> JobDir::write_secret(const Secret& secret) const {
   std::string file = path_ + "/secret";
-  // Again where a leader has become a follower, because its port was taken.
+  // It may exist already if a leader has become a follower, because its port was taken.
   const UniqueFd fd(
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   const auto& bytes = secret.bytes();

@@ -1,8 +1,7 @@
 // The job's private folder: the secret, packages for its Pythons, and a folder for each round in
 // which workers leave their error files and libdlring its notes on lost peers, by rank. Mode 0700,
-// in folder_for_jobs(), removed at the end by whoever of keeper and agent lives longer. A folder
-// whose owner was killed together with its keeper is swept away by the user's next job: its lock is
-// free then.
+// in folder_for_jobs(). The keeper or the agent removes it at the end, whichever lives longer. If
+// both were killed, the user's next job removes the folder: its lock is free then.
 #pragma once
 
 #include <string>
@@ -41,8 +40,7 @@ class JobDir {
  private:
   std::string path_;
   UniqueFd lock_;  // inherited by fork: held as long as keeper or agent lives
-  // Locked, too: whoever clears old files out of /tmp leaves such a folder alone
-  // (systemd-tmpfiles).
+  // Locked as well: systemd-tmpfiles and the like leave such a folder in /tmp alone.
   UniqueFd folder_;
 };
 

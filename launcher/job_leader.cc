@@ -38,11 +38,11 @@ class JobLeader final : private AgentBase, private JobDriver::Effects {
  public:
   JobLeader(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
             const OriginalSignals& original, std::optional<JobJournal> was = {});
-  // Before run(): where the leader was elected, or may be started again.
+  // Call it before run() if the leader was elected, or may be restarted.
   void set_lease(LeaderLease& lease) { lease_ = &lease; }
   // A signal has ended the job, or was about to.
   bool interrupted() const { return interrupted_; }
-  // None: another dlaunch listens where this one was to lead, and it may follow; or leads now.
+  // None: another dlaunch listens on our endpoint and we may follow it; or another one leads now.
   std::optional<int> run();
 
  private:
@@ -82,12 +82,12 @@ class JobLeader final : private AgentBase, private JobDriver::Effects {
 
   NodeMembership membership_;
   std::unique_ptr<StoreServer> store_;
-  std::optional<JobDriver> driver_;  // once all hosts are there
+  std::optional<JobDriver> driver_;  // set once all hosts have joined
   std::unique_ptr<Node> node_;
   std::optional<JobMonitor> monitor_;
   std::unique_ptr<JobControl> control_;
-  LeaderLease* lease_ = nullptr;         // where the journal goes
-  std::optional<StartedHosts> started_;  // where we start the other hosts
+  LeaderLease* lease_ = nullptr;         // where we write the journal
+  std::optional<StartedHosts> started_;  // set if we start the other hosts
   std::optional<TimePoint> fenced_;
   TimePoint end_signal_at_;
   DrainedHosts drained_;
@@ -96,7 +96,7 @@ class JobLeader final : private AgentBase, private JobDriver::Effects {
   bool ending_ = false;
   bool interrupted_ = false;
   std::optional<TimePoint> asked_to_end_;
-  bool all_start_again_ = false;  // and were told of, since the last end
+  bool all_start_again_ = false;  // since the last end; the user was informed
 };
 
 FailureKind failure_kind(const WorkerEnd& end) {
@@ -116,7 +116,7 @@ JobConfig job_config(const Plan& plan) {
                    .final_exit_codes = plan.final_exit_codes,
                    .seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count())},
       .join_timeout = plan.join_timeout,
-      // They know it a lease later than we, and the clocks are not the same.
+      // They notice it a lease later than we do, and the clocks differ.
       .node_ends = 2 * plan.nodes.host_timeout +
                    (plan.nodes.outlives_leader() ? plan.join_timeout * 5 / 4 : Duration::zero()),
       .servers = serving_ranks(plan.roles)};
@@ -169,7 +169,7 @@ std::optional<int> JobLeader::run() {
   return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
 }
 
-// What must be there before the first worker.
+// Prepares what the first worker needs.
 bool JobLeader::set_up() {
   if (!AgentBase::set_up()) return false;
   if (auto ok = open_store(); !ok) {
@@ -210,7 +210,7 @@ bool JobLeader::set_up() {
   return true;
 }
 
-// The store, and the ports that are the workers' own.
+// Opens the store and reserves the ports of the workers.
 Result<void> JobLeader::open_store() {
   auto listen = parse_endpoint(plan_.store_listen);
   if (!listen) {
@@ -221,7 +221,7 @@ Result<void> JobLeader::open_store() {
   StoreServerOptions options{*listen, plan_.job_id, secret_, std::nullopt};
   if (plan_.nodes.several()) options.nodes = membership_.for_store();
   auto store = StoreServer::open(loop_, options);
-  // The one before may be about to end: the port is its own as long as it kills its workers.
+  // Our predecessor may be about to end: it keeps the port while it kills its workers.
   const TimePoint by = steady_now() + kPredecessor;
   while (!store && store.error().os_errno == EADDRINUSE && membership_.awaits_earlier() &&
          steady_now() < by) {
@@ -249,14 +249,14 @@ void JobLeader::start_hosts() {
                              .leaves = leaves,
                              .gone = [this](int node) { membership_.release(node); }});
   auto started = started_->start(secret_, to_string(store_->endpoint()));
-  if (!started) give_up(kExitRendezvous, started.error().what);  // which is said once the loop runs
+  if (!started) give_up(kExitRendezvous, started.error().what);  // reported once the loop runs
 }
 
 void JobLeader::let_go() {
   started_->let_go([this](int node) { return job().nobody_on(node); });
 }
 
-// All hosts are there.
+// All hosts have joined.
 void JobLeader::begin() {
   JobDriver::Effects& effects = *this;
   JobConfig config = membership_.shape(job_config(plan_));
@@ -280,7 +280,7 @@ void JobLeader::begin() {
   feed(JobCore::Start{});
 }
 
-// What is not as it should be with the hosts that we start, and those that come to us.
+// The problems of hosts that we start, and of hosts that join us.
 std::vector<std::string> JobLeader::hosts_in_words() const {
   std::vector<std::string> lines;
   if (started_) lines = started_->in_words();
@@ -289,7 +289,7 @@ std::vector<std::string> JobLeader::hosts_in_words() const {
   return lines;
 }
 
-// The job goes on from where the leader before us left it.
+// The job continues from the previous leader's state.
 void JobLeader::take_over(const JobCore::Resume& resumed) {
   fenced_ = steady_now();
   log_warn("leading the job from here on, after round {}: {}", resumed.was.round,
@@ -307,7 +307,7 @@ void JobLeader::write_down(const JobRecord& record, std::function<void()> then) 
   lease_->write(encode(journal), [this, then] { asio::post(loop_, then); });
 }
 
-// With what the job had to know before, since nothing of that has changed.
+// Writes the job's last record again: only the drained hosts have changed.
 void JobLeader::write_down_drained() {
   if (writes_down() && driver_) write_down(job().record(), [] {});
 }
@@ -317,7 +317,7 @@ void JobLeader::give_up(int exit_code, const std::string& why) {
   end(exit_code, why, {});
 }
 
-// Once the other hosts have shown all, where it is us who shows it, the report is the last.
+// The report comes last, after all output of the other hosts if we show it.
 void JobLeader::end(int exit_code, const std::string& why, const std::vector<std::string>& report) {
   ending_ = true;
   exit_code_ = exit_code;
@@ -349,13 +349,13 @@ void JobLeader::on_signal(int signal) {
     feed(JobCore::Signal{signal});
     return end_without_journal(signal);
   }
-  // Only the reader of our output, or another host's last words, hold us up: the user does not want
-  // to wait for it.
+  // Only the reader of our output, or another host's last output, delays us: the user does not
+  // want to wait for it.
   if (ends_the_job(signal)) loop_.stop();
 }
 
-// What ends the job waits, too, for what was written down before, and that may take for ever. Who
-// asks once more does not want to wait for it.
+// Events that end the job, too, wait for pending journal writes, which may take for ever. A user
+// who asks once more does not want to wait for them.
 void JobLeader::end_without_journal(int signal) {
   if (!ends_the_job(signal)) return;
   const auto now = steady_now();
@@ -385,7 +385,7 @@ void JobLeader::on_timer() {
   feed(JobCore::Clock{});
 }
 
-// For the job's hosts.
+// Called while we wait for the job's hosts.
 void JobLeader::on_waiting() {
   if (ending_) return;
   if (steady_now() >= job_ends_at_) {
@@ -395,7 +395,7 @@ void JobLeader::on_waiting() {
   arm_timer(job_ends_at_);
 }
 
-// -- What the job wants
+// -- The job's orders
 
 void JobLeader::perform(const JobCore::StartWorkers& start) {
   if (start.all) {
@@ -442,7 +442,7 @@ void JobLeader::perform(const JobCore::Announce& announce) {
   }
 }
 
-// -- What happened on a node
+// -- Events on a node
 
 void JobLeader::on_back(int node, const std::string& host) {
   feed(JobCore::NodeBack{node});
@@ -469,20 +469,20 @@ void JobLeader::on_ended(Slot slot, const WorkerEnd& end) {
                       .by_itself = end.signal_we_sent == 0});
   if (job().state() == JobState::ending || job().state() == JobState::ended) return;
   node_->end_leftovers();
-  if (well || all_start_again_) return;  // of which the start has told
+  if (well || all_start_again_) return;  // the start has reported it
   if (job().some_stay()) return tell_loss(slot, end, size_before);
   const std::string pause = pause_before(slot);
   if (!pause.empty()) log_warn("rank {} failed; all workers are started again{}", end.rank, pause);
 }
 
-// " in 1.3 s", of the start of its successor; empty where nobody has time to read it.
+// " in 1.3 s": the delay before its successor starts; empty if it is too short to read.
 std::string JobLeader::pause_before(Slot slot) const {
   const auto at = job().starts_at(slot);
   const Duration pause = at ? *at - steady_now() : Duration::zero();
   return pause < kPauseWorthTelling ? "" : " in " + format_duration(pause);
 }
 
-// Of one worker, in a job that goes on with the others.
+// About one worker, in a job that goes on with the others.
 void JobLeader::tell_loss(Slot slot, const WorkerEnd& end, int size_before) const {
   if (end.signal_we_sent != 0 && end.hung.empty()) return;
   std::string next = "a spare takes its place";
@@ -518,7 +518,7 @@ std::optional<int> lead_job(const Plan& plan, std::optional<JobJournal> was, con
   if (lease == nullptr) return leader.run();
   leader.set_lease(*lease);
   const auto exit_code = leader.run();
-  // It may be Slurm that ends the job, and starts it again.
+  // Slurm may be about to end the job and start it again.
   const bool may_go_on = !plan.nodes.slurm_job.empty() && leader.interrupted();
   if (exit_code && !may_go_on) lease->leave();
   lease->rest();

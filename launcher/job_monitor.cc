@@ -82,9 +82,9 @@ void JobMonitor::take(int node, const NodeMessage& message) {
   }
 }
 
-// -- Who is where
+// -- Which rank is where
 
-// Of hosts that are there.
+// The members on connected hosts.
 std::vector<Slot> JobMonitor::members() const {
   std::vector<Slot> found;
   for (Slot slot = 0; slot < job_.slots(); ++slot) {
@@ -152,7 +152,7 @@ std::vector<std::string> JobMonitor::waits() const {
   return told;
 }
 
-// -- What is done about it
+// -- The consequences
 
 void JobMonitor::take(int node, const NodeThrew& threw) {
   const Slot slot = membership_.job_slot(node, threw.slot);
@@ -194,7 +194,7 @@ void JobMonitor::replace_hung(const RankSet& ranks, const std::string& why) {
     const auto replace = [this, home, why, pid = watch_.pid_of(job_.rank_of(slot))] {
       membership_.order(home.node, NodeHung{home.slot, pid, why});
     };
-    // Its end would cut short the look at its stacks, and the job's end the one at another's.
+    // Its end would cut short the dump of its stacks, and the job's end that of another worker's.
     dumps_ > 0 ? after_dumps_.push_back(replace) : replace();
   }
 }
@@ -215,7 +215,7 @@ void JobMonitor::arm_chaos() {
   });
 }
 
-// It is asked first how the workers are only where somebody new may be hurt.
+// Asks for the workers' state first only if another worker may be hit.
 void JobMonitor::on_chaos() {
   const TimePoint now = steady_now();
   if (!chaos_->looks(now)) return do_chaos(now, {});

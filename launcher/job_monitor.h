@@ -1,6 +1,6 @@
 // JobMonitor: watches the workers of all hosts, in the process that leads the job. It finds workers
 // that hang or are slow, prints their stacks, has them replaced, injects the faults that --chaos
-// asks for, and answers those who ask how the workers are. On each host a NodeMonitor does the
+// asks for, and answers questions about the workers' state. On each host a NodeMonitor does the
 // work. One thread, the loop's.
 #pragma once
 
@@ -26,24 +26,23 @@ namespace dlaunch {
 
 class JobMonitor final : private ProgressWatch::Effects {
  public:
-  // What it looks at must outlive it.
+  // All referenced objects must outlive it.
   JobMonitor(asio::io_context& loop, const Plan& plan, OutputHub& hub, NodeMembership& membership,
              const JobCore& job, std::function<void(JobCore::Event)> feed);
 
-  // fenced: since when the job was without a round, if it had one before.
+  // fenced: since when the job had no round, if it had one before.
   void begin_round(int round, int ranks, std::optional<TimePoint> fenced);
   void gone(int rank) { watch_.gone(rank); }
   // The user stops all workers (SIGTSTP), or lets them go on.
   void suspend(bool yes) { watch_.suspend(yes); }
   void lost_host(int node);
-  // What a host's NodeMonitor says.
+  // A message of a host's NodeMonitor.
   void take(int node, const NodeMessage& message);
   void stop();
 
-  // Who waits for whom, a sentence each.
+  // One sentence for each worker that others wait for.
   std::vector<std::string> waits() const;
-  // Those that run and whose hosts answer within a second.
-  // gpus: and what GPUs they use.
+  // The running workers whose hosts answer within a second. gpus: also the GPUs that they use.
   void survey(bool gpus, std::function<void(const std::map<Slot, NodeWorker>&)> done);
   void dump(Slot slot, MonitorRequests::Stacks done);
 

@@ -83,7 +83,7 @@ void JobStory::lost_host(const std::string& host, const JobCore& job, int node) 
   facts_.ended_before_loss = facts_.workers.size();
 }
 
-// In the order of their ends: what comes from another host comes later than it was.
+// In the order of their ends: messages from other hosts arrive late.
 void JobStory::ended(const WorkerEnd& end) {
   auto& ends = facts_.workers;
   const auto at = std::upper_bound(ends.begin(), ends.end(), end,
@@ -146,8 +146,8 @@ JobStory::Ending JobStory::finish(const JobCore::Finish& how, const JobCore& job
   return {verdict.exit_code, render_text(facts_, verdict, plan_.output.color, shown_last)};
 }
 
-// What stands under the name of the new file is not followed: in a folder that others write to,
-// too, it may be a link of theirs.
+// Does not follow a link under the new file's name: other users of the folder may have put it
+// there.
 void JobStory::write_error_file(const std::string& json) const {
   const std::string& path = plan_.error_file;
   struct stat st {};

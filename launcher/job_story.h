@@ -1,5 +1,4 @@
-// JobStory: what has happened to the job, as the report at its end and the lines on the way tell
-// it.
+// JobStory: the job's events, for the report at its end and the lines on the way.
 #pragma once
 
 #include <string>
@@ -17,20 +16,20 @@ class JobStory {
   // `plan` must outlive it.
   explicit JobStory(const Plan& plan);
 
-  // The ends of workers that follow are of this round.
+  // Ends of workers from now on belong to this round.
   void begin_round(int round, int workers);
-  // It is started again while others go on: its earlier end is no news of this round any more.
+  // The rank is started again while others go on: the story forgets its earlier end in this round.
   void begins_again(int rank);
   void start_failed(int rank, const SpawnError& error);
-  // It could not even be tried.
+  // The start could not even be tried.
   void setup_failed() { facts_.end = JobEnd::setup_failed; }
-  // A host and the ranks on it.
+  // A host was lost, with the ranks on it.
   void lost_host(const std::string& host, const JobCore& job, int node);
   void ended(const WorkerEnd& end);
-  // The job's end begins; waits: who waits for whom. Said again, nothing changes.
+  // The job's end begins; waits: the sentences of JobMonitor::waits(). Idempotent.
   void end_begins(std::vector<std::string> waits);
 
-  // One line each, for a job that goes on: of the failures in this round, or of one of them.
+  // One line each, for a job that goes on: about the failures in this round, or about one of them.
   void tell_restart(const JobCore& job) const;
   void tell_loss(const WorkerEnd& end, const std::string& what_next, const JobCore& job) const;
 

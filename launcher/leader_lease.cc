@@ -23,7 +23,7 @@ void tell_agent(int to_agent, const std::string& line) {
   [[maybe_unused]] const auto written = ::write(to_agent, text.data(), text.size());
 }
 
-// Shared with the thread, which outlives the lease where the back end does not answer.
+// Shared with the thread, which outlives the lease if the back end does not answer.
 struct LeaderLease::State {
   std::unique_ptr<LeaderElection> election;
   int to_agent = -1;
@@ -80,7 +80,7 @@ void LeaderLease::stop(bool resigns) {
   if (state_->taken) state_->changed.wait_for(lock, kLeaving, [this] { return state_->left; });
 }
 
-// Until the back end has it, or somebody else leads.
+// Tries until the back end has it, or another dlaunch leads.
 Result<void> LeaderLease::State::announce() {
   while (true) {
     auto done = election->announce(endpoint, steady_now() + kEvery);
@@ -99,13 +99,13 @@ bool LeaderLease::State::resigning() {
   return leaving && resigns;
 }
 
-// False: we are to leave.
+// False: the lease should end.
 bool LeaderLease::State::pause() {
   std::unique_lock lock(mutex);
   return !changed.wait_for(lock, kEvery, [this] { return leaving; });
 }
 
-// The first error ends it; what is left is tried again.
+// The first error ends it; the remaining entries are tried again later.
 Result<void> LeaderLease::State::write_entries() {
   while (true) {
     std::string newest;

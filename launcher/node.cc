@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kRoundDirsKept = 3;
 
-// What the driver and the workers tell, as the leader is told of it.
+// Translates events of the driver and the workers into reports to the leader.
 struct Report {
   const std::map<Slot, SpawnError>& errors;
 
@@ -98,7 +98,7 @@ Result<std::unique_ptr<Node>> Node::open(const Parts& parts, int slots, Duration
   return made;
 }
 
-// -- What workers say
+// -- Messages from workers
 
 void Node::on_ready(const Ready& ready, pid_t pid) {
   const auto slot = processes_.slot_of_worker(ready.worker);
@@ -113,8 +113,8 @@ void Node::on_progress(const ProgressNotice& progress) {
   if (slot) tell(JobCore::Progress{*slot, progress.version});
 }
 
-// A process that ends closes what it has open when it is on its way out already. One that is not
-// could be told of no round any more, and the others would wait for it.
+// A process on its way out closes its descriptors. A worker that goes on could not be informed of
+// rounds, and the others would wait for it.
 void Node::on_cut_off(int worker) {
   const auto slot = processes_.slot_of_worker(worker);
   if (!slot || is_ending(processes_.program_pid(*slot))) return;
@@ -124,7 +124,7 @@ void Node::on_cut_off(int worker) {
   tell(JobCore::Replace{*slot, FailureKind::lost});
 }
 
-// -- What the leader wants
+// -- Orders from the leader
 
 void Node::take(const NodeMessage& message) {
   if (!std::visit(HasSlots{slots_}, message)) {
@@ -199,7 +199,7 @@ void Node::finish() {
   end_leftovers();
 }
 
-// "": there is none. It has evidence of failures only, and no round is worth less for want of that.
+// "": there is none. It only holds evidence of failures; a round works without it.
 std::string Node::round_dir(int round) {
   if (round != last_round_dir_) {
     last_round_dir_ = round;
@@ -210,10 +210,11 @@ std::string Node::round_dir(int round) {
   return has_round_dir_ ? job_dir_.path() + "/" + std::to_string(round) : "";
 }
 
-// Nobody writes there any more. Slow on some file systems: not while somebody waits for a round.
+// No process writes there now. Slow on some file systems: do not call it while workers wait for a
+// round.
 void Node::drop_old_round_dirs() { job_dir_.remove_round_dirs(last_round_dir_ - kRoundDirsKept); }
 
-// -- What is done here
+// -- Work on this host
 
 bool Node::spawn(Slot slot, int rank, int round) {
   WorkerPlace place = common_;
@@ -233,7 +234,7 @@ bool Node::spawn(Slot slot, int rank, int round) {
 
 void Node::perform(const AgentCore::SendSignal& send) { processes_.signal(send.slot, send.number); }
 
-// Whose loss it blames may have ended before it, and only not been noticed yet.
+// The peer whose loss it reports may have ended before it, without our notice so far.
 void Node::on_ended(Slot slot, const WorkerEnd& end) {
   const bool failed = end.signal != 0 || end.exit_code != 0;
   if (failed && end.peer_lost >= 0) {

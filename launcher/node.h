@@ -1,5 +1,5 @@
-// Node: all that dlaunch does on one host for a job: starts the workers, tells them of rounds,
-// looks after them, and reports how they end. It takes orders and reports as NodeMessage
+// Node: dlaunch's work for a job on one host: starts the workers, informs them of rounds, monitors
+// them, and reports how they end. It takes orders and reports as NodeMessage
 // (launcher/hosts/node_message.h), whether its leader is in this process or on another host. An
 // asio shell around NodeDriver and NodeMonitor; one thread, the loop's.
 #pragma once
@@ -28,9 +28,9 @@ namespace dlaunch {
 
 class Node final : private NodeDriver::Effects {
  public:
-  // To the leader.
+  // Sends to the leader.
   using Say = std::function<void(const NodeMessage&)>;
-  // What it is made of; all of it must outlive it.
+  // All parts must outlive the node.
   struct Parts {
     asio::io_context& loop;
     const JobDir& job_dir;
@@ -40,20 +40,20 @@ class Node final : private NodeDriver::Effects {
     std::set<pid_t>& helpers;  // children that are no workers
     MpiServers& mpi;
   };
-  // common: what all workers are told alike: the store, the secret, MASTER_PORT.
-  // Error: the socket in the job's folder cannot be made.
+  // common: the part that is the same for all workers: the store, the secret, MASTER_PORT. Error:
+  // the socket in the job's folder cannot be made.
   static Result<std::unique_ptr<Node>> open(const Parts& parts, int slots, Duration grace,
                                             const WorkerPlace& common, Say say);
 
-  // A leader leads from now on that knows nothing yet of the workers. still_after: as
+  // Starts afresh for a leader that knows nothing yet of the workers. still_after: as
   // NodeMonitor::begin().
   void begin(Duration still_after) { monitor_.begin(still_after); }
   // Does what the leader wants. It ignores messages that are not for a node, or that name a slot
   // which this node does not have. Call it from within an event of the pump.
   void take(const NodeMessage& message);
-  // Where workers meet from the next round on.
+  // The store in which workers meet from the next round on.
   void set_store(const std::string& url) { common_.store_url = url; }
-  // Also those that are still to be started.
+  // Kills all workers and cancels pending starts.
   void kill_all();
   // The node has at least so many slots from now on: a later leader may have more work for it.
   void grow(int slots);
@@ -62,7 +62,7 @@ class Node final : private NodeDriver::Effects {
 
   // Ends what workers that have ended left behind; see Processes.
   void end_leftovers() { processes_.end_leftovers(); }
-  // The job is over: looks after nobody any more, and ends what workers left behind.
+  // The job is over: stops monitoring, and ends what workers left behind.
   void finish();
   const Processes& processes() const { return processes_; }
 
@@ -73,7 +73,7 @@ class Node final : private NodeDriver::Effects {
   void on(const NodeHandOn& pass) { driver_.hand_on(pass.signal); }
   void on(const NodeFence& fence);
   void on(const NodeAnnounce& announce);
-  // Of the monitor, or not for a node.
+  // For the monitor; others are ignored.
   void on(const auto& other) { (void)monitor_.take(other); }
   void drop_old_round_dirs();
   void on_ready(const Ready& ready, pid_t pid);
@@ -96,12 +96,12 @@ class Node final : private NodeDriver::Effects {
   NodeDriver driver_;
   Processes processes_;
   NodeMonitor monitor_;
-  std::map<Slot, SpawnError> start_errors_;  // told with the SpawnFailed that follows
+  std::map<Slot, SpawnError> start_errors_;  // sent with the SpawnFailed that follows
   std::unique_ptr<WorkerChannel> channel_;
   WorkerPlace common_;
   OutputHub& hub_;
   LocalRanks shown_;                 // of this host's members
-  std::map<Slot, int> local_ranks_;  // of those that are being started
+  std::map<Slot, int> local_ranks_;  // of workers being started
   int last_worker_ = 0;
   int last_round_dir_ = 0;
   bool has_round_dir_ = false;

@@ -12,14 +12,14 @@
 namespace dlaunch {
 namespace {
 
-// For the hosts of a job that begun under another leader; they hear of this one at once.
+// For the hosts of a job that began under another leader: they learn of this leader at once.
 constexpr Duration kForEarlier = std::chrono::seconds(5);
-// Of a host that no ping has come back from.
+// The clock error of a host without an answered ping.
 constexpr Duration kUnknownClock = std::chrono::seconds(1);
 
 constexpr NodeRoster::Link kOwnLink = 0;  // the store's begin with 1
 
-// Of a journal that another command line has left nothing can be taken but the numbers.
+// A journal of another command line is of no use but for its numbers.
 bool fits(const JobJournal& was, const Plan& plan) {
   const auto own = static_cast<std::size_t>(std::max(plan.nodes.own_number(), 0));
   if (was.hosts.size() != static_cast<std::size_t>(plan.nodes.max)) return false;
@@ -51,8 +51,7 @@ NodeMembership::NodeMembership(asio::io_context& loop, const Plan& plan,
   if (was_) fits(*was_, plan) ? go_on_from(*was_) : begin_anew();
 }
 
-// Slurm has ended all that the journal tells of, if that was this job before it was put into the
-// queue again.
+// If the journal is of this job before it was requeued, Slurm has ended all workers in it.
 void NodeMembership::begin_requeued() {
   const auto was = std::exchange(was_, std::nullopt);
   if (was->slurm_job != plan_.nodes.slurm_job || was->requeued >= plan_.nodes.requeued) return;
@@ -81,7 +80,7 @@ void NodeMembership::go_on_from(const JobJournal& was) {
   earlier_until_ = steady_now() + std::min(kForEarlier, plan_.join_timeout / 2);
 }
 
-// Its rounds have later numbers than those of the job before.
+// Its rounds get later numbers than those of the job before.
 void NodeMembership::begin_anew() {
   log_warn("nothing is left of an earlier job '{}'; it begins anew", plan_.job_id);
   first_round_ = was_->job.round + 1;
@@ -131,7 +130,7 @@ void NodeMembership::closed(Link link) {
   if (!finished_) feed(NodeRoster::Gone{link});
 }
 
-// -- Who is there
+// -- Membership
 
 void NodeMembership::arm() {
   const auto deadline = roster_.deadline();
@@ -266,7 +265,7 @@ std::optional<Slot> NodeMembership::own_slot(Slot slot) const {
   return home.node == own() ? std::optional(home.slot) : std::nullopt;
 }
 
-// -- What nodes say
+// -- Messages from nodes
 
 void NodeMembership::take(int node, const NodeMessage& message) {
   if (const auto* spawned = std::get_if<NodeSpawned>(&message)) {
@@ -301,7 +300,7 @@ void NodeMembership::on(int node, const NodeSignal& signal) {
   if (!plan_.nodes.steps_signal_workers() || ends_the_job(signal.number)) {
     listener_.tell(JobCore::Signal{signal.number});
   } else if (own_ != nullptr) {
-    own_->take(NodeHandOn{signal.number});  // those of the steps have it already
+    own_->take(NodeHandOn{signal.number});  // those of the steps have got it already
   }
 }
 
@@ -312,7 +311,7 @@ bool NodeMembership::is_news(int node, int signal) {
   return true;
 }
 
-// With the job's slot in place of the node's; what names none is dropped.
+// Replaces the node's slot by the job's; drops events with an unknown slot.
 void NodeMembership::tell(int node, JobCore::Event event) {
   const bool known = std::visit(
       [&](auto& what) {

@@ -1,8 +1,7 @@
-// NodeMembership: the nodes of a job, as its leader has them: the leader's own node, and the nodes
-// of other hosts behind a connection. The job numbers its slots itself, and each is a slot of some
-// node. This class translates between the two numbers, and reports which hosts are lost and which
-// are back. An asio shell around NodeRoster and HostHealth; one thread, the loop's.
-//
+// NodeMembership: the nodes of a job at its leader: the leader's own node, and the nodes of other
+// hosts behind a connection. The job numbers its slots itself, and each is a slot of some node.
+// This class translates between the two numbers, and reports lost hosts and hosts that are back. An
+// asio shell around NodeRoster and HostHealth; one thread, the loop's.
 // The job's slots, in order: first those of the workers at the start, node by node; then the
 // spares, one for each node in turn; then those that the job may grow to, on hosts that are still
 // to come.
@@ -34,72 +33,72 @@ namespace dlaunch {
 class NodeMembership {
  public:
   struct Listener {
-    std::function<void()> begin;  // all hosts that are expected are there
+    std::function<void()> begin;  // all expected hosts have joined
     std::function<void(const std::string& why)> give_up;
-    // To the job, with its slots.
+    // An event for the job, with the job's slots.
     std::function<void(const JobCore::Event&)> tell;
-    // A host, once begun; the job is to be fed NodeLost, or NodeBack, for it.
+    // A host was lost, or is back, once begun; feed the job NodeLost, or NodeBack.
     std::function<void(int node, const std::string& host)> lost;
     std::function<void(int node, const std::string& host)> back;
     // Kubernetes ends that node's pod. True: the job goes on without it; false: the job ends.
     std::function<bool(int node)> leaves;
     std::function<void(Slot, const WorkerEnd&)> ended;
     std::function<void(Slot, const SpawnError&)> start_failed;
-    // A dlaunch that says it was started by that login may join (node_message.h).
+    // Whether a dlaunch may join that names this login as its starter (node_message.h).
     std::function<bool(int login)> expected;
-    // A host wants the next piece of our stdin, or no more of it.
+    // A host wants the next piece of our stdin, or none until further notice.
     std::function<void(int node, bool wants)> input;
-    // What a node's NodeMonitor says.
+    // A message of a node's NodeMonitor.
     std::function<void(int node, const NodeMessage&)> monitor;
   };
   struct Home {  // of a slot of the job
     int node;
     Slot slot;  // of that node's
   };
-  // `plan` must outlive it. was: of a job that had begun under another leader, or this one before
-  // it was started again. Its hosts are waited for; where none of them comes in time nothing is
-  // left of it, and another one begins.
+  // `plan` must outlive it. was: the journal of a job that had begun under another leader, or under
+  // this one before a restart. Its hosts are awaited; if none of them comes in time, nothing is
+  // left of that job, and a new one begins.
   NodeMembership(asio::io_context& loop, const Plan& plan, std::optional<JobJournal> was,
                  Listener listener);
 
-  // The first that has a number of ours.
+  // Our first round's number.
   int first_round() const { return first_round_; }
-  // Hosts of an earlier time may still come.
+  // Hosts of the earlier job may still come.
   bool awaits_earlier() const { return was_ && !roster_.begun() && !open_to_all_; }
   // For the store that serves the other hosts, which must outlive it.
   NodeListener for_store() { return links_.for_store(); }
-  // Where workers of a host may listen.
+  // The addresses on which workers of a host may listen.
   struct Addresses {
-    Endpoint master;                  // should their rank 0 run there
+    Endpoint master;                  // used if rank 0 runs there
     std::vector<std::int32_t> ports;  // by local rank; empty: no rank has one
   };
   // own: of this host.
   void serve(StoreServer& store, Addresses own);
-  // Begins at once where there is only this host.
+  // Begins at once if there is only this host.
   void gather();
 
   // -- Once begun
-  // Sizes and nodes of the job's configuration.
+  // Completes the job's configuration with its sizes and nodes.
   JobConfig shape(JobConfig config) const;
-  // Of a job that goes on: what is there of it.
+  // The remaining state of a job that goes on.
   std::optional<JobCore::Resume> resumed() const;
-  // Hosts that the leader before us has kept out of the job that goes on.
+  // Hosts that the previous leader kept out of the job that goes on.
   std::vector<JobJournal::Drained> drained_before() const {
     return was_ ? was_->drained : std::vector<JobJournal::Drained>();
   }
-  // For a later leader.
+  // For the next leader.
   JobJournal journal(const JobRecord& record) const;
-  // Nodes that are still to come.
+  // Nodes that have not joined yet.
   std::vector<int> absent() const;
-  // Other hosts that are there.
+  // Other hosts that have joined.
   std::vector<int> others_here() const;
-  // 0 where this host leads without being one of the job's.
+  // 0 if this host leads without being part of the job.
   int own_slots() const { return slots_of(own()); }
   void set_own(Node& node);
-  // What the own node says.
+  // A message of the own node.
   void own_says(const NodeMessage& message) { take(own(), message); }
 
-  // -- What the job wants
+  // -- Orders of the job
   void start(const JobCore::StartWorkers& start, const JobCore& job);
   void stop(const JobCore::StopWorkers& stop);
   void hand_on(const JobCore::HandOn& pass);
@@ -107,19 +106,19 @@ class NodeMembership {
   void announce(const JobCore::Announce& announce);
   // A piece of our stdin; "": its end.
   void give_input(int node, const std::string& bytes);
-  // Tells all hosts, and then() once they know, or have been silent for a lease.
+  // Informs all hosts; calls then() once each has got it, or has been silent for a lease.
   void finish(int exit_code, const std::string& why, std::function<void()> then);
-  // Lets a host go on which nothing of the job is left, and tells it why.
+  // Releases a host without workers of the job, with the reason.
   void release(int node, const std::string& why = "", int exit_code = 0);
-  // A host of that name is kept out of the job, or not any more.
+  // Keeps a host of that name out of the job, or lets it in again.
   void keep_out(const std::string& host, bool out) {
     out ? void(kept_out_.insert(host)) : void(kept_out_.erase(host));
   }
-  // By node; "": nobody has been that yet.
+  // By node; "": no host has had that number yet.
   std::vector<std::string> host_names() const;
   bool is_own(int node) const { return node == own(); }
 
-  // Of a signal that Slurm sends to several nodes: whether this node is the first to have it so
+  // Slurm sends a signal to several nodes: whether this node is the first to have got it that
   // often.
   bool is_news(int node, int signal);
   bool is_own_news(int signal) { return is_news(own(), signal); }
@@ -127,23 +126,23 @@ class NodeMembership {
   void order(int node, const NodeMessage& message);
   std::string host_of(Slot slot) const;
   const Home& home_of(Slot slot) const { return homes_[static_cast<std::size_t>(slot)]; }
-  // The job's slot that a slot of a node is; -1: there is none.
+  // The job's slot for a slot of a node; -1: there is none.
   Slot job_slot(int node, Slot slot) const;
-  // The own node's slot that a slot of the job is.
+  // The own node's slot for a slot of the job.
   std::optional<Slot> own_slot(Slot slot) const;
   // A node is connected.
   bool is_here(int node) const;
-  // It was heard of within two beats.
+  // The node was heard within two beats.
   bool is_heard(int node) const { return node == own() || links_.is_heard(node_at(node).link); }
   std::string who_is_here() const { return roster_.who_is_here(); }
-  // How it is with hosts that come into a job that has begun and are not taken in yet.
+  // The state of hosts that join a running job and are not accepted yet.
   std::vector<std::string> newcomers() const { return health_.words(steady_now()); }
 
  private:
   using Link = NodeRoster::Link;
   struct Remote {
     Addresses addresses;
-    // Until it is clear whether an earlier job goes on, or that host is healthy.
+    // Set until we know whether an earlier job goes on, or whether that host is healthy.
     std::optional<NodeJoin> waits;
     std::vector<NodeFound> found;
   };
@@ -202,7 +201,7 @@ class NodeMembership {
   int size_ = 0;                             // at the start
   std::set<int> released_;
   std::set<std::string> kept_out_;
-  std::set<std::string> behind_nat_;  // told of
+  std::set<std::string> behind_nat_;  // already reported
   bool finished_ = false;
   NodeLinks links_;
   HostHealth health_;

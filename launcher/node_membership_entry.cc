@@ -1,4 +1,4 @@
-// Which hosts come into the job.
+// How hosts join the job.
 
 #include <algorithm>
 #include <utility>
@@ -47,7 +47,7 @@ void NodeMembership::take_in(Link link, const NodeJoin& join) {
   feed(NodeRoster::Join{link, escaped(join.host), join.number, join.nproc});
 }
 
-// Once for each host; where --interface says what the ranks listen on we do not know it.
+// Once for each host; with --interface we do not know the address on which ranks listen.
 void NodeMembership::warn_of_nat(Link link, const std::string& host) {
   if (!plan_.interface.empty()) return;
   const auto warning =
@@ -61,7 +61,7 @@ void NodeMembership::refuse(Link link, const std::string& why) {
   links_.close(link);
 }
 
-// -- In a job that has begun
+// -- In a running job
 
 void NodeMembership::judge(const HostHealth::Event& event) {
   if (finished_) return;
@@ -86,7 +86,7 @@ void NodeMembership::beat() {
 
 // -- Under a new leader
 
-// Those that were in the job have had their time; without any of them it is over.
+// The time for hosts of the earlier job is over; if none came, so is that job.
 void NodeMembership::open_to_all() {
   open_to_all_ = true;
   const bool any = std::any_of(remotes_.begin(), remotes_.end(), [this](const auto& remote) {

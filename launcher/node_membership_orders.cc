@@ -1,4 +1,4 @@
-// What the job wants of its nodes.
+// The job's orders to its nodes.
 
 #include <algorithm>
 
@@ -89,7 +89,7 @@ void NodeMembership::announce(const JobCore::Announce& announce) {
   }
 }
 
-// What fails on the own node stops the others.
+// The own node comes last: a failure there stops the others.
 std::vector<int> NodeMembership::own_last() const {
   std::vector<int> order;
   for (int node = 0; node < nodes(); ++node) {

@@ -1,4 +1,4 @@
-// Which part this dlaunch has in its job: it leads, follows, or stands for election.
+// Decides this dlaunch's part in its job: it leads, follows, or stands for election.
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 namespace dlaunch {
 namespace {
 
-// The agent of the host that the user has said leads; nullopt: another one does.
+// Runs the agent of the host that the user made the leader; nullopt: another dlaunch leads.
 std::optional<int> lead_or_follow(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                                   const OriginalSignals& original) {
   if (plan.nodes.journal.empty()) {

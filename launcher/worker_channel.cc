@@ -58,7 +58,7 @@ bool WorkerChannel::take_packet(const ConnectionPtr& connection) {
   }
   const auto* ready = message ? std::get_if<Ready>(&*message) : nullptr;
   if (ready == nullptr) return false;
-  // One connection for each worker, and nobody speaks for another.
+  // Each worker has one connection, and may not speak for another.
   const bool stranger = connection->worker >= 0
                             ? connection->worker != ready->worker
                             : workers_.contains(ready->worker) || !knows_(ready->worker);
@@ -82,7 +82,7 @@ void WorkerChannel::send(int worker, const WorkerMessage& message) {
   const std::string packet = encode(message);
   const int fd = found->second->socket.native_handle();
   if (::send(fd, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return;
-  if (errno == EPIPE || errno == ECONNRESET) return;  // it ends, which is noticed elsewhere
+  if (errno == EPIPE || errno == ECONNRESET) return;  // it ends; another path notices that
   log_warn("worker {} does not read what it is told: {}", worker, errno_error("send", errno).what);
 }
 

@@ -23,22 +23,22 @@ class WorkerChannel {
   // `pid`: the process that speaks for the worker.
   using OnReady = std::function<void(const Ready&, pid_t pid)>;
   using OnProgress = std::function<void(const ProgressNotice&)>;
-  // It has closed its end without a goodbye, or says what makes no sense. Its process may be
+  // The worker has closed its end without a goodbye, or sent an invalid message. Its process may be
   // ending.
   using OnCutOff = std::function<void(int worker)>;
-  // Is the number one of a worker that runs?
+  // Whether the number is that of a running worker.
   using Knows = std::function<bool(int worker)>;
   static Result<std::unique_ptr<WorkerChannel>> open(asio::io_context& loop,
                                                      const std::string& path, Knows knows,
                                                      OnReady on_ready, OnProgress on_progress,
                                                      OnCutOff on_cut_off);
 
-  // To that worker, if it is connected.
+  // Sends to that worker, if it is connected.
   void send(int worker, const WorkerMessage& message);
 
  private:
   using Socket = asio::posix::stream_descriptor;
-  // Somebody who has connected; number -1: it has not said yet who it is.
+  // A connected process; number -1: it has not identified itself yet.
   struct Connection {
     Connection(asio::io_context& loop, int fd, pid_t p) : socket(loop, fd), pid(p) {}
     Socket socket;

@@ -1,8 +1,8 @@
 """Compiles a module as this Python's import system would, for Meson.
 
-usage: PYTHON compile_module.py SOURCE COMPILED     or --tag: prints what is in the name of such files
-Python need not write the file when it imports the module: uninstalling leaves nothing behind. The
-file names its source by a hash, because an installed source has another time.
+usage: PYTHON compile_module.py SOURCE COMPILED     or --tag: prints the tag in the names of such files
+Python need not write the file when it imports the module, so uninstalling leaves nothing behind. The file identifies
+its source by a hash, because an installed source has another time.
 """
 
 import os

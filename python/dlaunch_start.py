@@ -1,8 +1,9 @@
-"""What a worker of dlaunch does when its Python starts: dlaunch.pth, beside this file, imports it there.
+"""Runs when the Python of a dlaunch worker starts: dlaunch.pth, beside this file, imports it.
 
-It imports nothing itself. When the program imports JAX, JAX learns of the job, so that jax.distributed.initialize()
-needs no arguments. When the program imports TensorFlow, TF_CONFIG is set, so that MultiWorkerMirroredStrategy() and
-ParameterServerStrategy() find the other workers. A Python that dlaunch did not start never comes here.
+It imports nothing itself. When the program imports JAX, it describes the job to JAX, so that
+jax.distributed.initialize() needs no arguments. When the program imports TensorFlow, it sets TF_CONFIG, so that
+MultiWorkerMirroredStrategy() and ParameterServerStrategy() find the other workers. A Python that dlaunch did not start
+does not import it.
 """
 
 import os
@@ -10,7 +11,7 @@ import sys
 
 
 class AfterImport:
-    """Of sys.meta_path. Calls after(module) once a module of that name has been executed."""
+    """An entry of sys.meta_path. Calls after(module) once a module of that name has been executed."""
 
     def __init__(self, name, after):
         self.name, self.after = name, after
@@ -18,7 +19,7 @@ class AfterImport:
     def find_spec(self, name, path=None, target=None):
         if name != self.name:
             return None
-        # A program that only asks whether the module is there comes here, too: the import may follow.
+        # A program that only asks whether the module exists comes here, too: the import may follow.
         found = (finder.find_spec(name, path, target) for finder in list(sys.meta_path) if finder is not self)
         spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and hasattr(spec.loader, "exec_module"):
@@ -39,24 +40,24 @@ class AfterImport:
 
 
 def _local_device():
-    """Which of the host's devices is this rank's; None: all that it sees."""
+    """The device of the host for this rank; None: all visible ones."""
     ranks = int(os.environ["LOCAL_WORLD_SIZE"])
     if ranks == 1:
         return None
     for name in ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
         if name in os.environ and len(os.environ[name].split(",")) < ranks:
-            return None  # each rank sees its own
+            return None  # each rank sees only its own
     return int(os.environ["LOCAL_RANK"])
 
 
 def set_tf_config(tensorflow):
-    """A TF_CONFIG that is there is the user's own."""
+    """An existing TF_CONFIG is the user's own."""
     if "DLAUNCH_TF_CONFIG" in os.environ:
         os.environ.setdefault("TF_CONFIG", os.environ["DLAUNCH_TF_CONFIG"])
 
 
 def add_jax_cluster(cluster):
-    """cluster: jax._src.clusters.cluster, or what has its ClusterEnv."""
+    """cluster: jax._src.clusters.cluster, or an object with its ClusterEnv."""
 
     class DlaunchCluster(cluster.ClusterEnv):
         name = "dlaunch"
@@ -83,7 +84,7 @@ def add_jax_cluster(cluster):
         def get_local_process_id(cls):
             return _local_device()
 
-    # JAX takes the first that is there, and under srun or mpirun dlaunch's ranks are not theirs.
+    # JAX takes the first class that matches, and under srun or mpirun dlaunch's ranks are not theirs.
     known = cluster.ClusterEnv._cluster_types
     known.remove(DlaunchCluster)
     known.insert(0, DlaunchCluster)

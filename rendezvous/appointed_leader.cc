@@ -20,7 +20,7 @@ class AppointedLeader final : public LeaderElection {
   void wait_change(TimePoint) override {}
   Result<bool> campaign(TimePoint) override { return true; }
   Result<void> announce(const std::string&, TimePoint) override { return {}; }
-  // What nobody touches for days is swept out of /tmp.
+  // Cleaners remove files in /tmp that stay untouched for days.
   Result<void> keep(TimePoint) override {
     (void)::utimensat(AT_FDCWD, path_.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
     return {};
@@ -43,8 +43,8 @@ class AppointedLeader final : public LeaderElection {
   const std::string path_;
 };
 
-// Everybody knows the name of the usual one, and may have made it before us: what stands there
-// would be theirs to read, to change and to hold up.
+// The usual folder's name is known to every user, so another user may have made it before us and
+// could then read, change and block what we put there.
 Result<void> AppointedLeader::check_folder() const {
   struct stat it {};
   if (!in_usual_folder() || ::lstat(folder().c_str(), &it) != 0) return {};

@@ -1,9 +1,7 @@
-// LeaderElection where there is nothing to elect: the user has said which host leads, by the
-// address that it listens at. What is left is the journal, a file of that host, for the case that
-// its dlaunch is killed and started again.
+// A LeaderElection without an election: the user names the leading host by its listen address. What
+// remains is the journal, a file on that host, for a dlaunch that is killed and started again.
 //
-// The file's folder is made if it is missing, for its owner alone. A file that belongs to another
-// user is not believed.
+// A missing folder is made, with access for its owner only. A file of another user is ignored.
 #pragma once
 
 #include <memory>
@@ -13,8 +11,8 @@
 
 namespace dlaunch {
 
-// With the user's number, the folder of journals that have no other place; it is removed with the
-// last of them.
+// With the user's number appended, this names the folder of journals that have no other place. The
+// folder is removed with its last journal.
 inline constexpr const char* kJournalFolder = "dlaunch-journals-";
 
 std::unique_ptr<LeaderElection> open_appointed_leader(const std::string& journal);

@@ -1,7 +1,8 @@
-// Crowd: the strangers in the handshake at one listening socket. Each has kHandshakeTimeout to
-// prove itself; at most kMax are let in at a time, and all others wait in the backlog. When it is
-// full, whoever has been there longest makes room for the next to come, if it had kPatience: idle
-// strangers delay a member by that much for each kMax before it in the backlog. Pure.
+// Crowd: the unproven connections in the handshake at one listening socket. Each has
+// kHandshakeTimeout to prove itself. At most kMax are in the handshake at a time; the others wait
+// in the backlog. When the crowd is full, the next connection displaces the oldest one once that
+// has had kPatience: idle strangers delay a member by kPatience for each kMax of them before it in
+// the backlog. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +17,13 @@ struct Crowd {
   static constexpr Duration kPatience = std::chrono::milliseconds(200);
 
   std::size_t size = 0;
-  TimePoint oldest{};  // since when the first of them has been there
+  TimePoint oldest{};  // when the oldest came
 
-  // Nobody more may be let in now.
+  // No connection may be let in now.
   bool full(TimePoint now) const { return size >= kMax && now < oldest + kPatience; }
-  // One was let in beyond the limit: the oldest, which has had its time, is to go.
+  // One too many was let in: the oldest has had its time and must go.
   bool overfull() const { return size > kMax; }
-  // When something is to be done about the oldest.
+  // When the oldest is due.
   TimePoint deadline(TimePoint now) const {
     return size == 0 ? kNever : oldest + (full(now) ? kPatience : kHandshakeTimeout);
   }

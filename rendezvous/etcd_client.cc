@@ -12,7 +12,7 @@ namespace dlaunch {
 namespace {
 
 constexpr std::uint16_t kPort = 2379;
-// Of one server's time for one request, before another one is asked.
+// The time that one server has for one request before we ask another one.
 constexpr Duration kPatience = std::chrono::seconds(5);
 constexpr int kLongestPauseMs = 500, kWatchPauseMs = 50;
 
@@ -32,7 +32,7 @@ Result<EtcdAccess> etcd_access(std::string_view url, const Environment& environm
   access.tls = url.starts_with("etcds://");
   if (!access.tls && !url.starts_with("etcd://")) return refuse("another scheme");
   auto rest = url.substr(access.tls ? 8 : 7);
-  // A name or password here would be seen in every list of processes.
+  // Every list of processes would show a name or password here.
   if (rest.find('@') != rest.npos) return refuse("ETCDCTL_USER names the user, not the URL");
   const auto slash = std::min(rest.find('/'), rest.size());
   for (const auto place : split_words(rest.substr(0, slash), ',')) {
@@ -84,7 +84,8 @@ Error EtcdClient::failed(Errc code, const std::string& why) const {
   return {.code = code, .what = fmt::format("{}: {}", name(), why)};
 }
 
-// One server, once. Errc::io: it did nothing; peer_lost: who knows; others: the answer is no.
+// Asks one server once. Errc::io: it did nothing; peer_lost: the outcome is unknown; others: it
+// refused.
 Result<std::string> EtcdClient::ask(const std::string& path, const std::string& body,
                                     TimePoint deadline) {
   auto reply = http_->post(url(path), body, token_, std::min(deadline, steady_now() + kPatience));
@@ -169,7 +170,7 @@ void EtcdClient::wait_change(const std::string& prefix, std::int64_t revision, T
   };
   const TimePoint until = std::min(deadline, steady_now() + kPatience);
   (void)watch_->post(url("watch"), encode_etcd_watch(prefix, revision + 1), token_, until, take);
-  // What ended it otherwise, the next question will find out.
+  // The next request finds out about any other cause of the end.
   if (!changed && steady_now() < until) pause(kWatchPauseMs, until);
 }
 

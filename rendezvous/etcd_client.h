@@ -1,6 +1,6 @@
-// EtcdClient: requests to a cluster of etcd servers, over their JSON gateway. Its endpoints are
-// tried in turn, beginning with the one that answered last, until one of them does or the deadline
-// has passed; the error then says what came of it. Blocks; for one thread at a time.
+// EtcdClient: requests to a cluster of etcd servers, over their JSON gateway. It tries its
+// endpoints in turn, beginning with the one that answered last, until one answers or the deadline
+// has passed; the error then names the cause. Blocks; for one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,33 @@ namespace dlaunch {
 // How to reach a cluster.
 struct EtcdAccess {
   std::vector<Endpoint> endpoints;
-  std::string prefix;  // of all our keys: "/dlaunch/"; what is empty becomes that
+  std::string prefix;  // of all our keys; empty becomes "/dlaunch/"
   bool tls = false;
   HttpTls files;
   std::string user, password;  // empty: no log-in; never printed
 };
 
-// url: "etcd://h1:2379,h2:2379/prefix" or "etcds://…", by TLS; ports may be left out. Who we are is
-// said where etcdctl finds it, too, for a command line is seen by everybody: ETCDCTL_USER ("name"
-// or "name:password"), ETCDCTL_PASSWORD, ETCDCTL_CACERT, ETCDCTL_CERT, ETCDCTL_KEY. Errc::usage.
+// url: "etcd://h1:2379,h2:2379/prefix" or, by TLS, "etcds://…"; ports are optional. Credentials
+// come from etcdctl's variables, because every user of the host sees a command line: ETCDCTL_USER
+// ("name" or "name:password"), ETCDCTL_PASSWORD, ETCDCTL_CACERT, ETCDCTL_CERT, ETCDCTL_KEY.
+// Errc::usage.
 Result<EtcdAccess> etcd_access(std::string_view url, const Environment& environment);
 
 class EtcdClient {
  public:
   static Result<std::unique_ptr<EtcdClient>> open(EtcdAccess access);
 
-  // again: it may be carried out twice without harm. Where not, and a connection ends while its
-  // answer is waited for, the error is peer_lost: nobody knows.
+  // again: a second execution does no harm. If it would and the connection ends before the answer,
+  // the error is peer_lost: the outcome is unknown.
   Result<EtcdAnswer> transact(const EtcdTransaction& transaction, TimePoint deadline,
                               bool again = true);
-  // Returns when a key that begins with the prefix has changed since that revision, at the
-  // deadline, and now and then without a reason: look.
+  // Returns when a key with the prefix has changed since that revision, at the deadline, and now
+  // and then without a reason: the caller must look.
   void wait_change(const std::string& prefix, std::int64_t revision, TimePoint deadline);
 
-  // A lease that ends unless it is kept within so many seconds.
+  // A lease that expires after so many seconds unless it is kept.
   Result<std::int64_t> grant(std::int64_t seconds, TimePoint deadline);
-  Result<bool> keep(std::int64_t lease, TimePoint deadline);  // false: it is over
+  Result<bool> keep(std::int64_t lease, TimePoint deadline);  // false: it has expired
   Result<void> revoke(std::int64_t lease, TimePoint deadline);
 
   const std::string& prefix() const { return access_.prefix; }
@@ -62,7 +63,7 @@ class EtcdClient {
 
   const EtcdAccess access_;
   std::unique_ptr<HttpClient> http_, watch_;
-  std::size_t at_ = 0;  // the endpoint that is asked next
+  std::size_t at_ = 0;  // the endpoint to ask next
   std::string token_;
 };
 

@@ -39,7 +39,7 @@ class EtcdElection final : public LeaderElection {
   const std::string key_, journal_, nonce_;
   std::int64_t seen_ = 0;  // the revision of the latest answer
   std::int64_t lease_ = 0;
-  std::int64_t term_ = 0;  // where we lead
+  std::int64_t term_ = 0;  // while we lead
 };
 
 Result<std::optional<Leader>> EtcdElection::find(TimePoint deadline) {
@@ -65,7 +65,7 @@ Result<bool> EtcdElection::campaign(TimePoint deadline) {
       {{nobody}, {EtcdPut{key_, nonce_ + " ", *lease}, EtcdGet{key_}}, {EtcdGet{key_}}}, deadline);
   if (!answer) return answer.error();
   seen_ = answer->revision;
-  // Ours it is, too, where it was created and only the answer was lost.
+  // We also lead if the key was created and only the answer was lost.
   const bool won = !answer->items.empty() && answer->items.front().value.starts_with(nonce_) &&
                    answer->items.front().lease == *lease;
   if (!won) {

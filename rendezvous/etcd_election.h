@@ -1,7 +1,7 @@
-// The election by etcd: who creates PREFIX/JOB/leader under a lease leads, for as long as the lease
-// is kept. The key's value is "NONCE ENDPOINT", its creation's revision the term.
-// PREFIX/JOB/journal has the journal, which only it may write: each writing asks for the key that
-// it has created.
+// The election by etcd: the dlaunch that creates PREFIX/JOB/leader under a lease leads for as long
+// as it keeps the lease. The key's value is "NONCE ENDPOINT"; the revision of its creation is the
+// term. PREFIX/JOB/journal holds the journal. Only the leader may write it: each write has the
+// condition that the leader's own key still exists.
 #pragma once
 
 #include <memory>

@@ -31,7 +31,7 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-// nullopt: it is none.
+// nullopt: the text is not base64.
 std::optional<std::string> from_base64(std::string_view text) {
   static constexpr auto kValues = [] {
     std::array<signed char, 256> values{};
@@ -59,7 +59,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   return out;
 }
 
-// The first key behind all that begin with the prefix.
+// The first key after all keys with the prefix.
 std::string behind(std::string_view prefix) {
   std::string end(prefix);
   while (!end.empty() && end.back() == '\xff') end.pop_back();
@@ -70,7 +70,7 @@ std::string behind(std::string_view prefix) {
 
 Error malformed_reply() { return {.code = Errc::protocol, .what = "etcd: a malformed reply"}; }
 
-// Missing fields are 0, as the gateway has it.
+// Missing fields are 0, because the gateway omits zeros.
 std::int64_t number(const Json& object, const char* name) {
   const auto it = object.find(name);
   if (it == object.end()) return 0;
@@ -237,7 +237,7 @@ EtcdRefusal decode_etcd_refusal(long status, std::string_view body) {
 // gRPC's: 8 resource exhausted, 14 unavailable.
 bool EtcdRefusal::come_again() const { return code == 14 || code == 8; }
 
-// 16 unauthenticated; 3 with these words where no token was given at all.
+// 16 unauthenticated; 3 with these words if the request had no token.
 bool EtcdRefusal::log_in() const {
   return code == 16 || (code == 3 && text.find("user name is empty") != text.npos);
 }

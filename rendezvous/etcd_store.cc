@@ -81,7 +81,7 @@ Result<std::string> EtcdStore::compare_and_set(std::string_view key,
     as_expected.of = EtcdCondition::Of::value;
     as_expected.value = *expected;
   }
-  // Done twice, the second finds the value that the first has set.
+  // A repeated request finds the value that the first one has set.
   auto answer = client_->transact(
       {{as_expected}, {EtcdPut{full(key), std::string(desired)}}, {EtcdGet{full(key)}}}, deadline);
   if (!answer) return answer.error();
@@ -125,7 +125,7 @@ Result<std::vector<std::string>> EtcdStore::missing(const std::vector<std::strin
     for (std::size_t i = first; i < last; ++i) ask.then.push_back(EtcdGet{full(keys[i]), false});
     auto answer = client_->transact(ask, deadline);
     if (!answer) return answer.error();
-    if (first == 0) seen_ = answer->revision;  // later changes are news for all of them
+    if (first == 0) seen_ = answer->revision;  // later changes are news for all keys
     for (std::size_t i = first; i < last; ++i) {
       const auto there = std::any_of(answer->items.begin(), answer->items.end(),
                                      [&](const auto& item) { return item.key == full(keys[i]); });
@@ -137,7 +137,7 @@ Result<std::vector<std::string>> EtcdStore::missing(const std::vector<std::strin
 
 Result<void> EtcdStore::wait(const std::vector<std::string>& keys, TimePoint deadline) {
   const auto started = steady_now();
-  // The last look must not be cut short by the end of the waiting.
+  // The end of the waiting must not cut the last look short.
   const auto answer_by = deadline_after(std::max(deadline, started), std::chrono::seconds(1));
   std::vector<std::string> absent = keys;
   while (true) {

@@ -1,9 +1,9 @@
-// The etcd:// Store: keys under PREFIX/JOB/store/ in etcd. They stay when the job has ended; use a
+// The etcd:// Store: keys under PREFIX/JOB/store/ in etcd. They stay after the job has ended; use a
 // new job id for each job, or delete_prefix("").
 //
-// add() whose connection ends while its answer is waited for is an error (Errc::peer_lost): nobody
-// knows whether it was carried out. Everything else is tried again, also while etcd restarts.
-// etcd's own limit of 1.5 MiB a request leaves room for the largest key and value.
+// If the connection ends while add() waits for its answer, add() fails (Errc::peer_lost), because
+// the outcome is unknown. All other calls are tried again, also while etcd restarts. etcd's own
+// limit of 1.5 MiB a request leaves room for the largest key and value.
 #pragma once
 
 #include <memory>

@@ -17,7 +17,7 @@
 namespace dlaunch {
 namespace {
 
-// A network file system does not tell of what other hosts write.
+// A network file system does not report other hosts' writes.
 constexpr Duration kTermLook = std::chrono::milliseconds(100);
 
 struct flock whole_file(short type) {
@@ -57,7 +57,7 @@ class FileElection final : public LeaderElection {
   Result<void> replace(const std::string& path, const std::string& bytes);
 
   const std::string lock_path_, note_path_, journal_path_;
-  UniqueFd held_;  // where we lead
+  UniqueFd held_;  // while we lead
   std::uint64_t term_ = 0;
 };
 
@@ -68,7 +68,7 @@ bool FileElection::has_its_name(const UniqueFd& fd) const {
          ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
 }
 
-// What is no note says nothing.
+// A malformed note counts as empty.
 Leader FileElection::read_note() const {
   const auto bytes = read_whole(note_path_);
   if (!bytes || !bytes->ends_with('\n')) return {};
@@ -80,7 +80,7 @@ Leader FileElection::read_note() const {
   return err == std::errc() && end == text.data() + space ? leader : Leader();
 }
 
-// In one piece, and on disk.
+// Replaces the file atomically, and on disk.
 Result<void> FileElection::replace(const std::string& path, const std::string& bytes) {
   if (auto ours = keep(kNever); !ours) return ours;
   const std::string beside = path + "~";
@@ -89,7 +89,7 @@ Result<void> FileElection::replace(const std::string& path, const std::string& b
   return put_in_place(*fresh, beside, path);
 }
 
-// The note of one that has died is no leader's.
+// The note of a dead leader does not count.
 Result<std::optional<Leader>> FileElection::find(TimePoint) {
   const UniqueFd fd(::open(lock_path_.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd && errno == ENOENT) return std::optional<Leader>();
@@ -108,7 +108,7 @@ Result<bool> FileElection::campaign(TimePoint) {
     if (errno == EAGAIN || errno == EACCES || errno == EINTR) return false;
     return failed("lock", lock_path_);
   }
-  if (!has_its_name(fd)) return false;  // who had it has removed it: another time
+  if (!has_its_name(fd)) return false;  // the previous holder has removed it: try again later
   held_ = std::move(fd);
   term_ = read_note().term + 1;
   if (auto done = announce("", kNever); !done) {
@@ -122,7 +122,7 @@ Result<void> FileElection::announce(const std::string& endpoint, TimePoint) {
   return replace(note_path_, std::to_string(term_) + " " + endpoint + "\n");
 }
 
-// The lock is the kernel's to keep; somebody may have removed the folder.
+// The kernel keeps the lock; but the folder may have been removed.
 Result<void> FileElection::keep(TimePoint) {
   if (held_ && has_its_name(held_)) return {};
   return Error{.code = Errc::aborted, .what = "the lock " + lock_path_ + " is not ours any more"};

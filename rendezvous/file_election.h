@@ -1,6 +1,7 @@
-// The election by a shared folder: dlaunch-lock-JOB, on which the leader holds an fcntl lock, and
-// dlaunch-leader-JOB, "TERM ENDPOINT"; dlaunch-journal-JOB has the journal. All are removed with
-// the lock held, so who gets a lock looks whether its file still has its name.
+// The election by a shared folder. The leader holds an fcntl lock on dlaunch-lock-JOB;
+// dlaunch-leader-JOB is "TERM ENDPOINT"; dlaunch-journal-JOB holds the journal. The leader removes
+// all three with the lock held, so a process that gets a lock must check that its file still has
+// its name.
 #pragma once
 
 #include <memory>

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kHeader = 4 + 8;
 constexpr std::size_t kMaxRecord = kMaxKeyBytes + kMaxValueBytes + 64;
 constexpr Duration kLook = std::chrono::milliseconds(50);
-constexpr off_t kSmallJournal = 256 << 10;  // is not worth a compaction
+constexpr off_t kSmallJournal = 256 << 10;  // below this size a compaction is not worthwhile
 constexpr off_t kGrowth = 4;
 enum class RecordKind : std::uint8_t { set = 1, delete_prefix = 2 };
 
@@ -44,7 +44,7 @@ std::string encode_record(RecordKind kind, std::string_view key, std::string_vie
   return record.take();
 }
 
-// Job ids are free text: everything but letters, digits, '-' and '.' becomes %xx.
+// Job ids are free text: all bytes but letters, digits, '-' and '.' become %xx.
 std::string file_name(const std::string& what, const std::string& job_id) {
   std::string name = "dlaunch-" + what + "-";
   for (const unsigned char c : job_id.substr(0, 64)) {
@@ -61,7 +61,7 @@ class FileStore : public Store {
   explicit FileStore(std::string path)
       : path_(std::move(path)), watch_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {}
 
-  // Opens the journal that stands at the path, and forgets what another one said.
+  // Opens the journal at the path, and forgets the content of the previous one.
   Result<void> open(int flags);
 
   Result<void> set(std::string_view key, std::string_view value, TimePoint deadline) override {
@@ -167,13 +167,13 @@ Result<void> FileStore::open(int flags) {
   values_.clear();
   if (!watch_) return {};
   if (watched_ >= 0) ::inotify_rm_watch(watch_.get(), watched_);
-  // IN_ATTRIB: its last name is gone, another journal has taken its place.
+  // IN_ATTRIB: the file has lost its last name, so another journal has replaced it.
   watched_ = ::inotify_add_watch(watch_.get(), path_.c_str(), IN_MODIFY | IN_ATTRIB);
   return {};
 }
 
-// Whether another file than ours stands at the path. None at all: the folder was removed, and those
-// who have the journal open go on with it.
+// Whether another file than ours is at the path. If there is none, the folder was removed, and the
+// processes that have the journal open go on with it.
 bool FileStore::replaced() const {
   struct stat ours {
   }, there{};
@@ -187,7 +187,7 @@ Result<void> FileStore::catch_up() {
     auto read = read_on();
     if (read || read.error().os_errno != ESTALE) return read;
   }
-  // ESTALE: a network file system's word for a file that another host has replaced.
+  // ESTALE: on a network file system, another host has replaced the file.
   if (auto opened = open(0); !opened) return opened;
   return read_on();
 }
@@ -232,7 +232,7 @@ bool FileStore::apply(std::string_view body) {
   return true;
 }
 
-// With the lock held and everything read: what stands behind read_ is a dead writer's torn record.
+// With the lock held and everything read: any bytes behind read_ are a dead writer's torn record.
 Result<void> FileStore::append(RecordKind kind, std::string_view key, std::string_view value) {
   if (auto fits = check_size(key, value); !fits) return fits;
   if (::ftruncate(fd_.get(), read_) != 0) return failed("truncate");
@@ -249,7 +249,7 @@ Result<void> FileStore::append(RecordKind kind, std::string_view key, std::strin
   return read_on();
 }
 
-// With the lock held. A compaction that fails is no failure: the journal is whole without it.
+// With the lock held. A failed compaction is harmless: the journal is whole without it.
 void FileStore::compact_if_worth_it() {
   if (read_ < compact_at_) return;
   std::string bytes;
@@ -263,14 +263,14 @@ void FileStore::compact_if_worth_it() {
   compact_at_ = 2 * read_;
 }
 
-// Whoever could open the old one can open this one.
+// Every process that could open the old journal can open this one.
 bool FileStore::takes_after(const UniqueFd& fresh) const {
   struct stat st {};
   return ::fstat(fd_.get(), &st) == 0 && ::fchown(fresh.get(), st.st_uid, st.st_gid) == 0 &&
          ::fchmod(fresh.get(), st.st_mode & 07777) == 0;
 }
 
-// Of the journal that stands at the path: one that was replaced meanwhile guards nothing.
+// Locks the journal at the path: a lock on a replaced journal guards nothing.
 Result<void> FileStore::lock(TimePoint deadline) {
   while (true) {
     auto held = lock_ours(deadline);

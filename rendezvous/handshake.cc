@@ -14,7 +14,7 @@ constexpr std::size_t kMaxHelloText = 256;
 
 enum class Type : std::uint8_t { hello = 1, challenge = 2, proof = 3, welcome = 4, refuse = 5 };
 
-// The first bytes of a TLS record. No message of ours that begins so has that length.
+// The first bytes of a TLS record. No message of ours with these bytes has that length.
 bool is_tls(std::string_view bytes) {
   return bytes.size() >= 3 && (bytes[0] == 0x15 || bytes[0] == 0x16) && bytes[1] == 3 &&
          bytes[2] >= 1 && bytes[2] <= 3;
@@ -45,7 +45,7 @@ Error handshake_error(const char* what) {
 
 bool is_of_ring(Purpose purpose) { return purpose != Purpose::store && purpose != Purpose::node; }
 
-// Why the acceptor does not want this connector; "" if it does.
+// Why the acceptor rejects this connector; "" if it accepts.
 std::string objection(const HandshakeIdentity& expected, const HandshakeIdentity& got) {
   if (got.job_id != expected.job_id) {
     return fmt::format("this is job '{}'; {} is of job '{}'", expected.job_id, got.who,
@@ -155,7 +155,7 @@ Result<void> Handshake::on_hello(std::string_view message) {
   peer_.from_rank = in.get<std::int32_t>();
   peer_.to_rank = in.get<std::int32_t>();
   peer_.job_id = in.get_string(kMaxHelloText);
-  peer_.who = escaped(in.get_string(kMaxHelloText));  // it is there for messages only
+  peer_.who = escaped(in.get_string(kMaxHelloText));  // for messages only
   in.get_raw(kNonceBytes);
   if (!in.done()) return handshake_error("malformed HELLO");
   if (const auto why = objection(self_, peer_); !why.empty()) return refuse(why);

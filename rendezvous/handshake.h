@@ -1,5 +1,5 @@
 // Mutual proof that both ends of a fresh connection hold the job's secret and mean the same job and
-// round. Pure: bytes in, bytes out; used by the store's and the ring's connections alike.
+// round. Pure: bytes in, bytes out. The store's and the ring's connections both use it.
 //
 //   connector -> acceptor  HELLO      magic, version, purpose, job, round, from, to, nonce_c
 //   acceptor  -> connector CHALLENGE  nonce_a, HMAC(secret, "acceptor"  | hello | nonce_a)
@@ -9,7 +9,7 @@
 //   acceptor  -> connector WELCOME  or REFUSE
 //
 // Each message is a u16 length (at most 1024) and that many bytes. A garbage first message fails
-// before anything is allocated for it.
+// before it causes any allocation.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@
 
 namespace dlaunch {
 
-// What a connection is for. An acceptor of a ring takes all that are a ring's, one of the store
-// those of the store and of nodes (launcher/hosts/node_message.h); peer() tells which one came.
+// The purpose of a connection. A ring's acceptor accepts all ring purposes; the store's acceptor
+// accepts those of the store and of nodes (launcher/hosts/node_message.h). peer() has the actual
+// one.
 enum class Purpose : std::uint8_t {
   store = 1,
   ring_link = 2,
@@ -36,28 +37,29 @@ enum class Purpose : std::uint8_t {
 struct HandshakeIdentity {
   Purpose purpose = Purpose::store;
   std::string job_id;
-  std::uint64_t round = 0;      // 0 where rounds do not matter (the store)
+  std::uint64_t round = 0;      // 0 if rounds do not matter (the store)
   std::int32_t from_rank = -1;  // the connector's rank; -1 unknown
-  std::int32_t to_rank = -1;    // whom the connector means to reach; -1 whoever answers
+  std::int32_t to_rank = -1;    // the rank that the connector means to reach; -1: any
   std::string who;              // for messages only: "rank 3 (pid 4711)"
 };
 
-// One end of the exchange. Feed it what was read; send what it gives; until done() or an error.
+// One end of the exchange. Feed it what was read and send its output until done() or an error.
 class Handshake {
  public:
-  // The connecting end; bytes for the first message are in take_output() at once.
+  // The connecting end; take_output() has the bytes of the first message at once.
   static Handshake connector(const Secret& secret, HandshakeIdentity self, std::string nonce);
-  // The accepting end. expected.from_rank == -1 accepts any connector rank; peer() tells which.
+  // The accepting end. expected.from_rank == -1 accepts any connector rank; peer() has the actual
+  // one.
   static Handshake acceptor(const Secret& secret, HandshakeIdentity expected, std::string nonce);
 
-  // Consumes bytes from the front of `input` as far as needed, never more than the handshake's own.
+  // Consumes bytes from the front of `input` as far as needed, never beyond the handshake's own.
   Result<std::size_t> feed(std::string_view input);
-  // How many more bytes it can take before it has to act: read no more than this from a socket
-  // whose later bytes are not the handshake's. 0 once it is over.
+  // The number of bytes that it can take before it has to act: read no more than this from a
+  // socket, because later bytes are not the handshake's. 0 after the end.
   std::size_t wanted() const;
   std::string take_output();
   bool done() const { return state_ == State::done; }
-  // The identity the peer proved; valid once done().
+  // The identity that the peer proved; valid once done().
   const HandshakeIdentity& peer() const { return peer_; }
 
  private:
@@ -80,13 +82,13 @@ class Handshake {
   State state_;
 };
 
-// A REFUSE, for whoever turns a peer away before there is a handshake.
+// A REFUSE, for an acceptor that turns a peer away before there is a handshake.
 std::string refusal(std::string_view why);
 
 inline constexpr std::size_t kNonceBytes = 16;
 inline constexpr Duration kHandshakeTimeout = std::chrono::seconds(2);
 
-// Runs one end over a connected stream socket (blocking or not), for code that has no loop.
+// Runs one end over a connected stream socket (blocking or not), for code without a loop.
 Result<HandshakeIdentity> handshake_connect(int fd, const Secret& secret, HandshakeIdentity self,
                                             TimePoint deadline);
 Result<HandshakeIdentity> handshake_accept(int fd, const Secret& secret, HandshakeIdentity expected,

@@ -1,4 +1,4 @@
-// The handshake over a connected socket, for code that has no loop.
+// The handshake over a connected socket, for code without a loop.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -57,7 +57,7 @@ Result<HandshakeIdentity> run(int fd, Handshake handshake, TimePoint deadline) {
     } else if (n > 0) {
       const auto fed = handshake.feed(std::string_view(buffer, static_cast<std::size_t>(n)));
       if (fed) continue;
-      (void)send_all(fd, handshake.take_output(), deadline);  // the refusal, if they still listen
+      (void)send_all(fd, handshake.take_output(), deadline);  // the refusal
       return fed.error();
     }
   }

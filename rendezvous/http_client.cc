@@ -7,7 +7,7 @@
 
 #include "base/symbols.h"
 
-// Its macros check types at the price of calling the function by name.
+// curl's macros check types, but call the function by name.
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 #endif
@@ -30,7 +30,7 @@ struct Library {
   decltype(&::curl_easy_strerror) easy_strerror;
   decltype(&::curl_slist_append) slist_append;
   decltype(&::curl_slist_free_all) slist_free_all;
-  std::string why_not;  // empty: all of it is there
+  std::string why_not;  // empty: the library is complete
 };
 
 Library load() {

@@ -1,7 +1,7 @@
-// HttpClient: requests to a web server, by libcurl. The library is loaded when the first client is
-// opened, not linked: whoever does without etcd does without it, and a dlaunch that is copied to
-// another host starts there whatever is installed. libcurl.so.4 is looked for, then Debian's
-// libcurl-gnutls.so.4. No proxy is asked, no redirection followed.
+// HttpClient: requests to a web server, by libcurl. The first client loads the library at run time,
+// so users without etcd do not need it, and a dlaunch copied to another host starts there whatever
+// is installed. It looks for libcurl.so.4, then for Debian's libcurl-gnutls.so.4. It uses no proxy
+// and follows no redirection.
 //
 // A client keeps its connection open for the next request. For one thread at a time; it blocks.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace dlaunch {
 
-// Files in PEM. Empty: the system's authorities; no certificate of our own.
+// PEM files. Empty: the system's authorities; no certificate of our own.
 struct HttpTls {
   std::string authorities;
   std::string certificate, key;
@@ -29,16 +29,16 @@ struct HttpReply {
 
 class HttpClient {
  public:
-  // Errc::unsupported where the library, or support for it in this build, is missing.
+  // Errc::unsupported: the library is missing, or this build does not support it.
   static Result<std::unique_ptr<HttpClient>> open(const HttpTls& tls);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // Sends a JSON body. token: for the Authorization header; empty: none. With `take` the reply's
-  // body goes there piece by piece until it returns false, which ends the request well.
-  // Errors: io, the server was not reached; peer_lost and timeout, what it did is not known; auth,
-  // it could not prove who it is, or we could not.
+  // Sends a JSON body. token: for the Authorization header; empty: none. With `take`, each piece of
+  // the reply's body goes there until it returns false, which ends the request successfully.
+  // Errors: io, the server was not reached; peer_lost and timeout, the outcome is unknown; auth,
+  // one side could not prove its identity.
   using Take = std::function<bool(std::string_view)>;
   Result<HttpReply> post(const std::string& url, const std::string& body, const std::string& token,
                          TimePoint deadline, const Take& take = {});

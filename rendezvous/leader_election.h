@@ -1,15 +1,16 @@
-// LeaderElection: finds which host leads a job by way of something that all of them reach, or makes
-// us the one. It says who and where; everything else the hosts settle with the leader, over TCP.
+// LeaderElection: finds the leading host of a job through a place that all hosts reach, or makes us
+// the leader. It only says who leads and where; the hosts settle everything else with the leader,
+// over TCP.
 //
-// file_election.h: a folder. The leader holds an fcntl lock, which ends with its process, and of a
-// host that
-//   is gone with the file server's own lease; a file beside it, replaced in one piece, says where
-//   it is. They are removed when a leader resigns.
+// file_election.h: a folder. The leader holds an fcntl lock. The lock ends with the leader's
+// process or, if its host is gone, with the file server's own lease. A file beside it, replaced
+// atomically, has the leader's address. A leader that resigns removes both.
 // etcd_election.h: the leader has created a key under a lease of kTtl, which it keeps.
-// appointed_leader.h: the user has said who leads; only the journal is left.
+// appointed_leader.h: the user appoints the leader; only the journal remains.
 //
-// Every leader has a term, and a later one's is larger. Blocking calls, for one thread; what stands
-// in the file or the key is not believed but tried: whoever answers there has to prove the secret.
+// Every leader has a term, and a later one's is larger. Blocking calls, for one thread. Hosts do
+// not trust the address in the file or the key: the process that answers there has to prove the
+// secret.
 #pragma once
 
 #include <cstdint>
@@ -33,24 +34,24 @@ class LeaderElection {
 
   virtual ~LeaderElection() = default;
 
-  // Who leads now; nullopt: nobody.
+  // The present leader; nullopt: none.
   virtual Result<std::optional<Leader>> find(TimePoint deadline) = 0;
-  // Returns when somebody else may lead than find() said, at the deadline, and now and then without
-  // a reason.
+  // Returns when the leader may have changed since find(), at the deadline, and now and then
+  // without a reason.
   virtual void wait_change(TimePoint deadline) = 0;
-  // True: we lead from now on, until resign(), or our process ends, or we do not keep() in time.
+  // True: we lead until resign(), until our process ends, or until a keep() is late.
   virtual Result<bool> campaign(TimePoint deadline) = 0;
 
   // -- Of the leader
-  // Errc::aborted: we do not lead any more.
+  // Errc::aborted: we no longer lead.
   virtual Result<void> announce(const std::string& endpoint, TimePoint deadline) = 0;
-  // To be called every kTtl / 4. Errc::aborted as above; other errors may pass.
+  // Call it every kTtl / 4. Errc::aborted as above; other errors may pass.
   virtual Result<void> keep(TimePoint deadline) = 0;
-  // What the next leader is to know; it stays when the leader's process ends, and goes when it
-  // resigns. On disk before this returns, and nothing of a leader that is none any more.
-  // Errc::aborted as above; with other errors it may be written or not.
+  // The facts that the next leader needs. The journal survives the leader's process; resigning
+  // removes it. It is on disk before this returns; a former leader cannot write it. Errc::aborted
+  // as above; after other errors it may be written or not.
   virtual Result<void> write_journal(const std::string& journal, TimePoint deadline) = 0;
-  // Of the leader before; empty: nothing was left.
+  // The previous leader's journal; empty: none.
   virtual Result<std::string> read_journal(TimePoint deadline) = 0;
   virtual void resign(TimePoint deadline) = 0;
 };

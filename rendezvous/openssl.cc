@@ -9,7 +9,7 @@ namespace {
 
 Result<const OpenSsl*> load_openssl() {
   const std::string name = fmt::format("libssl.so.{}", OPENSSL_SHLIB_VERSION);
-  // libcrypto is found with it.
+  // The loader finds libcrypto with it.
   SymbolReader symbols{.library = open_library(name.c_str())};
   if (symbols.library == nullptr) {
     return Error{.code = Errc::unsupported,

@@ -1,5 +1,5 @@
-// What of OpenSSL is used, as a table of functions that is filled at run time: it takes a process
-// longer to load and start OpenSSL than to start a job, and only --tls needs it.
+// The functions of OpenSSL that we use, as a table filled at run time: loading and starting OpenSSL
+// takes longer than starting a job, and only --tls needs it.
 #pragma once
 
 #include <openssl/err.h>
@@ -9,7 +9,7 @@
 
 namespace dlaunch {
 
-// Members have the names of the functions; the manual pages say what they do.
+// Members have the names of the functions; OpenSSL's manual pages describe them.
 struct OpenSsl {
   decltype(&::ERR_clear_error) ERR_clear_error;
   decltype(&::ERR_peek_error) ERR_peek_error;
@@ -44,7 +44,7 @@ struct OpenSsl {
   decltype(&::SSL_write_ex) SSL_write_ex;
 };
 
-// Errc::unsupported: this host has none, or another one. Looked for once, in all threads.
+// Errc::unsupported: this host has no OpenSSL, or an unsuitable one. Looks once per process.
 Result<const OpenSsl*> openssl();
 
 }  // namespace dlaunch

@@ -6,7 +6,7 @@
 namespace dlaunch {
 namespace {
 
-// The keys of a time-out's message: all would be a wall where hundreds are missing.
+// The keys for a time-out's message: a list of hundreds would be unreadable, so it names only some.
 std::string name_keys(const std::set<std::string>& keys) {
   constexpr std::size_t kNamed = 16;
   std::string text;
@@ -181,7 +181,7 @@ void StoreCore::wake(const std::string& key) {
 void StoreCore::close(Connection from) {
   const auto it = waits_of_.find(from);
   if (it == waits_of_.end()) return;
-  const auto ids = it->second.ids;  // the last of them takes the entry along
+  const auto ids = it->second.ids;  // dropping the last of them removes the entry
   for (const WaiterId id : ids) drop_waiter(id);
 }
 

@@ -1,8 +1,8 @@
-// StoreCore: what a store server knows and decides. Pure: it takes requests and gives replies; no
-// sockets, no clock, no threads. Requests that must wait are kept until their key appears, their
-// time is over, or their connection is gone. They are found by key, connection and deadline, so
-// that thousands of ranks may wait at once. One connection may have kMaxWaits requests waiting for
-// kMaxWaitKeys missing keys together; one more is answered StoreStatus::too_many.
+// StoreCore: the data and decisions of a store server. Pure: requests in, replies out; no sockets,
+// no clock, no threads. It keeps waiting requests until their key appears, their time is over, or
+// their connection is gone. It finds them by key, connection and deadline, so that thousands of
+// ranks may wait at once. One connection may have kMaxWaits requests waiting for kMaxWaitKeys
+// missing keys together; StoreStatus::too_many refuses any more.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ class StoreCore {
   };
   struct Waits {  // of one connection
     std::set<WaiterId> ids;
-    std::size_t keys = 0;  // that are missing, over all of them
+    std::size_t keys = 0;  // missing keys, over all waits
   };
 
   void ask(TimePoint now, Connection from, const StoreRequest& request);

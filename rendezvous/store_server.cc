@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t kMaxUnsent = 16 << 20;
 constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
 
-// One client. Pending asynchronous operations share ownership: the last of them to end frees it.
+// One client. Pending asynchronous operations share ownership: the last to end frees it.
 struct Session {
   Session(StoreCore::Connection i, tcp::socket s, std::string from, Handshake h)
       : id(i), socket(std::move(s)), address(std::move(from)), handshake(std::move(h)) {}
@@ -37,8 +37,8 @@ struct Session {
   Handshake handshake;
   bool proven = false;
   bool node = false;     // of Purpose::node
-  bool ending = false;   // to be closed once all is sent
-  bool parting = false;  // to be closed by the other end
+  bool ending = false;   // close it once all is sent
+  bool parting = false;  // the other end closes it
   bool closed = false;
   const TimePoint since = steady_now();
   FrameBuffer frames;
@@ -139,7 +139,7 @@ void StoreServer::Impl::take_one() {
   UniqueFd fd(
       ::accept4(acceptor.native_handle(), from.data(), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd) {
-    // Who knocked may have left. Else we are out of descriptors or memory: the backlog waits a
+    // The client may have left. Otherwise we are out of descriptors or memory: the backlog waits a
     // while.
     const bool gone = errno == EAGAIN || errno == ECONNABORTED || errno == EINTR;
     if (!gone) pause_until = steady_now() + kAcceptPause;
@@ -176,7 +176,7 @@ void StoreServer::Impl::admit(tcp::socket socket, const std::string& from) {
   }
 }
 
-// Set to when something is to be done about the oldest stranger, or an accept may be tried again.
+// Sets it to the time when the oldest stranger is due or an accept may be tried again.
 void StoreServer::Impl::arm_guard_timer(TimePoint now) {
   const auto when = std::min(now < pause_until ? pause_until : kNever, crowd().deadline(now));
   if (guard_timer.expiry() == when) return;
@@ -188,7 +188,7 @@ void StoreServer::Impl::arm_guard_timer(TimePoint now) {
 }
 
 void StoreServer::Impl::on_guard_timer() {
-  guard_timer.expires_at(TimePoint::min());  // it is not set any more
+  guard_timer.expires_at(TimePoint::min());  // not set
   const auto now = steady_now();
   while (!unproven.empty() && unproven.begin()->second->since + kHandshakeTimeout <= now) {
     ++dropped;
@@ -210,7 +210,7 @@ void StoreServer::Impl::read(const SessionPtr& session) {
       });
 }
 
-// False: the connection is to be closed.
+// False: close the connection.
 bool StoreServer::Impl::on_bytes(const SessionPtr& session, std::string_view bytes) {
   if (session->parting) return true;
   if (!session->proven && !on_handshake(session, bytes)) return false;
@@ -222,7 +222,8 @@ bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view
   const auto used = session->handshake.feed(bytes);
   if (auto out = session->handshake.take_output(); !out.empty()) send(session, out);
   if (!used) {
-    // A stranger of another job is told and named; what does not speak the protocol is not.
+    // A stranger of another job gets a refusal and is named in the log; one that does not speak the
+    // protocol is not.
     const auto& why = used.error();
     if (why.code == Errc::auth) complain(*session, "refused a connection: " + why.what);
     return false;
@@ -317,12 +318,12 @@ void StoreServer::Impl::flush(const SessionPtr& session) {
 
 void StoreServer::Impl::close(const SessionPtr& session) {
   if (std::exchange(session->closed, true)) return;
-  const SessionPtr keep = session;  // erasing below may drop the reference we were given
+  const SessionPtr keep = session;  // the erase below may drop the caller's reference
   unproven.erase(keep->id);
   keep->unsent = {};
   asio::error_code ec;
   // A refusal that is still being sent gets out: it is small, so the kernel takes it at once.
-  // Replies are not waited for: a peer that does not read would keep them in memory for ever.
+  // Replies do not delay the close: a peer that does not read would keep them in memory for ever.
   if (keep->proven || keep->sending.empty())
     keep->socket.close(ec);
   else
@@ -333,7 +334,7 @@ void StoreServer::Impl::close(const SessionPtr& session) {
   accept();
 }
 
-// It sees our end after all that was sent.
+// The peer sees our end after all that was sent.
 void StoreServer::Impl::part(const SessionPtr& session) {
   session->parting = true;
   asio::error_code ec;

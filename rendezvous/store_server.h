@@ -2,12 +2,12 @@
 // handshakes, frames bytes, and asks the core. Lives in dlaunch's own loop, or, in a job started
 // by hand, in a thread of rank 0 (StoreServerThread).
 //
-// It trusts nobody before the handshake: 2 s for it, at most 64 sockets in it, one read buffer of
-// fixed size each, and a quiet drop (counted) for whatever does not speak the protocol. When all 64
-// are taken, whoever has been there longest makes room for the next to come, if it had 200 ms: a
-// crowd of idle strangers delays a member by that much for each 64 before it in the backlog.
-// Refusals and members that send malformed frames or do not read are logged, for each address at
-// most once a minute.
+// It trusts no connection before the handshake. A handshake has 2 s; at most 64 sockets are in it,
+// each with one read buffer of fixed size. The server quietly drops, and counts, connections that
+// do not speak the protocol. When all 64 places are taken, the next connection displaces the oldest
+// one once that has had 200 ms: idle strangers delay a member by that much for each 64 of them
+// before it in the backlog. The server logs refusals and members that send malformed frames or do
+// not read, at most once a minute for each address.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@
 
 namespace dlaunch {
 
-// Who hears of connections of Purpose::node, which come to the same port; their frames mean nothing
-// to the store. A link is one connection, by a number that is never used again.
+// Receives the events of connections of Purpose::node, which come to the same port; the store does
+// not interpret their frames. A Link is the number of one connection and is never reused.
 struct NodeListener {
   using Link = std::uint64_t;
   std::function<void(Link, const std::string& address)> opened;
@@ -35,10 +35,10 @@ struct NodeListener {
 };
 
 struct StoreServerOptions {
-  Endpoint listen;  // port 0: the kernel picks one; endpoint() tells
+  Endpoint listen;  // port 0: the kernel picks one; see endpoint()
   std::string job_id;
   Secret secret;
-  std::optional<NodeListener> nodes;  // none: such connections are closed
+  std::optional<NodeListener> nodes;  // none: closes such connections
 };
 
 class StoreServer {
@@ -52,12 +52,12 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   Endpoint endpoint() const;
-  // To a node; a link that has been closed is no error.
+  // To a node; a closed link is no error.
   void send(NodeListener::Link link, const std::string& frame);
-  // Once the kernel has what was sent. Data that come later may make it drop what is still on its
-  // way.
+  // Closes once the kernel has what was sent. Data that arrive later may make the kernel drop bytes
+  // still on their way.
   void close(NodeListener::Link link);
-  // Closes when the other end does, so that it gets all that was sent; drops what it says
+  // Closes when the other end does, so that it gets all that was sent; drops what it sends
   // meanwhile.
   void part(NodeListener::Link link);
 

@@ -1,5 +1,5 @@
-// StoreServerThread: a StoreServer with a loop and a thread of its own, for the rank that hosts the
-// store in a job started by hand. No asio type here: the ring's users never see asio.
+// StoreServerThread: a StoreServer with its own loop and thread, for the rank that hosts the store
+// in a job started by hand. No asio type here: the ring's users never see asio.
 #pragma once
 
 #include <memory>

@@ -23,14 +23,14 @@
 namespace dlaunch {
 namespace {
 
-// What waiting requests may take on the wire beyond their own time-out.
+// The time that waiting requests may take on the wire beyond their own time-out.
 constexpr Duration kReplySlack = std::chrono::seconds(5);
 
-// With one address that we connect to.
+// The least time for one address that we connect to.
 constexpr Duration kLeastPatience = std::chrono::milliseconds(100);
 constexpr Duration kMostPatience = std::chrono::seconds(5);
 
-// What the server would take for a malformed message, and hang up.
+// False: the server would find the message malformed, and hang up.
 bool fits(const StoreRequest& request) {
   return request.key.size() <= kMaxKeyBytes && request.value.size() <= kMaxValueBytes &&
          request.expected.value_or("").size() <= kMaxValueBytes &&
@@ -107,7 +107,7 @@ class TcpStore : public Store {
                  .what = "store at " + to_string(endpoint_) + ": " + what +
                          "; the process that serves it has probably ended"};
   }
-  // Whatever was read or written in part, nothing after it on this connection can be trusted.
+  // After a partial read or write, later bytes on this connection are unreliable.
   Error broken(Error why) {
     fd_.reset();
     broken_ =
@@ -118,7 +118,7 @@ class TcpStore : public Store {
   }
 
   UniqueFd fd_;
-  std::optional<Error> broken_;  // what every call says once the connection is given up
+  std::optional<Error> broken_;  // the error of every call after the connection is given up
   Endpoint endpoint_;
   FrameBuffer frames_;
   std::uint32_t next_id_ = 1;
@@ -132,7 +132,7 @@ Result<StoreReply> TcpStore::call(StoreRequest request, TimePoint deadline) {
   request.id = next_id_++;
   const auto now = steady_now();
   request.timeout = deadline == kNever ? Duration::max() : std::max(deadline - now, Duration(0));
-  // A waiting request is answered by the server at its time-out; only a stuck server is later.
+  // The server answers a waiting request at its time-out; only a stuck server is later.
   const bool waits = request.op == StoreOp::get || request.op == StoreOp::wait;
   const TimePoint last =
       waits && deadline < kNever - kReplySlack ? deadline + kReplySlack : deadline;
@@ -146,8 +146,9 @@ Result<StoreReply> TcpStore::call(StoreRequest request, TimePoint deadline) {
   return failed(reply->status, request, reply->value);
 }
 
-// A time-out between messages leaves the connection sound: the late reply is passed over by its id.
-// One within a message we send does not: the server would take the next request for its rest.
+// A time-out between messages leaves the connection sound: the late reply is skipped by its id. A
+// time-out within a message we send does not: the server would read the next request as the rest of
+// that one.
 Result<StoreReply> TcpStore::exchange(std::uint32_t id, std::string_view bytes,
                                       TimePoint deadline) {
   const auto size = bytes.size();
@@ -184,7 +185,7 @@ Result<StoreReply> TcpStore::receive(std::uint32_t id, TimePoint deadline) {
     if (message->has_value()) {
       auto reply = decode_reply(**message);
       if (!reply || reply->id == id) return reply;
-      continue;  // the late answer to a request that we gave up
+      continue;  // the late answer to an abandoned request
     }
     const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
     if (n == 0) return lost("connection closed");
@@ -198,7 +199,7 @@ Result<StoreReply> TcpStore::receive(std::uint32_t id, TimePoint deadline) {
   }
 }
 
-// Takes from `bytes` what went out.
+// Removes the bytes sent from `bytes`.
 Result<void> TcpStore::send(std::string_view& bytes, TimePoint deadline) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -228,7 +229,8 @@ Result<void> TcpStore::wait_ready(short events, TimePoint deadline) {
 
 Result<UniqueFd> connect_to(const SocketAddress& address, TimePoint deadline) {
   const auto now = steady_now();
-  // Long enough for a host that is near to say no, also in the last attempt, whose answer is told.
+  // Long enough for a near host to refuse, also in the last attempt, which gives the error its
+  // words.
   const auto until = std::clamp(deadline, now + kLeastPatience, now + kMostPatience);
   auto fd = connect_socket(address.get(), address.size, numeric_host(address), until);
   const int on = 1;
@@ -236,7 +238,7 @@ Result<UniqueFd> connect_to(const SocketAddress& address, TimePoint deadline) {
   return fd;
 }
 
-// One pass over all addresses: a proven connection, or what each address said.
+// One pass over all addresses: a proven connection, or each address's error.
 Result<UniqueFd> attempt(const Endpoint& endpoint, const StoreOptions& options,
                          TimePoint deadline) {
   const auto addresses = resolve(endpoint.host, endpoint.port);

@@ -8,7 +8,7 @@
 
 namespace dlaunch {
 
-// Retries until the deadline while nobody listens there yet; the error then tells what was tried.
+// Retries until the deadline while no server listens there yet; the error then names the attempts.
 Result<std::unique_ptr<Store>> open_tcp_store(const Endpoint& endpoint, const StoreOptions& options,
                                               TimePoint deadline);
 

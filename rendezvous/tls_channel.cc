@@ -23,10 +23,10 @@ struct TlsChannel::Ssl {
 namespace {
 
 constexpr std::string_view kIdentity = "dlaunch";
-constexpr int kKeyData = 0;                        // where the application's own data is
+constexpr int kKeyData = 0;                        // the index of the application's own data
 constexpr unsigned char kCipher[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
 
-// A session that both ends have by heart.
+// A session that both ends can compute.
 SSL_SESSION* session_of(SSL* ssl) {
   const auto* const key = static_cast<const Mac*>(lib->SSL_get_ex_data(ssl, kKeyData));
   SSL_SESSION* const session = lib->SSL_SESSION_new();
@@ -59,8 +59,7 @@ SSL_CTX* make_context() {
   if (context == nullptr) return nullptr;
   lib->SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, nullptr);
   lib->SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256");
-  // A connection that ends without a word is what a killed process leaves; frames tell what is
-  // whole.
+  // A killed process ends its connection without a close message; frames show what is whole.
   lib->SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_ENABLE_KTLS);
   lib->SSL_CTX_ctrl(context, SSL_CTRL_MODE,
                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
@@ -73,7 +72,7 @@ SSL_CTX* make_context() {
   return context;
 }
 
-// Of the process, and never freed: threads may use it to the end.
+// Of the process, and never freed: threads may use it until the process ends.
 SSL_CTX* shared_context() {
   static SSL_CTX* const context = make_context();
   return context;
@@ -109,7 +108,7 @@ Result<std::unique_ptr<TlsChannel>> TlsChannel::open(int fd, Side side, const Se
 TlsChannel::Moved TlsChannel::shake_hands() {
   lib->ERR_clear_error();
   const Moved shaken = outcome_of(lib->SSL_do_handshake(ssl_->ssl), 0);
-  // Else whoever has a certificate, any certificate, would do.
+  // Otherwise any peer with any certificate would pass.
   if (shaken.outcome != Outcome::moved || lib->SSL_session_reused(ssl_->ssl) == 1) return shaken;
   why_ = "the other side does not prove the secret";
   return {Outcome::refused};

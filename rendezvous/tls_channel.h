@@ -1,7 +1,7 @@
-// TlsChannel: TLS 1.3 on one connected socket, between two that hold the same secret. The secret is
-// the pre-shared key (RFC 8446, psk_dhe_ke: what is recorded stays closed to whoever gets the
-// secret later), AES-128-GCM the cipher; there are no certificates. A thin shell around OpenSSL,
-// which does it in the kernel where that has TLS. Non-blocking; not thread-safe; SIGPIPE must be
+// TlsChannel: TLS 1.3 on one connected socket, between two holders of the same secret. The secret
+// is the pre-shared key (RFC 8446, psk_dhe_ke: a thief who gets the secret later cannot decrypt
+// recordings), AES-128-GCM the cipher; there are no certificates. A thin shell around OpenSSL,
+// which uses the kernel's TLS where available. Non-blocking; not thread-safe; SIGPIPE must be
 // blocked.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace dlaunch {
 class TlsChannel {
  public:
   enum class Side { connector, acceptor };
-  // First of all, by one thread. Whoever registers with atexit() afterwards comes before OpenSSL
-  // then. Errc::unsupported: there is no OpenSSL here.
+  // Call it first, in one thread. Functions registered with atexit() later run before OpenSSL's.
+  // Errc::unsupported: there is no OpenSSL here.
   static Result<void> prepare();
   // `fd` is not owned.
   static Result<std::unique_ptr<TlsChannel>> open(int fd, Side side, const Secret& secret);
@@ -28,19 +28,19 @@ class TlsChannel {
 
   enum class Outcome {
     moved,
-    again,   // once the socket can be read or written
+    again,   // when the socket is readable or writable
     ended,   // the other side has closed its direction, or the connection
-    refused  // what comes is not TLS, or of another secret: why()
+    refused  // the bytes are not TLS, or are of another secret: why()
   };
   struct Moved {
     Outcome outcome = Outcome::again;
     std::size_t bytes = 0;
   };
-  // First of all, until it has `moved`.
+  // Call it first, until it has `moved`.
   Moved shake_hands();
   Moved read(char* to, std::size_t room);
-  // What it has taken is in the kernel, or comes first in the next call, whose bytes begin with
-  // those that were not taken.
+  // The bytes taken are in the kernel or come first in the next call. That call must begin with the
+  // bytes not taken.
   Moved write(const char* from, std::size_t bytes);
   // Tells the other side that no more will be written.
   void end_writing();

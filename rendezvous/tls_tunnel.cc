@@ -29,17 +29,17 @@ namespace {
 
 constexpr Duration kLastWords = std::chrono::seconds(1);
 
-// The thread, and what it carries. Of the process, and never destroyed.
+// The thread, and its tunnels. Of the process, and never destroyed.
 class Tunnels {
  public:
   static Result<Tunnels*> of_process();
-  // That of this process, if it has one.
+  // This process's tunnels, if it has any.
   static Tunnels* own();
   // False: the process is about to end.
   bool add(std::unique_ptr<Tunnel> tunnel);
-  // Waits until nothing that was written before is on its way out.
+  // Waits until all that was written before has left the process.
   void flush(Duration limit);
-  // The same, and ends the thread: OpenSSL is about to go, too.
+  // As flush(), and ends the thread: OpenSSL is about to go, too.
   void finish();
   // Around fork(): the child closes its copies, which would hide the parent's end from its peers.
   static void before_fork();
@@ -66,7 +66,7 @@ class Tunnels {
   std::map<Id, std::unique_ptr<Tunnel>> tunnels_;  // the thread's; changed under the mutex
   std::set<Id> ready_;                             // the thread's
   Id last_ = kBell;                                // the thread's
-  std::uint64_t looks_ = 0;                        // the thread's: the flush it looks for
+  std::uint64_t looks_ = 0;                        // the thread's: the flush that it checks
 };
 
 Tunnels* of_this_process = nullptr;
@@ -97,7 +97,7 @@ void Tunnels::after_fork() {
   making.unlock();
 }
 
-// A forked child has the parent's, and not its thread.
+// A forked child has the parent's tunnels but not its thread.
 Tunnels* Tunnels::own() {
   const bool ours = of_this_process != nullptr && of_this_process->process_ == ::getpid();
   return ours ? of_this_process : nullptr;
@@ -111,7 +111,7 @@ Result<void> Tunnels::start() {
   if (!epoll_ || !bell_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell_.get(), &event) != 0) {
     return errno_error("TLS: epoll", errno);
   }
-  // Here, so that exit() comes to finish() first.
+  // Prepared here, so that exit() calls finish() first.
   if (auto ok = TlsChannel::prepare(); !ok) return ok.error();
   auto thread = start_quiet_thread([this] { serve(); });
   if (!thread) return thread.error();
@@ -157,7 +157,7 @@ void Tunnels::serve() {
       rung |= id == kBell;
     }
     for (const Id id : std::exchange(ready_, {})) carry(id);
-    if (!rung && looks_ == flushed_) continue;  // nobody waits
+    if (!rung && looks_ == flushed_) continue;  // no flush waits
     const std::lock_guard lock(mutex_);
     if (looks_ > flushed_ && ready_.empty() && idle()) flushed_ = looks_;
     ended_ = ending_;
@@ -175,12 +175,12 @@ void Tunnels::take_new() {
     epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.u64 = id}};
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fresh->outer(), &event) != 0 ||
         ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fresh->inner(), &event) != 0) {
-      continue;  // for want of memory: its connection ends
+      continue;  // out of memory: its connection ends
     }
     tunnels_[id] = std::move(fresh);
     ready_.insert(id);
   }
-  // What was written last may not have shown yet.
+  // The latest write may not have shown yet.
   if (looks_ == asked_) return;
   looks_ = asked_;
   for (const auto& [id, tunnel] : tunnels_) ready_.insert(id);
@@ -192,7 +192,7 @@ void Tunnels::carry(Id id) {
   const Tunnel::State state = found->second->carry();
   if (state == Tunnel::State::goes_on) ready_.insert(id);
   if (state != Tunnel::State::over) return;
-  // As long as a child that was forked just now has its copies, closing them is not enough.
+  // A child forked just now still has its copies, so closing ours is not enough.
   for (const int fd : {found->second->outer(), found->second->inner()}) {
     (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   }

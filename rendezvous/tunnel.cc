@@ -17,8 +17,8 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kCarried = 64 << 10;  // bytes on their way, in each direction
-constexpr int kTurns = 16;                  // before it is another one's turn
-constexpr int kOutlives = 60'000;           // ms that a peer may take for what was left to it
+constexpr int kTurns = 16;                  // before the next tunnel's turn
+constexpr int kOutlives = 60'000;           // ms for a peer to take the bytes left to it
 
 }  // namespace
 
@@ -65,11 +65,11 @@ void Tunnel::shake_hands() {
     over_ = shaken.outcome == TlsChannel::Outcome::ended;
     if (shaken.outcome == TlsChannel::Outcome::refused) refuse();
   }
-  // Whoever waited for it may have given up: what it said meanwhile is worth nothing.
+  // The program may have closed its end meanwhile: its unsent bytes are then of no use.
   if (!shaken_ && !over_) over_ = hung_up();
 }
 
-// False: not yet, or not at all. A connector that does not encrypt is told so in its own language.
+// False: not yet, or never. A connector that does not encrypt gets its refusal in clear.
 bool Tunnel::speaks_tls() {
   constexpr char kTlsRecord = 0x16;
   char bytes[1024];
@@ -77,7 +77,7 @@ bool Tunnel::speaks_tls() {
   over_ = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
   if (n != 1) return false;
   if (bytes[0] == kTlsRecord) return true;
-  // Unread bytes would make a reset of the end, which overtakes the refusal.
+  // Closing a socket with unread bytes sends a reset, which overtakes the refusal.
   (void)::recv(outer_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
   const std::string told = refusal("this job encrypts its connections: is --tls given to both?");
   (void)::send(outer_.get(), told.data(), told.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -85,8 +85,8 @@ bool Tunnel::speaks_tls() {
   return false;
 }
 
-// The tunnel stays until the program has closed its end: it may be about to write to it, and would
-// hear of a broken pipe instead.
+// The tunnel stays until the program has closed its end: the program may be about to write, and
+// would get a broken pipe instead of the refusal.
 void Tunnel::refuse() {
   refused_ = true;
   (void)::shutdown(outer_.get(), SHUT_RDWR);
@@ -102,7 +102,7 @@ void Tunnel::drop_all() {
   over_ = n == 0 || (errno != EAGAIN && errno != EINTR) || hung_up();
 }
 
-// True: something has moved.
+// True: bytes have moved.
 bool Tunnel::carry_out() {
   if (load_out_.empty() && !out_ended_) {
     const ssize_t n = ::recv(inner_.get(), load_out_.room(), kCarried, MSG_DONTWAIT);
@@ -121,7 +121,7 @@ bool Tunnel::carry_out() {
     load_out_.gone(written.bytes);
   } else {
     load_out_.drop();
-    out_ended_ = true;  // what has come from there may still be read
+    out_ended_ = true;  // the bytes that came from there may still be read
   }
   return true;
 }
@@ -151,8 +151,8 @@ bool Tunnel::hung_up() const {
   return ::poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-// What was written before is still sent, as by a socket that is closed, but not for ever to a peer
-// that does not read: the kernel gives up then, which ends the tunnel.
+// Bytes written before are still sent, as after closing a socket. A peer that does not read gets
+// only a limited time: then the kernel gives up, which ends the tunnel.
 void Tunnel::outlive_program() {
   outlives_ = true;
   int limit = 0;

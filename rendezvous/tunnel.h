@@ -23,17 +23,17 @@ class Tunnel {
 
   int outer() const { return outer_.get(); }
   int inner() const { return inner_.get(); }
-  // Of a forked child; the object cannot be used any more.
+  // For a forked child; the object is unusable afterwards.
   void close();
 
   enum class State { waits, goes_on, over };
-  // As far as both sockets allow, or for as long as is fair.
+  // Moves bytes as far as both sockets allow, or for a fair time.
   State carry();
-  // Nothing more of what the program has written can be sent now.
+  // No byte that the program has written can be sent now.
   bool idle() const { return !shaken_ || load_out_.empty(); }
 
  private:
-  // Bytes that have come in and not gone out.
+  // Bytes that came in and have not gone out.
   class Load {
    public:
     bool empty() const { return begin_ == end_; }
@@ -63,7 +63,7 @@ class Tunnel {
   const std::uint64_t key_;
   const std::unique_ptr<TlsChannel> channel_;
   Load load_out_, load_in_;
-  bool accepts_;  // and has not seen yet whether TLS is spoken
+  bool accepts_;  // an acceptor that has not seen yet whether the peer speaks TLS
   bool shaken_ = false, refused_ = false, out_ended_ = false, in_ended_ = false, over_ = false,
        outlives_ = false;
 };

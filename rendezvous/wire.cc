@@ -76,7 +76,7 @@ Result<StoreRequest> decode_request(std::string_view message) {
     case StoreOp::compare_and_set: {
       const auto has_expected = in.get<std::uint8_t>();
       auto expected = get_value(in);
-      // One way to say it, so that what is understood has one spelling.
+      // Each request has exactly one encoding.
       if (has_expected > 1 || (has_expected == 0 && !expected.empty())) return malformed("request");
       if (has_expected == 1) request.expected = std::move(expected);
       request.value = get_value(in);

@@ -12,8 +12,8 @@
 //   reply    u8 status, u32 id of the request, i64 number, value
 //
 // Keys and values are a u32 length and bytes, at most kMaxKeyBytes and kMaxValueBytes. Durations
-// cross the wire, never points in time. Requests of one connection may be answered out of order.
-// Pure; fuzzed.
+// cross the wire, never points in time. Replies on one connection may come out of order. Pure;
+// fuzzed.
 #pragma once
 
 #include <cstdint>
@@ -57,9 +57,9 @@ enum class StoreStatus : std::uint8_t {
   ok = 0,
   absent,      // try_get, compare_and_set: there is no such key
   timeout,     // get, wait: `value` names the missing keys
-  not_number,  // add: the key holds something else than a decimal number
-  full,        // the store holds as much as it may
-  too_many,    // get, wait: as many requests of this connection wait already as may
+  not_number,  // add: the key does not hold a decimal number
+  full,        // the store has no room
+  too_many,    // get, wait: too many requests of this connection wait already
 };
 
 struct StoreReply {
@@ -75,7 +75,7 @@ struct StoreReply {
 std::string encode(const StoreRequest& request);
 std::string encode(const StoreReply& reply);
 
-// Of a frame's inside, without the size. Errc::protocol for whatever does not fit exactly.
+// The inside of a frame, without the size. Errc::protocol for any misfit.
 Result<StoreRequest> decode_request(std::string_view message);
 Result<StoreReply> decode_reply(std::string_view message);
 

@@ -1,9 +1,9 @@
-// WorkerMessage: what a linked worker and the agent of its node tell each other, over an AF_UNIX
-// socket of whole packets in the job's private folder. Whoever can open that folder is the user.
+// WorkerMessage: the messages between a linked worker and the agent of its node, over an AF_UNIX
+// socket of whole packets in the job's private folder. Only the user can open that folder.
 //
-// The worker says Ready when it wants to be in a round; the agent answers with RoundNotice once the
-// round has formed, however long that takes. FenceNotice may come at any time. A worker whose end
-// of the socket closes without a Goodbye before it is dying can be in no round any more.
+// A worker sends Ready when it wants to be in a round; the agent answers with RoundNotice once the
+// round has formed, however long that takes. FenceNotice may come at any time. A live worker whose
+// end of the socket closes without a Goodbye can join no further round.
 //
 // A packet: u8 kind, then the fields in order; strings with a u32 length.
 #pragma once
@@ -21,7 +21,7 @@ struct Ready {
   std::int32_t worker = 0;    // DLAUNCH_WORKER
   std::int32_t left = 0;      // the round it was in; 0: none
   std::uint64_t version = 0;  // the newest state it holds; 0: none
-  std::string why;            // it gave that one up, for this; "": somebody was lost, or told it to
+  std::string why;  // why it gave up round `left`; "": a rank was lost, or the agent asked
 };
 
 // A round, and this worker's place in it.
@@ -29,7 +29,7 @@ struct RoundNotice {
   std::int32_t round = 0;
   std::int32_t rank = 0;
   std::int32_t size = 1;
-  std::int32_t local_cores = 0;  // of the node, for its members together; 0: not told
+  std::int32_t local_cores = 0;  // of the node, for its members together; 0: unknown
   std::string store_url;
   std::string round_dir;
 };
@@ -46,7 +46,7 @@ struct ProgressNotice {
   std::uint64_t version = 0;
 };
 
-// From the worker, its last words: it is in no round any more, and wants to be in none.
+// The worker's last message: it has left all rounds and wants no other.
 struct Goodbye {
   std::int32_t worker = 0;
 };

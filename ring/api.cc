@@ -1,4 +1,4 @@
-// The C API over Communicator, but for the collectives: no exception leaves it.
+// The C API over Communicator, except the collectives. No exception leaves it.
 #include "ring/api.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using dlaunch::with;
 
 namespace {
 
-// A group, which does not rejoin.
+// The dl_comm of a group, which does not rejoin.
 dl_comm* comm_of(std::unique_ptr<dlaunch::Communicator> group) {
   auto* const comm = new dl_comm;
   comm->job.op_timeout = group->op_timeout();
@@ -28,7 +28,7 @@ dl_comm* comm_of(std::unique_ptr<dlaunch::Communicator> group) {
 
 bool is_forked(const dl_comm* comm) { return comm->impl && comm->impl->forked(); }
 
-// Of dl_init, which has no communicator to keep it in.
+// For dl_init, which has no communicator to keep the text in.
 thread_local std::string t_init_error;
 
 }  // namespace
@@ -74,7 +74,7 @@ void keep_error(dl_comm* comm, const std::string& what) noexcept try {
   const std::lock_guard lock(comm->mutex);
   comm->errors[thread_number()] = what;
 } catch (const std::bad_alloc&) {
-  // Nothing is left to keep it in.
+  // The failure left no memory for the text.
 }
 
 }  // namespace dlaunch

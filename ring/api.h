@@ -18,16 +18,17 @@
 #include "ring/next_round.h"
 
 struct dl_comm {
-  // Of an elastic process; told before and destroyed after the communicator of the round.
+  // The membership of an elastic process: created before and destroyed after the round's
+  // communicator.
   std::unique_ptr<dlaunch::Membership> membership;
   dlaunch::JobView job;  // what does not change from round to round
   std::unique_ptr<dlaunch::Communicator> impl;
-  // How often dl_rejoin() has put another one in the place of `impl`: what was started before then
-  // is none of its concern.
+  // How often dl_rejoin() has replaced `impl`: calls begun before the last time do not use the new
+  // one.
   std::uint64_t rejoined = 0;
-  // Of dl_alloc(); stays when `impl` is another one after dl_rejoin().
+  // Memory of dl_alloc(); stays when dl_rejoin() replaces `impl`.
   std::map<void*, std::shared_ptr<void>> memory;
-  // Likewise: the stream of dl_set_stream(), and what dl_copy() works with.
+  // Likewise: the stream of dl_set_stream(), and the copier of dl_copy().
   void* stream = nullptr;
   bool stream_ordered = false;
   std::optional<dlaunch::Duration> op_limit;  // of dl_set_op_timeout()
@@ -35,7 +36,7 @@ struct dl_comm {
   ~dl_comm() {
     if (membership) membership->on_over({});
   }
-  // Each thread's last failure, by thread_number().
+  // The last failure of each thread, by thread_number().
   std::mutex mutex;
   std::map<std::uint64_t, std::string> errors;
 };
@@ -43,13 +44,12 @@ struct dl_comm {
 namespace dlaunch {
 
 dl_result code_of(Errc code);
-// The calling thread's, and no other one's ever: the system gives the id of one that has ended to
-// the next.
+// A number for the calling thread that is never reused: the system reuses thread ids.
 std::uint64_t thread_number();
-// What dl_last_error() says in this thread; without a communicator, what dl_last_error(NULL) does.
+// Sets dl_last_error() of this thread; comm null: that of dl_last_error(NULL).
 void keep_error(dl_comm* comm, const std::string& what) noexcept;
 
-// Of seconds, none of them negative.
+// seconds must not be negative.
 inline Duration duration_of(double seconds) {
   constexpr double kLongest = 1e9;
   return Duration(static_cast<std::int64_t>(std::min(seconds, kLongest) * 1e9));
@@ -72,7 +72,7 @@ dl_result guarded(dl_comm* comm, Body body) noexcept {
   return DL_ERR_IO;
 }
 
-// body(communicator), where there is one.
+// Runs body(communicator) if there is a communicator.
 template <class Body>
 dl_result with(dl_comm* comm, Body body) {
   return guarded(comm, [&]() -> Result<void> {

@@ -1,4 +1,4 @@
-// The C API's collectives and messages, and the requests of those in the background.
+// The C API's collectives and messages, and the requests of background calls.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct dl_request {
   dl_comm* comm;
   std::uint64_t rejoined;  // dl_comm::rejoined when it was started
   int* source;
-  // In a forked child nobody carries it out, also where the communicator is a world of one.
+  // In a forked child no thread carries the operation out, not even in a world of one.
   const pid_t process = ::getpid();
   bool forked() const { return process != ::getpid(); }
   // dl_wait() would not wait.
@@ -31,7 +31,7 @@ struct dl_request {
 
 namespace {
 
-// What each collective's plain form does with its call, and what its twin in the background does.
+// How each collective's plain form handles its call, and how its background twin does.
 struct Now {
   dl_comm* comm;
   Result<void> operator()(Communicator& impl, const Call& call) const {
@@ -44,7 +44,7 @@ struct Now {
   }
 };
 struct Later {
-  // Whatever refuses the call leaves no handle that is none.
+  // A refused call leaves a null handle.
   Later(dl_comm* of, dl_request** to) : comm(of), request(to) {
     if (request != nullptr) *request = nullptr;
   }
@@ -99,16 +99,16 @@ Message to(const void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
 Message from(void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
   return {.recv = buf, .count = count, .dtype = dtype, .peer = peer, .tag = tag};
 }
-// Of dl_recv, which takes a rank only.
+// For dl_recv, which takes only a rank.
 int known(int peer) { return peer == dlaunch::kAnySource ? INT_MIN : peer; }
 
-// A call that has no communicator to keep its error in.
+// For a call without a communicator to keep its error in.
 dl_result refused(const std::string& why) {
   dlaunch::keep_error(nullptr, why);
   return DL_ERR_INVALID;
 }
 
-// What the end of its round has made of an operation, without a word to the next round.
+// The outcome of an operation after the end of its round; does not affect the next round.
 Result<void> outcome_in_old_round(const dlaunch::Operation& operation) {
   if (!operation.outcome() || operation.staged.device == nullptr) return operation.outcome();
   return Error{.code = Errc::peer_lost,
@@ -126,7 +126,7 @@ dl_result end_of(dl_request*& request) {
   });
 }
 
-// n: none.
+// Returns n if none is over.
 size_t first_over(size_t n, dl_request* const* requests) {
   const auto* const first =
       std::find_if(requests, requests + n, [](auto* r) { return r != nullptr && r->over(); });

@@ -1,6 +1,6 @@
-// How a group comes to be whose ranks share memory on one host: it meets on the links of the
-// communicator that it is made out of. The first member makes the group's segment and passes it to
-// the others; all tell all that they have come. Nobody asks a store, and nobody opens a connection.
+// Making a group whose ranks share memory on one host: it meets on the links of its parent
+// communicator. The first member makes the group's segment and passes it to the others; each tells
+// all that it has come. The meeting needs no store and no new connections.
 #include <chrono>
 #include <numeric>
 #include <utility>
@@ -55,7 +55,7 @@ Result<void> Communicator::meet_on_links(Communicator& parent, const std::vector
       Links::open(parent.links_->trunk(), channel_of(job_.group), job_.rank, std::move(members),
                   abort_, [this](Error error) { return named_in_job(std::move(error)); });
   failpoint("branching.opened");
-  if (abort_.raised()) return abort_.error();  // given up by who came before
+  if (abort_.raised()) return abort_.error();  // an earlier rank has given up
 
   const ShmShape shape = shape_for_group(job_.size, host_memory_->staging().bytes());
   RankSet missing;
@@ -84,8 +84,8 @@ Result<void> Communicator::meet_on_links(Communicator& parent, const std::vector
   return {};
 }
 
-// The first rank makes the segment; and each says that it has come once it has nothing to say that
-// would prevent the group.
+// The first rank makes the segment. Each rank reports that it has come, once nothing on its side
+// prevents the group.
 Result<ShmMemory> Communicator::share_segment(const ShmShape& shape, TimePoint deadline,
                                               const ParentEnd& parent) {
   Result<UniqueFd> segment = UniqueFd();
@@ -124,7 +124,7 @@ Error Communicator::meeting_failed(Error error, const RankSet& missing, TimePoin
           .what = fmt::format("init: after {}: {}", format_duration(waited), describe(arrivals))};
 }
 
-// The first message of this rank: until then a group has no sockets for them.
+// Runs at this rank's first message: until then a group has no sockets for messages.
 Result<void> Communicator::open_messenger(TimePoint deadline) {
   if (messenger_) return {};
   allow_descriptors(static_cast<std::size_t>(job_.size));

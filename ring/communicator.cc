@@ -40,7 +40,7 @@ Error wrong_call(const Call& call, std::string_view what) {
   return usage_error(fmt::format("{}: {}", collective_name(call.collective), what));
 }
 
-// Whether there is such a call, whatever its buffers.
+// Checks that such a call exists, whatever its buffers.
 Result<void> check_kind(const Call& call, int ranks) {
   const std::size_t element = dtype_bytes(call.dtype);
   const auto n = static_cast<std::size_t>(ranks);
@@ -65,7 +65,7 @@ Result<void> check_kind(const Call& call, int ranks) {
   return {};
 }
 
-// Where a buffer may lie in the other so that a call is in place: in bytes, `out` behind `in`.
+// The distance at which a call is in place: in bytes, from `in` to `out`.
 std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
   const auto& traits = traits_of(shape.collective);
   const auto own = static_cast<std::ptrdiff_t>(part_of(shape, rank).first * shape.element_bytes);
@@ -75,7 +75,7 @@ std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
 
 constexpr std::size_t kPage = 4096;
 
-// Whole pages of it, zeroed.
+// Whole pages, zeroed.
 Result<std::shared_ptr<void>> ordinary_memory(std::size_t bytes) {
   void* const memory = lacks_memory(bytes) ? nullptr : std::aligned_alloc(kPage, bytes);
   if (memory == nullptr) return errno_error(fmt::format("allocate {} MiB", bytes >> 20), ENOMEM);
@@ -154,7 +154,7 @@ Result<void> Communicator::check(const Message& message) {
   }
   if (job_.size == 1) return wrong("this rank is alone");
   if (message.tag < 0) return wrong("the tag is negative");
-  // The kernel may take what nobody reads any more.
+  // The kernel may accept data that no rank reads any longer.
   if (message.is_send && links_->has_left(message.peer)) {
     return finish(message, connection_failed(message.peer, activity_of(message), 0));
   }
@@ -187,7 +187,7 @@ void Communicator::explain_once(const Call& call, const Plane& plane) {
   }
 }
 
-// A call, or a step of one, on the host's plane, which counts by itself.
+// A call, or a step of one, on the host's plane, which has its own count.
 Result<void> Communicator::run_step(const Call& call) {
   Call step = call;
   step.seq = ++plane_seq_;
@@ -195,7 +195,7 @@ Result<void> Communicator::run_step(const Call& call) {
   return plane_->run(step);
 }
 
-// On the thread that carries it out.
+// Runs on the thread that carries out the call.
 Result<void> Communicator::run(Call call) {
   const bool on_device = call.task.device >= 0;
   if (job_.size == 1) {
@@ -218,7 +218,7 @@ Result<void> Communicator::run(Call call) {
   auto done =
       without_exceptions([&] { return on_device ? run_on_device(call, ended) : run_step(call); });
   if (job_.explains && on_device) explain_once(call, *device_);
-  // In shared memory nobody sees whether a rank that has arrived stands still, or waits itself.
+  // In shared memory no rank sees whether a rank that has arrived stands still, or waits itself.
   if (!done && done.error().code == Errc::timeout && regions_ && !abort_.raised()) {
     if (auto named = absent(call, waited_in(call, steady_now()))) done = *named;
   }
@@ -226,7 +226,7 @@ Result<void> Communicator::run(Call call) {
   return finish(std::move(done));
 }
 
-// Who has not come to a call whose time is up; none: all are in it.
+// The error that names the missing ranks of a call whose time is up; none: all are in it.
 std::optional<Error> Communicator::absent(const Call& call, Duration waited) const {
   const RollCall roll = links_->call_roll(call.seq);
   if (abort_.raised()) return abort_.error();
@@ -262,7 +262,7 @@ Communicator::Started Communicator::start(Call call) {
     operation->call.list = &operation->list;
   }
   auto started = pushed(collectives_, std::move(operation));
-  if (!started) --seq_;  // it was none: the ranks go on counting alike
+  if (!started) --seq_;  // the call did not happen: the ranks' counts stay equal
   return started;
 }
 
@@ -293,7 +293,7 @@ Result<void> Communicator::run(Message& message) {
   return finish(message, std::move(done));
 }
 
-// Whoever is waited for, with a message or at a meeting, may itself wait for one that stands still.
+// An awaited rank, at a message or a meeting, may itself wait for a rank that stands still.
 Error Communicator::blame_silent(Error error) const {
   if (error.code != Errc::timeout || abort_.raised()) return error;
   const RankSet silent = links_->call_roll(0).silent;
@@ -340,9 +340,9 @@ Result<void> Communicator::finish(const Message& message, Result<void> done) {
   return finish(std::move(done));
 }
 
-// -- Memory that the others read where it lies
+// -- Memory that the others read in place
 
-// Tells the others whether this rank has what it needs, and learns how much each of them has.
+// Tells the others whether this rank has its memory, and learns how much each of them has.
 Result<std::vector<std::size_t>> Communicator::all_have(std::size_t bytes,
                                                         const Result<void>& own) {
   struct Told {
@@ -374,7 +374,7 @@ Result<std::vector<std::size_t>> Communicator::all_have(std::size_t bytes,
 Result<std::shared_ptr<void>> Communicator::allocate(std::size_t bytes) {
   if (forked_) return forked_error();
   if (abort_.raised()) return finish(abort_.error()).error();
-  // More than there can be is lacking, too, and told to all.
+  // A size beyond any memory counts as a lack of it, which all ranks must learn.
   const std::size_t wanted = std::clamp<std::size_t>(bytes, 1, PTRDIFF_MAX - kPage);
   const std::size_t whole = (wanted + kPage - 1) / kPage * kPage;
   if (!regions_) {
@@ -396,7 +396,7 @@ Result<std::shared_ptr<void>> Communicator::allocate(std::size_t bytes) {
   return memory;
 }
 
-// That of a group passes descriptors on its links.
+// A group's exchange passes descriptors on its links.
 ShmExchange& Communicator::exchange() {
   if (!exchange_) {
     exchange_ = std::make_unique<ShmExchange>(
@@ -417,7 +417,7 @@ void Communicator::release(const void* memory) {
   if (regions_) regions_->remove(memory);
 }
 
-// A group numbers its ranks in its own way, which nobody who reads the error may know.
+// A group has its own rank numbers, which readers of the error may not know.
 Error Communicator::named_in_job(Error error) const {
   if (job_.group.empty() || error.rank < 0 || who_.empty()) return error;
   const std::string& name = who_[static_cast<std::size_t>(error.rank)];
@@ -426,8 +426,8 @@ Error Communicator::named_in_job(Error error) const {
   return error;
 }
 
-// The first failure ends the communicator for everybody: peers that wait in the same operation
-// would otherwise do so until their own deadline.
+// The first failure ends the communicator on all ranks: otherwise peers in the same operation would
+// wait until their own deadline.
 Result<void> Communicator::finish(Result<void> done) {
   if (done) return done;
   const Error first = abort_.raised() ? abort_.error() : named_in_job(done.error());

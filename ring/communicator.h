@@ -1,13 +1,13 @@
 // Communicator: what a dl_comm is. It joins the job, checks and numbers calls, picks the plane that
 // moves the data, and turns the first failure into the error of every later call.
 //
-// One thread at a time; abort() from any thread, and messages beside a collective that another
-// thread carries out. Operations in the background are carried out by two threads of the process's
-// pool, one for collectives and one for messages, which the communicator holds while it has any.
+// One thread at a time, except that any thread may call abort(), and another thread may send
+// messages during a collective. Two threads of the process's pool carry out background operations,
+// one for collectives and one for messages; the communicator holds them while it has any.
 //
-// A group of ranks that share memory on one host costs its share of one segment of at most some
-// 64 KiB: its links are a channel of its parent's, it stages large calls in the process's memory
-// for that, and its ranks open sockets for messages when one of them sends or receives the first.
+// A group of ranks that share memory on one host costs its share of one segment of at most some 64
+// KiB: its links are a channel of its parent's, it stages large calls in the process's common
+// memory, and its ranks open sockets for messages at their first message.
 #pragma once
 
 #include <atomic>
@@ -45,15 +45,15 @@ namespace dlaunch {
 class Communicator : private ProcessEvents {
  public:
   // Meets all ranks; blocks until they have come or job.init_timeout has passed.
-  // `parent`: of the communicator that is split, whose end ends this, too.
+  // `parent`: for a split; the end of the parent communicator ends this meeting, too.
   static Result<std::unique_ptr<Communicator>> join(const JobView& job,
                                                     const ParentEnd* parent = nullptr);
-  // A group of these ranks of `parent`, all on one host, where they share memory: it meets on the
+  // A group of these ranks of `parent`, all on one host with shared memory: it meets on the
   // parent's links and has no connections of its own (see can_branch()). Errc::unsupported, on all
-  // its ranks: the group gets no memory to share.
+  // its ranks: the group gets no shared memory.
   static Result<std::unique_ptr<Communicator>> branch(const JobView& job, Communicator& parent,
                                                       const std::vector<int>& ranks);
-  // One of a single rank on which every call returns `error`.
+  // A communicator of a single rank on which every call returns `error`.
   static std::unique_ptr<Communicator> ended(const Error& error);
   ~Communicator() override;
 
@@ -61,66 +61,67 @@ class Communicator : private ProcessEvents {
   int size() const { return job_.size; }
   const char* transport() const;
   const char* gpu_transport() const;
-  int peer_lost() const;  // -1: nobody
-  // Why another round is needed, where that names no rank; "".
+  int peer_lost() const;  // -1: none
+  // Why another round is needed, if that names no rank; else "".
   std::string broken_by_nobody() const;
   Duration op_timeout() const { return op_timeout_; }  // < 0: none
-  // Of what begins after this, here and in groups made after this. Any thread.
+  // For later operations, here and in groups made later. Any thread.
   void set_op_timeout(Duration limit) { op_timeout_ = limit; }
   bool is_group() const { return !job_.group.empty(); }
-  // This process was forked from the one that joined: nothing works here, and the object must not
-  // be destroyed, because the parent still uses what it would close.
+  // This process was forked from the one that joined: nothing works here. Do not destroy the
+  // object, because that would close what the parent still uses.
   bool forked() const { return forked_; }
   static Error forked_error();
 
-  // `call` lacks its number and deadline. Errc::usage and Errc::unsupported leave the communicator
-  // as it was; any other error is final.
+  // collective() sets the number and deadline of `call`. Errc::usage and Errc::unsupported do not
+  // affect the communicator; any other error is final.
   Result<void> collective(Call call);
   // Sets message.source of a receive.
   Result<void> transfer(Message& message);
 
-  // The same in the background. Collectives are carried out in the order in which they were
-  // started or called; messages among themselves, and beside collectives, in any order.
+  // The same in the background. Collectives run in the order in which they were started or called.
+  // Messages run in any order, among themselves and beside collectives.
   using Started = Result<std::shared_ptr<Operation>>;
   Started start(Call call);
   Started start(Message message);
   // The operation's own outcome, once it is done.
   Result<void> wait(const Operation& operation);
 
-  // Collective. The ranks of one color >= 0 become a communicator of their own, ordered by key and
-  // then by rank; a negative color: none, null.
+  // Collective. The ranks of each color >= 0 become a communicator, ordered by key and then by
+  // rank. A negative color gets null.
   Result<std::unique_ptr<Communicator>> split(int color, int key);
-  // By these ranks alone, which all know them. A failure leaves this communicator as it was.
-  // op_timeout_s as for dl_group().
+  // A group of these ranks, which all know them and alone make this call. A failure does not affect
+  // this communicator. op_timeout_s as for dl_group().
   Result<std::unique_ptr<Communicator>> group(const std::vector<int>& ranks, int tag,
                                               double op_timeout_s);
 
-  // Collective. Zeroed memory, of which the ranks may ask for different amounts. On one host with
-  // shared memory the others read it where it lies, until it is released; elsewhere it is ordinary.
-  // A lack of memory on some rank is Errc::io on all, and the communicator goes on.
+  // Collective. Zeroed memory; ranks may ask for different amounts. On one host with shared memory
+  // the others read it in place until release(); elsewhere it is ordinary. If some rank lacks
+  // memory all get Errc::io, and the communicator goes on.
   Result<std::shared_ptr<void>> allocate(std::size_t bytes);
-  // Ordinary from now on. On all ranks at the same place among their collectives.
+  // The memory is ordinary from now on. All ranks call it at the same place among their
+  // collectives.
   void release(const void* memory);
 
-  // The CUstream that later calls on device memory come after; null: the legacy default stream.
+  // The CUstream that later calls on device memory follow; null: the legacy default stream.
   Result<void> set_stream(void* stream);
-  // Whether calls on device memory that block return when that stream has them, where they can.
+  // Whether blocking calls on device memory return, if they can, when the stream has them.
   Result<void> set_stream_ordered(bool ordered);
-  // Until such calls are done. None has failed, or the error that has ended the communicator.
+  // Waits until such calls are done. Returns the error that has ended the communicator, if any.
   Result<void> sync();
-  // After an error: if it has ended the communicator nothing is under way in a stream any more when
-  // the caller hears of it.
+  // After an error that has ended the communicator: waits until no work is left in a stream, before
+  // the caller gets the error.
   void wind_up();
-  // "auto" or "cpu", for calls on device memory, of which none has been made.
+  // "auto" or "cpu", for calls on device memory, before the first of them.
   Result<void> set_backend(std::string_view backend);
 
   SharedKeys& keys() { return keys_; }
 
-  // Buffers of the call are not looked at.
+  // Ignores the buffers of the call.
   Result<std::string> explain(const Call& call) const;
 
   void abort();
-  // The round that this communicator belongs to is over. Any thread; returns at once.
+  // The round of this communicator is over. Any thread; returns at once.
   void end_round(const Error& why) { abort_.raise(why); }
   std::uint64_t round() const { return job_.round; }
 
@@ -177,13 +178,13 @@ class Communicator : private ProcessEvents {
   JobView job_;
   std::atomic<Duration> op_timeout_{job_.op_timeout};
   std::vector<int> locals_;       // the ranks that share this host's cores
-  std::vector<std::string> who_;  // "rank 3 (pid 4711 on a)" of each, as the job numbers it
+  std::vector<std::string> who_;  // "rank 3 (pid 4711 on a)" for each, numbered as in the job
   // Destroyed from the bottom up: the links first (their thread raises the flag), then the planes
   // (their wakers are called by the flag), the flag last.
   AbortFlag abort_;
   SharedKeys keys_{job_, abort_};
   std::unique_ptr<Plane> plane_;         // of the collectives
-  std::unique_ptr<DevicePlane> device_;  // of those on device memory; made by the first
+  std::unique_ptr<DevicePlane> device_;  // for calls on device memory; the first one makes it
   std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<Links> links_;
   std::shared_ptr<FlightRecorder> flight_;
@@ -191,18 +192,18 @@ class Communicator : private ProcessEvents {
   Background collectives_{[this](OperationQueue& queue) { serve_collectives(queue); }};
   Background messages_{[this](OperationQueue& queue) { messenger_->serve(queue); }};
   std::vector<int> data_sockets_;          // the plane's and the messenger's
-  std::shared_ptr<ShmRegions> regions_;    // of allocate(); null: its memory is ordinary
+  std::shared_ptr<ShmRegions> regions_;    // for allocate(); null: its memory is ordinary
   std::unique_ptr<ShmExchange> exchange_;  // likewise
-  // Of ranks that all share memory on one host.
+  // For ranks that all share memory on one host.
   std::shared_ptr<HostMemory> host_memory_;  // null: they do not
   std::vector<int> host_ranks_;              // their numbers there
   std::uint64_t seq_ = 0;
   std::uint16_t past_ = 0;       // Call::past
-  std::uint64_t plane_seq_ = 0;  // plane_'s own count: steps of a call are several there, or none
+  std::uint64_t plane_seq_ = 0;  // plane_'s own count: there a call is several steps, or none
   void* stream_ = nullptr;
   bool ordered_ = false;  // set_stream_ordered()
   std::uint64_t splits_ = 0;
-  std::map<std::string, std::uint64_t> groups_;  // made of the same ranks with the same tag
+  std::map<std::string, std::uint64_t> groups_;  // count for each list of ranks and tag
   std::uint32_t group_hash_ = 0;                 // FlightRecord::group
   std::atomic<bool> noted_{false};
   bool forked_ = false;

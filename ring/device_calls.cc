@@ -1,5 +1,5 @@
-// What a communicator does about memory on GPUs: finds out which calls are on it, and gives them to
-// the device plane, made by the first.
+// A communicator's handling of GPU memory: it finds the calls with such buffers, and passes them to
+// the device plane, which the first one makes.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -12,7 +12,7 @@
 namespace dlaunch {
 namespace {
 
-// The buffers that tell where a call's memory is; null where the call moves nothing on any rank.
+// The buffers that show where a call's memory is; null if the call moves nothing on any rank.
 std::pair<const void*, const void*> buffers_of(const Call& call, int ranks) {
   const bool moves = call.counts == nullptr
                          ? call.count > 0
@@ -24,7 +24,7 @@ std::pair<const void*, const void*> buffers_of(const Call& call, int ranks) {
 
 }  // namespace
 
-// Finds out whether the call is on device memory. Of one that is it notes what it comes after.
+// Finds out whether the call is on device memory. If it is, notes the work that it follows.
 Result<void> Communicator::attach(Call& call, bool at_once) {
   const auto [in, out] = buffers_of(call, job_.size);
   const int device = device_of(in != nullptr ? in : out);
@@ -41,7 +41,7 @@ Result<void> Communicator::attach(Call& call, bool at_once) {
   return {};
 }
 
-// ended: of a call that goes on when this returns, if it returns no error.
+// ended: for a call that goes on after a return without error.
 Result<void> Communicator::run_on_device(const Call& call, std::function<void(bool failed)> ended) {
   return call.task.ordered ? device_->put(call, std::move(ended)) : device_->run(call);
 }
@@ -56,7 +56,7 @@ void Communicator::wind_up() {
   if (!forked_ && abort_.raised() && device_) (void)device_->settle();
 }
 
-// Where device memory was seen.
+// Call it after device memory was seen.
 DevicePlane& Communicator::device_plane() {
   if (!device_) {
     device_ = make_device_plane(
@@ -72,7 +72,7 @@ DevicePlane& Communicator::device_plane() {
   return *device_;
 }
 
-// A message whose buffer is on a GPU gets one on the host; what is sent is there already.
+// A message with a buffer on a GPU gets one on the host; data to send is copied there.
 Result<StagedMessage> Communicator::stage(Message& message) {
   const void* const buffer = message.is_send ? message.send : message.recv;
   const int device = message.count > 0 ? device_of(buffer) : -1;

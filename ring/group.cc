@@ -1,5 +1,5 @@
-// Groups: some ranks of a communicator meet as one of their own. Splitting, the ranks tell each
-// other their colors before; otherwise each member knows the others.
+// Groups: some ranks of a communicator meet as a communicator of their own. For a split the ranks
+// first exchange their colors; otherwise each member knows the others.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -23,7 +23,7 @@ struct Choice {
   std::int32_t rank = 0;  // in the communicator that is split
 };
 
-// The group of rank `own`, in its order.
+// The members of rank `own`'s group, in its order.
 std::vector<Choice> members_of(const std::vector<Choice>& choices, int own) {
   const int color = choices[static_cast<std::size_t>(own)].color;
   std::vector<Choice> members;
@@ -34,7 +34,7 @@ std::vector<Choice> members_of(const std::vector<Choice>& choices, int own) {
   return members;
 }
 
-// Members that list each other differently do not meet.
+// Members whose lists differ do not meet.
 std::uint64_t fingerprint(const std::vector<int>& ranks) {
   Fnv1a hash;
   for (const int rank : ranks) {
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   return joined ? std::move(joined) : failed_split(joined.error(), group);
 }
 
-// All members see alike whether they all share memory on one host.
+// Whether they all share memory on one host; all members get the same answer.
 bool Communicator::can_branch(const std::vector<int>& ranks) const {
   if (ranks.size() < 2 || !host_memory_) return false;
   return std::all_of(ranks.begin(), ranks.end(),
@@ -98,8 +98,8 @@ JobView Communicator::group_view(const std::vector<int>& ranks, const std::strin
     group.world_ranks.push_back(job_.world_rank(rank));
   }
   group.local_cores = cores_of_group(job_.local_cores, locals_, ranks);
-  group.hosts_store = false;  // whoever serves it does so already
-  // They are all there: it is an operation, too, and ends with the limit of one.
+  group.hosts_store = false;  // the store's server already exists
+  // They all exist: the meeting is an operation, too, and has the limit of one.
   group.op_timeout = op_timeout();
   if (group.op_timeout >= Duration::zero()) {
     group.init_timeout = std::min(job_.init_timeout, group.op_timeout);
@@ -123,7 +123,7 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>
   if (*members.begin() < 0 || *members.rbegin() >= job_.size) {
     return wrong(fmt::format("there are ranks 0 to {}", job_.size - 1));
   }
-  // What an earlier one of the same ranks has left in the store is not theirs.
+  // An earlier group of the same ranks may have left keys in the store: use others.
   const std::string name = fmt::format("g{}.{:x}", tag, fingerprint(ranks));
   JobView view = group_view(ranks, fmt::format("{}.{}", name, ++groups_[name]));
   const auto limit = operation_limit(op_timeout_s, op_timeout());
@@ -137,8 +137,8 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>
   return named_in_job(blame_silent(std::move(error)));
 }
 
-// As after any collective, this communicator is over: some of its ranks may have a group and some
-// not. Those that left the meeting did so because of a rank that was lost, and have said so.
+// As after any failed collective, this communicator is over: some of its ranks may have a group and
+// some not. Ranks that left the meeting did so because of a lost rank, and have reported it.
 Error Communicator::failed_split(Error error, const JobView& group) {
   if (error.code == Errc::usage || error.code == Errc::unsupported) return error;
   (void)abort_.told();

@@ -1,4 +1,4 @@
-// How a communicator comes to be, over which planes, and how it goes.
+// Making a communicator, choosing its planes, and ending it.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -22,9 +22,9 @@
 namespace dlaunch {
 namespace {
 
-// Each peer takes three descriptors, and more where several sockets lead to it: for a few hundred
-// ranks, or many groups, the usual limit of 1,024 does not do. Behind a tunnel for TLS each of them
-// is three.
+// Each peer takes three descriptors, and more if several sockets lead to it: the usual limit of
+// 1,024 is too low for a few hundred ranks, or many groups. Behind a tunnel for TLS each counts as
+// three.
 std::size_t descriptors_of(const JobView& job) {
   return static_cast<std::size_t>(job.size) * (job.tls ? 40 : 10);
 }
@@ -44,13 +44,13 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job,
   }
   if (job.size > 1) {
     if (auto ok = comm->connect(parent); !ok) {
-      // Of a group its parent tells, which may know better who was lost.
+      // For a group the parent gives the error, because it may know better which rank was lost.
       const bool lost = ok.error().code == Errc::peer_lost;
       if (lost && parent == nullptr) comm->note_peer_lost(ok.error());
       return ok.error();
     }
   }
-  add_process_events(*comm);  // one that is alone, too: its threads are not in a forked child
+  add_process_events(*comm);  // also for a world of one: its threads do not exist in a forked child
   return comm;
 }
 
@@ -64,7 +64,7 @@ std::unique_ptr<Communicator> Communicator::ended(const Error& error) {
 Communicator::~Communicator() {
   remove_process_events(*this);
   if (device_) (void)device_->settle();
-  // What is still under way ends now: its buffers may not outlive this.
+  // Pending operations end now: their buffers may not outlive this.
   if (completions_.under_way() > 0) abort();
   const Error over = abort_.raised() ? abort_.error() : Error{};  // of what was under way
   collectives_.stop(over);
@@ -72,7 +72,7 @@ Communicator::~Communicator() {
   links_.reset();
 }
 
-// The sockets to all peers, by what they are for.
+// The sockets to all peers, by purpose.
 struct Communicator::Sockets {
   std::vector<Links::Peer> links;
   std::vector<UniqueFd> data, messages;
@@ -103,9 +103,9 @@ Result<void> Communicator::connect(const ParentEnd* parent) {
       folder.empty() ? "" : flight_file(folder, job_.world_rank(job_.rank)));
   auto met = meet(job_, abort_, parent);
   if (!met) return met.error();
-  job_.local_cores = met->cores;  // groups go by it, too
+  job_.local_cores = met->cores;  // for groups, too
   locals_ = met->locals;
-  if (job_.transport == "tcp") {  // which hides who they are: perhaps all
+  if (job_.transport == "tcp") {  // tcp hides which ranks share a host: perhaps all
     locals_.resize(static_cast<std::size_t>(job_.size));
     std::iota(locals_.begin(), locals_.end(), 0);
   }
@@ -134,7 +134,7 @@ void Communicator::tell_of_loss(int peer) const {
       who);
 }
 
-// That of messages, and of collectives: shared memory, sockets, or both where there are several
+// Opens the planes of messages, and of collectives: shared memory, sockets, or both with several
 // hosts.
 Result<void> Communicator::open_planes(Met& met, Sockets& sockets) {
   const StreamOptions options{.local_ranks = static_cast<int>(locals_.size()),
@@ -166,21 +166,21 @@ Result<void> Communicator::open_planes(Met& met, Sockets& sockets) {
   StreamPlane& between = *stream;
   plane_ = std::move(stream);
   if (sockets.one_host) return {};
-  // Before the links are watched: a rank that is done with this may leave or abort at once, and
-  // what it told is there all the same for those that are not.
+  // Do it before the links are watched: a rank that has finished this may leave or abort at once,
+  // and slower ranks must still get its facts.
   auto layered = layer(met.locals, met.shared, std::move(met.shm), between);
   return layered ? Result<void>() : named_in_job(layered.error());
 }
 
 void Communicator::watch_for_deaths(const std::vector<int>& locals, Lives lives) {
   const auto own = std::find(locals.begin(), locals.end(), job_.rank) - locals.begin();
-  Trunk* const trunk = links_->trunk().get();  // which ends the watch before it ends itself
+  Trunk* const trunk = links_->trunk().get();  // ends the watch before it ends itself
   trunk->watch(DeathWatch::start(
       static_cast<int>(own), std::move(lives),
       [trunk, locals](int local) { trunk->died(locals[static_cast<std::size_t>(local)]); }));
 }
 
-// Takes what ranks of this host stage in, besides what they had from the start.
+// Takes memory in which ranks of this host stage, besides their initial segments.
 Trunk::TakeMemory Communicator::memory_from(const std::shared_ptr<HostMemory>& memory,
                                             const std::vector<int>& locals) {
   if (!memory) return nullptr;
@@ -214,7 +214,7 @@ CallRoll Communicator::call_roll() {
   return [this](std::uint64_t seq) { return links_ ? links_->call_roll(seq) : RollCall{}; };
 }
 
-// Shared memory on each host and sockets between them, where all ranks agree that it can be done.
+// Shared memory on each host and sockets between them, if all ranks agree that it works.
 Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
                                  std::unique_ptr<Plane> local, StreamPlane& between) {
   struct Told {
@@ -256,7 +256,7 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
   const HostMap hosts(host_of);
   const bool several = locals.size() > 1;
   if (!hosts.even() || (several && !shared)) {
-    static std::atomic<bool> warned{false};  // groups need not say it again
+    static std::atomic<bool> warned{false};  // one warning is enough for all groups
     if (job_.codec != WireCodec::none && hosts.hosts() > 1 && job_.rank == 0 &&
         !warned.exchange(true)) {
       log_warn("no wire codec is used: {}", hosts.even() ? "ranks of a host share no memory"
@@ -283,7 +283,7 @@ void Communicator::on_exit() {
   if (links_) links_->say_goodbye();
 }
 
-// Leaves a note for the launcher, which then knows this rank's failure for a consequence.
+// Leaves a note for the launcher, which then knows that this rank's failure is a consequence.
 void Communicator::note_peer_lost(const Error& error) {
   if (noted_.exchange(true)) return;
   if (job_.round_dir.empty()) return;

@@ -23,13 +23,13 @@ namespace {
 
 using Answer = LinkMessage::Answer;
 
-// Whoever waits for a rank that itself waits would blame that one, were its time up first. So those
-// that wait for others' waiting do so longer, a step for each of the three stages: the memory of a
-// host, rank 0, its verdict. Ranks begin to wait at slightly different times.
+// If the time of a rank that waits for a waiting rank were up first, it would blame that one. So
+// each of the three stages waits a step longer: the memory of a host, rank 0, its verdict. Ranks
+// begin to wait at slightly different times.
 constexpr Duration kPatience = std::chrono::milliseconds(300);
 
 // The store of a job started by hand, served by its rank 0. It lives as long as the process: slower
-// ranks may still be reading when this one is done, and the next communicator meets there again.
+// ranks may still read when this one has finished, and the next communicator meets there again.
 Result<void> host_store(const JobView& job, const Secret& secret) {
   static std::mutex mutex;
   static auto* const hosted =
@@ -54,7 +54,7 @@ class Meeting {
   Result<Met> hold(const Secret& secret, const ParentEnd* parent);
 
  private:
-  // What this rank brings to the agreement. Unable to share memory is an answer, not a failure.
+  // This rank's part of the agreement. Being unable to share memory is an answer, not a failure.
   LinkMessage try_sharing();
   Result<void> exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& control,
                         const Result<ShmData>& own, LinkMessage& answer);
@@ -119,7 +119,8 @@ Result<Met> Meeting::hold(const Secret& secret, const ParentEnd* parent) {
   met_.shared = verdict->answer == Answer::yes;
   met_.least_cores = verdict->cores;
   if (!met_.shared) {
-    // Of all hosts as if they were one: it is enough to see whether each rank has a core.
+    // Takes the CPUs of all hosts as one host's: this is enough to see whether each rank has a
+    // core.
     count_cores(verdict->cpus);
     met_.shm.reset();
     met_.lives = {};
@@ -172,7 +173,7 @@ LinkMessage Meeting::try_sharing() {
   return {};
 }
 
-// By the launcher's count, or that of these CPUs.
+// Takes the launcher's count, or that of these CPUs.
 void Meeting::count_cores(const std::string& cpus) {
   met_.cores = job_.local_cores > 0 ? job_.local_cores : std::max(1, count_cpus(cpus));
 }
@@ -213,13 +214,13 @@ Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& co
   return {};
 }
 
-// All tell rank 0, and rank 0 tells all: `yes` if all said so, else the first who did not.
+// All report to rank 0, and rank 0 answers all: `yes` if all said so, else the first other answer.
 Result<LinkMessage> Meeting::agree(LinkMessage own) {
   if (job_.rank == 0) {
     auto verdict = hear_all(std::move(own));
     failpoint("meeting.heard_all");
-    // Nobody needs the addresses any more, and whoever meets here next must not find them. Before
-    // anybody's init returns, so that nobody comes back too early.
+    // The addresses are no longer needed, and the next meeting here must not find them. Remove them
+    // before any rank's init returns, so that no rank comes back too early.
     if (verdict.answer != Answer::failed) {
       if (auto ok = store_.delete_prefix(prefix_ + "/addr/", deadline_); !ok) {
         verdict = {.answer = Answer::failed, .error = ok.error()};
@@ -232,12 +233,13 @@ Result<LinkMessage> Meeting::agree(LinkMessage own) {
     }
     return verdict;
   }
-  // Where rank 0 has ended it has said before why, if it could.
+  // If rank 0 has ended it has sent the reason before, if it could.
   failpoint("meeting.tells_own");
   auto sent = send_link_message(peer(0).link.get(), own, {}, deadline_);
   failpoint("meeting.awaits_verdict");
   auto verdict = receive_link_message(peer(0).link.get(), deadline_after(deadline_, 3 * kPatience));
-  // Who gave up in the middle of the exchange may find rank 0's part of it before the verdict.
+  // A rank that gave up in the middle of the exchange may find rank 0's part of it before the
+  // verdict.
   if (verdict && own.answer == Answer::failed && verdict->answer != Answer::failed) {
     verdict = receive_link_message(peer(0).link.get(), deadline_after(deadline_, 3 * kPatience));
   }
@@ -265,7 +267,7 @@ LinkMessage Meeting::hear_all(LinkMessage own) {
 
 Result<Met> meet(const JobView& job, AbortFlag& abort, const ParentEnd* parent) {
   const auto deadline = deadline_after(steady_now(), job.init_timeout);
-  // Before anything is opened that others may come to wait for.
+  // Check before anything opens that others may wait for.
   if (!job.interface.empty()) {
     if (auto address = listen_address(job); !address) return address.error();
   }
@@ -277,8 +279,8 @@ Result<Met> meet(const JobView& job, AbortFlag& abort, const ParentEnd* parent) 
   auto store = open_store_of(job, *secret, deadline);
   if (!store) return store.error();
 
-  // One communicator after another meets under the same keys: by the time anybody is back, those of
-  // the one before are gone.
+  // Communicators meet one after the other under the same keys: before any rank returns, the keys
+  // of the last one are gone.
   const std::string prefix = "ring/" + job.key_space();
   return Meeting(job, **store, prefix, abort, deadline).hold(*secret, parent);
 }

@@ -1,7 +1,7 @@
-// Meeting: how the ranks of one communicator come together. They find each other through the store,
-// connect to one another, agree on whether to share memory, and all learn from rank 0 that all are
-// there. Only then does anybody's dl_init() return, and by then nothing of the meeting is left in
-// the store: the same ranks, or the next program of the same job, can meet there again.
+// Meeting: brings the ranks of one communicator together. They find each other through the store,
+// connect to one another, agree on whether to share memory, and learn from rank 0 that all are
+// there. No rank's dl_init() returns before, and by then nothing of the meeting is left in the
+// store: the same ranks, or the next program of the same job, can meet there again.
 #pragma once
 
 #include <memory>
@@ -22,22 +22,22 @@ namespace dlaunch {
 struct Met {
   Mesh mesh;
   std::vector<int> locals;              // the ranks of this host, ascending
-  int cores = 1;                        // that they may use together, as all of them know
-  int least_cores = 1;                  // the fewest of any host; all ranks know the same number
+  int cores = 1;                        // that they may use together; all of them agree on it
+  int least_cores = 1;                  // the fewest of any host; all ranks agree on it
   bool shared = false;                  // the ranks of every host share memory
-  std::unique_ptr<Plane> shm;           // of the locals, if they share and are more than one
+  std::unique_ptr<Plane> shm;           // for the locals, if they share and are more than one
   Lives lives;                          // likewise
   std::shared_ptr<ShmRegions> regions;  // that `shm` reads in place
   std::shared_ptr<HostMemory> memory;   // likewise: where `shm` and groups stage large calls
 };
 
 // For worlds of more than one rank. Rank 0 of a job started by hand serves the store in this
-// process, from the first meeting on until the process ends. Memory that some rank does not get
-// sends all to the sockets, with one warning by rank 0; with transport "shm" it is
-// Errc::unsupported on all. The flag must outlive the plane. `parent` as for connect_mesh().
+// process, from the first meeting until the process ends. If some rank lacks memory all use the
+// sockets, and rank 0 prints one warning; with transport "shm" all get Errc::unsupported. The flag
+// must outlive the plane. `parent` as for connect_mesh().
 Result<Met> meet(const JobView& job, AbortFlag& abort, const ParentEnd* parent = nullptr);
 
-// A connection of its own to the store where they meet; for jobs that have one.
+// A new connection to the store of the meeting, for jobs that have one.
 Result<std::unique_ptr<Store>> open_job_store(const JobView& job, TimePoint deadline);
 
 }  // namespace dlaunch

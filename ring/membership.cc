@@ -92,7 +92,7 @@ std::optional<Error> Membership::why_over() const {
   return Error{.code = Errc::peer_lost, .what = std::move(what), .rank = fence_.lost};
 }
 
-// Where nobody was lost, members leave when they have come to a commit.
+// If no member was lost, members leave at their next commit.
 void Membership::tell_if_over() {
   const auto why = why_over();
   const bool any = told_ends_ == Ends::all || !closed_.empty();
@@ -125,7 +125,7 @@ void Membership::take(const WorkerMessage& message) {
   if (const auto* round = std::get_if<RoundNotice>(&message)) {
     next_ = *round;
   } else if (const auto* fence = std::get_if<FenceNotice>(&message)) {
-    // A change that follows a loss does not make it less of one.
+    // A loss stays a loss when another change follows.
     const bool lost_before = fence_.round > current_.round && fence_.lost >= 0;
     const int lost = fence->lost < 0 && lost_before ? fence_.lost : fence->lost;
     fence_ = {fence->round, lost};

@@ -1,6 +1,6 @@
-// Membership: an elastic process's connection to the agent of its node, which tells it the rounds:
-// who it is in the next one, and when one is over. A thread reads it, asleep until the agent
-// speaks.
+// Membership: an elastic process's connection to the agent of its node. The agent sends it the
+// rounds: its rank in the next one, and when one is over. A thread reads them, and sleeps until the
+// agent sends something.
 #pragma once
 
 #include <condition_variable>
@@ -28,21 +28,20 @@ class Membership {
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
-  // Leaves the round it was in, and blocks until the next one it is a member of has formed, however
-  // long: the agent knows whom it waits for. version: the newest state this process holds. Error:
-  // the agent has gone (Errc::io).
-  // why: as Ready's.
+  // Leaves its round, and blocks until the next one with this process has formed, however long: the
+  // agent knows whom it waits for. version: the newest state that this process holds. why: as
+  // Ready's. Error: the agent has gone (Errc::io).
   Result<RoundNotice> next_round(std::uint64_t version, std::string why);
 
-  // Tells the agent, at most ten times a second, the newest state this process holds. By the thread
-  // that calls next_round().
+  // Reports to the agent, at most ten times a second, the newest state that this process holds.
+  // Call it on the thread that calls next_round().
   void progress(std::uint64_t version);
 
-  // The round that next_round() returned last is over.
+  // Whether the round that next_round() returned last is over.
   bool over() const;
-  // Calls `tell` from the reading thread as soon as it is because a member was lost, or at once
-  // where it is already. Replaces the call that was set before, which is not running any more when
-  // this returns. `tell` must not block nor call back.
+  // Calls `tell` on the reading thread as soon as the loss of a member ends the round, or at once
+  // if it already has. Replaces the earlier `tell`, which no longer runs when this returns. `tell`
+  // must not block nor call back.
   using Tell = std::function<void(const Error& why)>;
   enum class Ends { by_loss, all };  // all: also by a change that waits for the next commit
   void on_over(Tell tell, Ends ends = Ends::by_loss);
@@ -64,8 +63,8 @@ class Membership {
   RoundNotice current_;  // round 0: none yet
   std::optional<RoundNotice> next_;
   FenceNotice fence_;   // the latest
-  std::string closed_;  // why; empty: it is not
-  TimePoint told_{};    // of progress
+  std::string closed_;  // the reason; empty: it is open
+  TimePoint told_{};    // the last progress()
   Tell tell_;
   Ends told_ends_ = Ends::by_loss;
   std::thread thread_;

@@ -18,14 +18,14 @@ JobView in_round(JobView job, const RoundNotice& notice) {
   return job;
 }
 
-// The mistake is this program's: another round would not help.
+// This program's own mistake: another round would not help.
 bool is_final(Errc code) {
   return code == Errc::usage || code == Errc::unsupported || code == Errc::auth ||
          code == Errc::mismatch;
 }
 
-// This process lacks descriptors, memory, threads or a port: another round would not bring them,
-// though what is in the way may be gone after a few attempts.
+// This process lacks descriptors, memory, threads or a port. Another round would not bring them,
+// but after a few attempts the cause may be gone.
 bool lacks_means(const Error& error) {
   constexpr int kMeans[] = {EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN, ENOSPC, EADDRINUSE};
   return std::find(std::begin(kMeans), std::end(kMeans), error.os_errno) != std::end(kMeans);
@@ -38,7 +38,7 @@ Result<void> join_next_round(Membership& membership, const JobView& job, std::ui
                              std::unique_ptr<Communicator>& impl) {
   membership.on_over({});
   std::string cause = impl ? impl->broken_by_nobody() : std::string();
-  impl.reset();  // its end is what the others hear first
+  impl.reset();  // the others see this end first
   const auto failed = [&](const Error& error) {
     impl = Communicator::ended(error);
     return error;
@@ -47,7 +47,7 @@ Result<void> join_next_round(Membership& membership, const JobView& job, std::ui
     auto notice = membership.next_round(version, std::exchange(cause, {}));
     if (!notice) return failed(notice.error());
     AbortFlag over;
-    // Nothing can have been done in it before all have met: it is left at once, whatever ends it.
+    // The round can have no results before all have met: leave it at once, whatever ends it.
     membership.on_over([&over](const Error& why) { over.raise(why); }, Membership::Ends::all);
     const ParentEnd end(over);
     auto joined = Communicator::join(in_round(job, *notice), &end);

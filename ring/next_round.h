@@ -1,4 +1,4 @@
-// How an elastic process comes from one round into the next.
+// Moves an elastic process from one round into the next.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace dlaunch {
 
-// Leaves the round of `impl`, if it is in one, and waits for the next one whose members really
-// meet; `impl` is then its communicator. version: the newest state that this process holds. On an
-// error, which another round would not mend, `impl` is one that has ended with it.
+// Leaves the round of `impl`, if it is in one, and waits for the next round whose members all meet;
+// `impl` is then its communicator. version: the newest state that this process holds. On an error
+// that another round would not cure, `impl` is a communicator that has ended with it.
 Result<void> join_next_round(Membership& membership, const JobView& job, std::uint64_t version,
                              std::unique_ptr<Communicator>& impl);
 

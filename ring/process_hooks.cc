@@ -21,7 +21,7 @@ void process_exits();
 Registered& registered() {
   static auto* const all = [] {
     auto* const made = new Registered;
-    before_tunnels_end(process_exits);  // which is before the destructors
+    before_tunnels_end(process_exits);  // runs before the destructors
     ::pthread_atfork([] { registered().mutex.lock(); }, [] { registered().mutex.unlock(); },
                      [] {
                        for (auto* object : registered().objects) object->on_forked();
@@ -33,7 +33,7 @@ Registered& registered() {
   return *all;
 }
 
-// Later than what the program itself runs at its exit, which may still leave properly.
+// Runs after the program's own exit handlers, which may still leave properly.
 __attribute__((destructor)) void process_exits() {
   const std::lock_guard lock(registered().mutex);
   for (auto* object : registered().objects) object->on_exit();

@@ -1,11 +1,12 @@
-// What happens to a process behind the library's back: it forks, or it exits without leaving its
-// communicators. Both are announced to whoever has registered.
+// Process events outside the library's control: the process forks, or exits without leaving its
+// communicators. Registered objects get both.
 //
-// - A forked child holds copies of all sockets. Kept open, they would hide the parent's death from
-//   its peers; so the child closes them at once.
+// - A forked child holds copies of all sockets. Open copies would hide the parent's death from its
+//   peers; so the child closes them at once.
 // - exit() and a return from main() are a departure in good order, unlike a kill.
 //
-// The process has one list of all who registered; it is never destroyed, since it is needed last.
+// The process has one list of the registered objects; it is never destroyed, because it is needed
+// last.
 #pragma once
 
 namespace dlaunch {

@@ -15,9 +15,9 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kLongest = 500;
-// For an answer of the store.
+// Time for an answer of the store.
 constexpr Duration kAnswerTime = std::chrono::seconds(30);
-// After it whoever waits for a key looks whether the round is over, and lets other threads in.
+// After each slice a wait for a key checks whether the round is over, and lets other threads in.
 constexpr Duration kSlice = std::chrono::milliseconds(20);
 
 std::optional<std::int64_t> number_in(const std::string& text) {

@@ -1,6 +1,6 @@
-// SharedKeys: what dl_key_set() and its kin work on. The keys lie in the store where the ranks have
-// met, under the prefix of the round and the group; in a world that met nowhere, here. The
-// connection is made by the first call. Any number of threads.
+// SharedKeys: the keys of dl_key_set() and its kin. They lie in the store where the ranks met,
+// under the prefix of the round and the group; in a world without a meeting, in this object. The
+// first call makes the connection. Any number of threads.
 #pragma once
 
 #include <condition_variable>
@@ -21,13 +21,14 @@ namespace dlaunch {
 
 class SharedKeys {
  public:
-  // Both outlive this. The flag ends every wait, and is the error of every later call.
+  // Both arguments must outlive this. The flag ends every wait, and gives the error of every later
+  // call.
   SharedKeys(const JobView& job, const AbortFlag& abort) : job_(job), abort_(abort) {}
 
   Result<void> set(std::string_view key, std::string_view value);
-  // Waits until it is there. Errc::timeout.
+  // Waits until the key exists; Errc::timeout after `patience`.
   Result<std::string> get(std::string_view key, Duration patience);
-  // To a decimal number; none counts as 0.
+  // Adds to a decimal number; a missing key counts as 0.
   Result<std::int64_t> add(std::string_view key, std::int64_t delta);
 
  private:
@@ -35,7 +36,7 @@ class SharedKeys {
 
   bool alone() const { return job_.store_url.empty(); }
   Result<std::string> place_of(std::string_view key) const;
-  // The store, connected to; null: there is none, and own_ is it.
+  // The connected store; null: there is no store, and own_ replaces it.
   Result<Store*> store();
   Result<std::string> look(Lock& lock, const std::string& place, TimePoint until);
 

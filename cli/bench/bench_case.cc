@@ -39,7 +39,7 @@ int value(dl_op op, int r, std::size_t i, int ranks) {
 
 bool is_integer(dl_dtype dtype) { return dtype < DL_FLOAT16; }
 
-// What an integer type keeps of a sum: with many ranks the narrow ones wrap.
+// A sum in an integer type: with many ranks the narrow types wrap.
 long wrapped(dl_dtype dtype, long x) {
   if (dtype == DL_INT8) return static_cast<std::int8_t>(x);
   if (dtype == DL_UINT8) return static_cast<std::uint8_t>(x);
@@ -90,8 +90,8 @@ void put(std::vector<char>& out, T x) {
   out.insert(out.end(), bytes, bytes + sizeof x);
 }
 
-// Of a value of 0 to 2047, which half precision holds exactly. (Not every compiler has a type for
-// it.)
+// The bits of a value of 0 to 2047, which half precision holds exactly. (Not every compiler has a
+// type for it.)
 std::uint16_t half_bits(double x) {
   const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(x));
   constexpr std::uint32_t kBiases = 127 - 15;
@@ -179,7 +179,7 @@ Memory make_memory(std::size_t bytes, dl_comm* comm) {
   if (comm == nullptr) {
     memory = std::calloc(bytes, 1);
     if (memory == nullptr) throw std::bad_alloc();
-    std::memset(memory, 0, bytes);  // the pages, too, are there from now on
+    std::memset(memory, 0, bytes);  // also makes the kernel allocate the pages
     return {static_cast<char*>(memory), [](char* p) { std::free(p); }};
   }
   if (dl_alloc(comm, bytes, &memory) != DL_OK) throw std::bad_alloc();
@@ -262,7 +262,7 @@ Buffers::Buffers(int rank, int ranks, std::size_t max_bytes, dl_comm* comm, bool
   gpu_out_ = std::make_unique<GpuMemory>(bytes_);
 }
 
-// What the collective gets in place of this address of a buffer.
+// The collective's address for this address of a buffer.
 void* Buffers::given(char* host) const {
   if (!gpu_in_) return host;
   const bool in = host >= in_.get() && host < in_.get() + bytes_;
@@ -340,8 +340,8 @@ dl_result Buffers::run(dl_comm* comm, const Case& c, bool in_place) {
   return ranks_ == 1 ? DL_OK : send_around(comm, c, in, out);
 }
 
-// To the next rank, and from the one before. What is too large for a connection to hold could wait
-// for the receiver that itself still sends, so it goes in the background.
+// Sends to the next rank and receives from the one before. A large message, which a connection
+// cannot hold, could wait for a receiver that itself still sends, so it goes in the background.
 dl_result Buffers::send_around(dl_comm* comm, const Case& c, const void* in, void* out) {
   constexpr std::size_t kHeld = 64 << 10;
   const int next = (rank_ + 1) % ranks_, previous = (rank_ + ranks_ - 1) % ranks_;
@@ -374,7 +374,8 @@ std::size_t Buffers::wrong(const Case& c, bool in_place) const {
   const std::size_t element = dl_dtype_bytes(c.dtype);
   const char* got = const_cast<Buffers*>(this)->output(c, in_place);
   const std::size_t own_part = c.count * static_cast<std::size_t>(rank_);
-  // c.count elements at part `part` of the output, from element `first` of what rank `from` gave.
+  // Compares c.count elements at part `part` of the output with rank `from`'s input from `first`
+  // on.
   const auto differing_from = [&](int from, std::size_t part, std::size_t first) {
     return differing(got + part * c.count * element, input_period(c, from, ranks_), first, c.count,
                      element);

@@ -1,5 +1,5 @@
-// What dlaunch-bench measures: the collectives with their buffers, and inputs whose results are
-// known exactly in every dtype, so that a wrong element is a wrong element and not a rounding.
+// The cases that dlaunch-bench measures: the collectives with their buffers, and inputs with exact
+// results in every dtype, so that a wrong element is an error and not a rounding.
 #pragma once
 
 #include <cstddef>
@@ -31,21 +31,21 @@ struct KindInfo {
   Kind kind;
   const char* name;
   bool reduces;       // takes an op
-  bool out_of_place;  // has a form whose input and output differ
+  bool out_of_place;  // has an out-of-place form
   bool in_place;
   bool in_parts, out_parts;  // a rank's input, or output, has a part for each rank
   bool rooted;
 };
 const std::vector<KindInfo>& kinds();
 const KindInfo& info(Kind kind);
-// "all_reduce", or nccl-tests' "all_reduce_perf"; nullptr if there is none such.
+// "all_reduce", or nccl-tests' "all_reduce_perf"; nullptr: unknown.
 const KindInfo* find_kind(std::string name);
 
 extern const std::vector<std::string> kDtypeNames;  // index: dl_dtype; nccl-tests' words
 extern const std::vector<std::string> kOpNames;     // index: dl_op
 
-// One size of one collective. `bytes` is the larger of what a rank gives and gets, as nccl-tests
-// counts it; the actual size is a multiple of the elements and ranks and may be a little smaller.
+// One size of one collective. `bytes` is the larger of a rank's input and output, as in
+// nccl-tests; the actual size is a multiple of the elements and ranks and may be a little smaller.
 struct Case {
   Kind kind = Kind::all_reduce;
   dl_dtype dtype = DL_FLOAT32;
@@ -56,7 +56,7 @@ struct Case {
 };
 Case make_case(Kind kind, dl_dtype dtype, dl_op op, int root, std::size_t bytes, int ranks);
 
-// busbw / algbw, as nccl-tests' PERFORMANCE.md derives it.
+// busbw / algbw, as in nccl-tests' PERFORMANCE.md.
 double bus_factor(Kind kind, int ranks);
 
 // Zeroed memory of one rank.
@@ -65,17 +65,16 @@ using Memory = std::unique_ptr<char[], std::function<void(char*)>>;
 // The buffers of one rank, large enough for every case up to max_bytes.
 class Buffers {
  public:
-  // comm: whose dl_alloc() they come from, collectively; null: from nobody's.
-  // Throws std::bad_alloc, then on all ranks alike.
-  // on_gpu: the collectives get twins of them in device memory, after use_gpu().
+  // comm: allocates the buffers with dl_alloc(), collectively; null: no dl_alloc(). on_gpu: the
+  // collectives get twins of them in device memory, after use_gpu(). Throws std::bad_alloc, then
+  // on all ranks alike.
   Buffers(int rank, int ranks, std::size_t max_bytes, dl_comm* comm = nullptr, bool on_gpu = false);
 
-  // Writes the input where this form of the collective takes it, and something else into the
-  // output.
+  // Writes the input for this form of the collective, and other values into the output.
   void fill(const Case& c, bool in_place);
   // Runs it once.
   dl_result run(dl_comm* comm, const Case& c, bool in_place);
-  // What it is given.
+  // The arguments of the collective.
   struct Given {
     void *in, *out;
   };

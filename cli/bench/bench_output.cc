@@ -17,7 +17,7 @@ std::string op_of(const KindInfo& kind, const Case& c) {
   return kind.reduces ? kOpNames[static_cast<std::size_t>(c.op)] : "none";
 }
 
-// A table is watched while it grows.
+// Flushes: users watch a table while it grows.
 void print(const File& file, const std::string& text) {
   std::fputs(text.c_str(), file.get());
   std::fflush(file.get());
@@ -58,7 +58,7 @@ constexpr Column kOverlap[] = {
     {"hidden%", "", "bucketed_pct", 7,
      [](const Figures& f) { return or_none(f.timing.overlap->bucketed_pct); }},
 };
-// What a call of ours takes longer than NCCL's own.
+// The overhead of our call over NCCL's own.
 double over(const Figures& f) {
   return f.timing.nccl_us ? f.timing.median_us - *f.timing.nccl_us
                           : std::numeric_limits<double>::quiet_NaN();

@@ -1,4 +1,4 @@
-// How dlaunch-bench prints: nccl-tests' table, CSV, JSON, each to a place of its own. Rank 0 only.
+// dlaunch-bench's output: nccl-tests' table, CSV, JSON, each to a place of its own. Rank 0 only.
 #pragma once
 
 #include <cstdio>
@@ -13,7 +13,8 @@
 
 namespace bench {
 
-// An all_reduce in the background of as much computing, and in buckets, as its parts are computed.
+// An all_reduce in the background of equally long computing, and in buckets, while its parts are
+// computed.
 struct Overlap {
   double compute_us = 0, both_us = 0, hidden_pct = 0;
   std::optional<double> bucketed_us, bucketed_pct;
@@ -26,7 +27,7 @@ struct Timing {
   double cpu_s_per_gb = 0;  // of all ranks, for Case::bytes
   std::optional<Overlap> overlap;
   std::optional<double> nccl_us, host_us;  // the medians of others, with --compare
-  std::optional<Bounds> least;             // by limits measured in turns with it; --calibrate
+  std::optional<Bounds> least;             // from limits measured in turns with it; --calibrate
 };
 
 struct Row {
@@ -42,7 +43,7 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-// Where each form goes; null: not wanted.
+// The file of each form; null: not wanted.
 struct Outputs {
   File table, csv, json;
 };
@@ -52,22 +53,22 @@ struct Header {
   int ranks = 1;
   std::vector<std::string> places;  // "pid 4711 on host", by rank
   bool checked = true;
-  std::optional<Limits> limits;  // then there are columns for the share of them
+  std::optional<Limits> limits;  // if set, there are columns for the share of them
   int rotate = 1;
   double skew_us = 0;
   bool overlap = false, cpu = false, compare = false;
   std::string nccl;  // with compare: its version, or why it is not measured
 };
 
-// One row's figures of one place, in or out, as the columns see them.
+// One row's figures of one place, in or out, for the columns.
 struct Figures {
   const Header& header;
   const Case& c;
   const Timing& timing;
 };
 
-// Of a column, whose figure is NaN where there is none, the table has the head and unit, CSV and
-// JSON the name.
+// A column, with a figure of NaN if it has none. The table shows the head and unit, CSV and JSON
+// the name.
 struct Column {
   const char* head;
   const char* unit;
@@ -80,7 +81,7 @@ class Printer {
  public:
   Printer(Outputs outputs, const KindInfo& kind, Header header);
   void row(const Row& row);
-  // The last lines. False if something could not be written (a full disk); errno says why.
+  // Prints the last lines. False if something could not be written (a full disk); errno says why.
   bool finish();
 
  private:
@@ -93,7 +94,7 @@ class Printer {
   Outputs outputs_;
   const KindInfo& kind_;
   Header header_;
-  // Beside those that are always there.
+  // Optional columns.
   std::vector<Column> in_table_, in_files_;
   std::vector<Row> rows_;
   std::size_t wrong_ = 0;

@@ -5,7 +5,7 @@
 namespace bench {
 namespace {
 
-constexpr double kGbsUs = 1e3;  // 1 GB/s is so many bytes in a microsecond
+constexpr double kGbsUs = 1e3;  // 1 GB/s in bytes per microsecond
 
 // Bytes of one rank, averaged over the ranks.
 struct Traffic {
@@ -13,9 +13,9 @@ struct Traffic {
 };
 struct Work {
   Traffic buffers;      // inputs and outputs: all of the absolute bound
-  Traffic all;          // with what goes through shared memory
+  Traffic all;          // including the traffic through shared memory
   double passed = 0;    // from one rank to another
-  bool update = false;  // in place, what is stored was loaded from there
+  bool update = false;  // in place: stores go to where the loads came from
 };
 
 std::optional<Work> work(const Case& c, bool in_place, double n) {
@@ -44,13 +44,13 @@ double time_us(const Traffic& traffic, const Rates& rates) {
          kGbsUs;
 }
 
-// What is stored where it was loaded from takes its cache line along once instead of twice.
+// An update in place moves its cache line once instead of twice.
 Rates updating(Rates rates) {
   rates.copy = std::max(rates.copy, rates.update);
   return rates;
 }
 
-// Of the measured sets the largest that is no larger, so that the bound stays one.
+// The largest measured set that is not larger, so that the bound stays a bound.
 const Rates& rates_for(const Limits& limits, std::size_t bytes) {
   const Level* best = &limits.levels.front();
   for (const auto& level : limits.levels) {

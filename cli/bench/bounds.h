@@ -1,9 +1,9 @@
 // The least time a collective could take on this machine, by a model over measured limits.
 //
-// A rank's buffers are private or not. Whoever may touch all of them at once loads every input once
-// and stores every output once: the absolute bound, which no way of doing it beats. Where they are
-// private, a rank must copy what others need into shared memory and copy what it gets out of it:
-// the bound for this API. For S bytes (Case::bytes) and n ranks, as bytes per rank:
+// A rank's buffers are private or not. If all cores may touch all of them at once, each input is
+// loaded once and each output stored once: the absolute bound, which no method beats. If they are
+// private, a rank must copy what others need into shared memory and copy its result out of it: the
+// bound for this API. For S bytes (Case::bytes) and n ranks, as bytes per rank:
 //
 //                    absolute             private buffers, in all
 //                    loads    stores      loads          stores         passed
@@ -14,19 +14,19 @@
 //                    * less S/n in place, where a rank's own part is there already
 //
 // all_reduce with private buffers, as an example: a rank owns one of n slices. It stages the other
-// n-1 (loads and stores (n-1)/n S), reduces its own from n inputs (loads S), stores that both for
-// itself and for the others (2/n S), and copies out what they reduced ((n-1)/n S of each). What
-// others have staged or reduced passes from their caches to this core's.
+// n-1 (loads and stores (n-1)/n S), reduces its own from n inputs (loads S), stores the result for
+// itself and for the others (2/n S), and copies out the others' results ((n-1)/n S of each). Data
+// that others have staged or reduced passes from their caches to this core's.
 //
-// The work of n ranks is spread over m = min(n, cores) cores, each as fast as it was measured while
-// so many were at work. Of the absolute bound all bytes pass the core at the rates of the smallest
-// working set; what is staged comes from the second cache at best, since no core has another one's
-// first, hence at the rates of 256 KiB; and of what is passed only the share (m-1)/m * n/(n-1) that
-// comes from another core, at the rate measured for that. Those of the buffers go at the rates of a
-// working set as large as the buffers. The slowest of these counts, since a core can overlap them.
-// As many loads as stores take a copy's time (an update's in the buffers of an all_reduce or
-// reduce_scatter in place, if that is less), the rest that of reads or writes. To that comes one
-// message: a line hand-off, or with more ranks than cores a switch.
+// The work of n ranks is spread over m = min(n, cores) cores, each as fast as measured with so
+// many at work. For the absolute bound all bytes pass the core at the rates of the smallest
+// working set. Staged bytes come from the second cache at best, because no core has another one's
+// first cache, hence at the rates of 256 KiB. Of passed bytes only the share (m-1)/m * n/(n-1)
+// counts that comes from another core, at the rate measured for that. Bytes of the buffers go at
+// the rates of a working set as large as the buffers. The slowest of these counts, because a core
+// can overlap them. Equal loads and stores take a copy's time (an update's in the buffers of an
+// all_reduce or reduce_scatter in place, if that is less), the rest that of reads or writes. One
+// message is added: a line hand-off, or with more ranks than cores a switch.
 #pragma once
 
 #include <cstddef>
@@ -43,10 +43,10 @@ struct Bounds {
 
 bool has_bounds(Kind kind);
 
-// Bytes of its own buffers that a rank touches in one operation after the other.
+// The bytes of its own buffers that a rank touches in successive operations.
 std::size_t working_set(const Case& c, bool in_place, int ranks, int buffer_pairs);
 
-// Two ranks or more over shared memory; nothing for a collective that has no model.
+// For two ranks or more over shared memory; nothing for a collective without a model.
 std::optional<Bounds> bounds(const Limits& limits, const Case& c, bool in_place, int ranks,
                              int buffer_pairs);
 

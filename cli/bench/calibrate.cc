@@ -15,12 +15,12 @@ namespace bench {
 namespace {
 
 constexpr int kRepeats = 5;
-constexpr std::size_t kMaxBusy = 16;  // memory takes no more than so many cores give, nor do we
+constexpr std::size_t kMaxBusy = 16;  // more cores than this do not fill memory, nor do we use more
 // The first cache, the second, the last one's share, and memory.
 constexpr std::size_t kWorkingSets[] = {16 << 10, kStagingSet, 4 << 20, 64 << 20};
 constexpr std::size_t kBytesPerRepeat = 32 << 20;
 
-// Tells the compiler that somebody may look at what was stored.
+// Tells the compiler that the stored data may be read.
 void keep(const void* data) { asm volatile("" : : "r"(data) : "memory"); }
 
 void add_one_to_each(std::vector<char>& data) {
@@ -35,8 +35,8 @@ double timed(std::size_t bytes, auto pass) {
   return static_cast<double>(passes * bytes) / (now_us() - started) / 1e3;
 }
 
-// Cores that are measured together, each all the while that another is: a thread may be woken as
-// late as a pass takes.
+// Measures cores together, each during all of another's measurement: a thread may wake as late as
+// a pass takes.
 class Together {
  public:
   explicit Together(std::size_t cores) : cores_(cores), gate_(static_cast<std::ptrdiff_t>(cores)) {}
@@ -67,8 +67,8 @@ Rates move_on_core(std::vector<char>& data, Together& together) {
     return median(rates);
   };
   Rates rates;
-  // The C library's loops are written for this processor, ours would be for the oldest one. What
-  // memchr seeks is nowhere, so that it reads everything.
+  // The C library's loops are written for this processor, ours would be for the oldest one. memchr
+  // seeks a byte that does not occur, so that it reads everything.
   rates.read = repeat(data.size(), [&] { keep(std::memchr(data.data(), 1, data.size())); });
   rates.write = repeat(data.size(), [&] {
     std::memset(data.data(), 0, data.size());
@@ -117,7 +117,7 @@ void pin(int core) {
   ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
 }
 
-// What each of the cores moves, on average over them.
+// The average rates of the cores.
 Rates move_data(const std::vector<int>& cores, std::size_t working_set) {
   Together together(cores.size());
   std::vector<Rates> of(cores.size());
@@ -126,7 +126,7 @@ Rates move_data(const std::vector<int>& cores, std::size_t working_set) {
     for (std::size_t i = 0; i < cores.size(); ++i) {
       threads.emplace_back([&, i] {
         pin(cores[i]);
-        std::vector<char> data(working_set);  // touched here: memory of the core's own node
+        std::vector<char> data(working_set);  // touched here: in the memory of the core's own node
         of[i] = move_on_core(data, together);
       });
     }

@@ -1,5 +1,5 @@
-// Measures what bounds the collectives on this machine, in a second or two. Each figure is the
-// median of repeats.
+// Measures the machine's limits for the collectives, in a second or two. Each figure is the median
+// of repeats.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +10,27 @@
 
 namespace bench {
 
-inline constexpr int kMaxCores = 1024;  // a cpu_set_t's
+inline constexpr int kMaxCores = 1024;  // of a cpu_set_t
 
-// Cores this process may use; {-1}, any, where the system does not say.
+// Cores that this process may use; {-1}, any, if the system does not say.
 std::vector<int> usable_cores();
 
-// The calling thread's place from now on. A core of -1, or one that may not be used, changes
-// nothing: the figure is then that of wherever the system lets it run.
+// Moves the calling thread to the core. A core of -1, or one that may not be used, changes
+// nothing: the figure then is for the system's choice.
 void pin(int core);
 
-// `ranks` is how many of the cores move data at once; no more than there are, nor than 16.
+// `ranks`: how many cores move data at once; limited to the cores there are, and to 16.
 Limits calibrate(const std::vector<int>& cores, int ranks);
 
-// What bounds() uses of them, measured again: what cores move together through working sets of up
-// to `largest` bytes (of 256 KiB in any case), and what passes between them. A shared machine may
-// be twice as fast a second later.
+// Measures the limits for bounds() again: what cores move together through working sets of up to
+// `largest` bytes (of 256 KiB in any case), and what passes between them. A shared machine may be
+// twice as fast a second later.
 void measure_again(Limits& limits, const std::vector<int>& cores, std::size_t largest);
 
 double now_us();
 double median(std::vector<double> values);
 
-// Parts of it.
+// Parts of calibrate().
 Rates move_data(const std::vector<int>& cores, std::size_t working_set);
 dlaunch::Result<double> line_handoff_us(const std::vector<int>& cores);
 dlaunch::Result<double> pass_gbs(const std::vector<int>& cores);

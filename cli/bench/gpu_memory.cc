@@ -9,7 +9,7 @@ namespace bench {
 namespace {
 
 // The few functions of the driver that are needed here, with the types of its stable binary
-// interface: so the benchmark is built without CUDA's headers.
+// interface: the benchmark builds without CUDA's headers.
 struct Driver {
   int (*init)(unsigned);
   int (*device_get_count)(int*);
@@ -24,7 +24,7 @@ struct Driver {
   int (*device_get_uuid)(char*, int);
 };
 
-// By use_gpu().
+// Set by use_gpu().
 Driver g_driver;
 int g_device = 0;
 
@@ -41,7 +41,7 @@ bool load_driver(Driver& driver) {
   symbols.read(driver.to_device, "cuMemcpyHtoD_v2");
   symbols.read(driver.to_host, "cuMemcpyDtoH_v2");
   symbols.read(driver.stream_synchronize, "cuStreamSynchronize");
-  // Older drivers have the function without the number alone.
+  // Older drivers have only the function without the number.
   if (!symbols.read_optional(driver.device_get_uuid, "cuDeviceGetUuid_v2")) {
     symbols.read(driver.device_get_uuid, "cuDeviceGetUuid");
   }

@@ -26,7 +26,8 @@ struct alignas(64) Line {
   std::atomic<std::uint32_t> word{0};
 };
 
-// Two threads, on the first two cores, take turns; half of a turn and its answer, in microseconds.
+// Two threads, on the first two cores, take turns; returns half of a turn and its answer, in
+// microseconds.
 template <class Say, class Hear>
 double ping_pong_us(const std::vector<int>& cores, std::uint32_t turns, Say say, Hear hear) {
   Line there, back;
@@ -112,9 +113,9 @@ bool receive_all(int fd, std::vector<char>& piece, std::size_t bytes, int flags)
   return true;
 }
 
-// The median time of sending so many bytes and hearing one byte back, from the first core to the
-// second. A few bytes are polled for where both have a core: to wake a sleeper costs more than to
-// carry them.
+// The median time of sending so many bytes from the first core to the second and receiving one
+// byte back. With a core for each, a few bytes are polled for: waking a sleeper costs more than
+// carrying them.
 dlaunch::Result<double> exchange_us(const Ends& ends, const std::vector<int>& cores,
                                     std::size_t bytes, int times) {
   constexpr std::size_t kPiece = 256 << 10;
@@ -144,7 +145,7 @@ dlaunch::Result<double> exchange_us(const Ends& ends, const std::vector<int>& co
   return median(all);
 }
 
-// Whoever waits sleeps. With one core the turn includes the switch to the other thread.
+// A waiting thread sleeps. With one core the turn includes the switch to the other thread.
 double sleepers_turn_us(const std::vector<int>& cores) {
   return ping_pong_us(
       cores, 200,
@@ -174,7 +175,7 @@ dlaunch::Result<double> line_handoff_us(const std::vector<int>& cores) {
 
 namespace {
 
-// Loads from every line, asking for lines ahead: what a copy of it could not beat.
+// Loads from every line, with prefetches ahead: no copy is faster.
 void fetch_lines(const char* data, std::size_t bytes) {
   constexpr std::size_t kLine = 64, kAhead = 16 * kLine;
   std::uint64_t sum = 0;
@@ -189,8 +190,8 @@ void fetch_lines(const char* data, std::size_t bytes) {
 
 }  // namespace
 
-// Two cores store to a piece of memory each, then load what the other one has stored, and again, as
-// staging slots go back and forth; both at once. The loads alone count: stores may run beside them.
+// Two cores store to a piece of memory each, then load the other's, and again, as staging slots go
+// back and forth; both at once. Only the loads count: stores may run beside them.
 dlaunch::Result<double> pass_gbs(const std::vector<int>& cores) {
   if (cores.size() < 2) return takes_two_cores();
   constexpr std::size_t kBytes = 256 << 10;

@@ -27,7 +27,7 @@
 namespace bench {
 namespace {
 
-// Where every rank runs, for the table's head.
+// The place of every rank, for the table's head.
 std::vector<std::string> places(dl_comm* comm) {
   constexpr std::size_t kWidth = 96;
   char host[64] = "?";
@@ -43,8 +43,8 @@ std::vector<std::string> places(dl_comm* comm) {
   return out;
 }
 
-// An error that all ranks have alike. The others stay until rank 0 has said it: the launcher ends a
-// job as soon as its first worker has failed.
+// An error that all ranks have alike. The others wait until rank 0 has printed it: the launcher
+// ends a job as soon as its first worker has failed.
 int refuse(dl_comm* comm, const Failure& failure) {
   if (dl_rank(comm) == 0) std::fprintf(stderr, "dlaunch-bench: %s\n", failure.what.c_str());
   dl_barrier(comm);
@@ -93,14 +93,14 @@ std::vector<int> cores_of_all(dl_comm* comm) {
   return cores.empty() ? usable_cores() : cores;
 }
 
-// With --calibrate. Collective: rank 0 measures while the others sleep.
+// For --calibrate. Collective: rank 0 measures while the others sleep.
 class Calibration {
  public:
   explicit Calibration(dl_comm* comm) : comm_(comm), cores_(cores_of_all(comm)) {
     if (dl_rank(comm_) == 0) limits_ = calibrate(cores_, dl_size(comm_));
     require(dl_barrier(comm_), comm_);
   }
-  // By limits as they are now. Rank 0 has both.
+  // From the present limits. Rank 0 has both.
   std::optional<Bounds> bounds_now(const Case& c, bool in_place, int buffer_pairs) {
     const int ranks = dl_size(comm_);
     if (limits_) measure_again(*limits_, cores_, working_set(c, in_place, ranks, buffer_pairs));
@@ -115,7 +115,7 @@ class Calibration {
   std::optional<Limits> limits_;
 };
 
-// Of each of the two.
+// The median of each of the two.
 Bounds medians(const std::vector<Bounds>& all) {
   const auto of = [&](double Bounds::*bound) {
     std::vector<double> values;
@@ -126,7 +126,7 @@ Bounds medians(const std::vector<Bounds>& all) {
   return {of(&Bounds::absolute_us), of(&Bounds::private_us)};
 }
 
-// Collective: rank 0 opens its files, and all ranks learn whether it could.
+// Collective: rank 0 opens its files, and tells all ranks whether it could.
 int start_printer(dl_comm* comm, const Options& options, const Plan& plan, const Bench& bench,
                   const std::optional<Limits>& limits, std::optional<Printer>& printer) {
   const std::string where = options.device == "cuda" ? ", buffers on GPUs" : "";
@@ -163,7 +163,7 @@ void each_case(const Plan& plan, Visit visit) {
       for (const int o : plan.ops) {
         const auto dtype = static_cast<dl_dtype>(d);
         const auto op = static_cast<dl_op>(o);
-        if (op >= DL_BAND && dtype >= DL_FLOAT16) continue;  // has no meaning
+        if (op >= DL_BAND && dtype >= DL_FLOAT16) continue;  // meaningless
         visit(dtype, op, size);
       }
     }
@@ -194,7 +194,7 @@ std::size_t measure_all(Bench& bench, const Plan& plan, const Options& options, 
   return wrong;
 }
 
-// How each case would be done, by rank 0.
+// Rank 0 prints how each case would be done.
 int tell_plan(dl_comm* comm, const Plan& plan, int root) {
   each_case(plan, [&](dl_dtype dtype, dl_op op, std::size_t size) {
     if (dl_rank(comm) != 0) return;
@@ -205,14 +205,14 @@ int tell_plan(dl_comm* comm, const Plan& plan, int root) {
                 kDtypeNames[static_cast<std::size_t>(dtype)].c_str(),
                 plan.kind->reduces ? kOpNames[static_cast<std::size_t>(op)].c_str() : "none", text);
   });
-  require(dl_barrier(comm), comm);  // nobody leaves before it has been told
+  require(dl_barrier(comm), comm);  // no rank leaves before it has answered
   if (std::fflush(stdout) != 0) {
     throw Failure{dlaunch::kExitCannotCreate, "the plan could not be written completely"};
   }
   return 0;
 }
 
-// Collective. 0, or the exit code where some rank has no GPU to measure on.
+// Collective. 0, or the exit code if some rank has no GPU to measure on.
 int find_gpus(dl_comm* comm) {
   const char* const local_rank = std::getenv("LOCAL_RANK");
   std::string lacks;
@@ -278,7 +278,7 @@ int run(const CLI::App& app, const Options& options) {
 int run_calibration(const CLI::App& app, const Options& options) {
   check_without_collective(app, options);
   const char* rank = std::getenv("RANK");
-  if (rank != nullptr && std::strcmp(rank, "0") != 0) return 0;  // one is enough, and undisturbed
+  if (rank != nullptr && std::strcmp(rank, "0") != 0) return 0;  // one rank is enough
   const Outputs outputs = open_outputs(options);
   const auto cores = usable_cores();
   const Limits limits = calibrate(cores, static_cast<int>(cores.size()));

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kBudgetSeconds = 0.25;  // of timed operations per size and place, without -n
 
-// Of all threads of this process.
+// The CPU time of all threads of this process.
 double cpu_seconds() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -25,7 +25,7 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// A sleep would end late by as much as the timer is coarse.
+// Spins because a sleep would end late by the timer's resolution.
 void spin_until(double us) {
   while (now_us() < us) {
   }
@@ -48,7 +48,7 @@ Bench::Bench(dl_comm* comm, const Options& options, const Plan& plan)
 
 void Bench::prepare_compare() {
   nccl_ = NcclDirect::start(comm_, nccl_text_);
-  if (dl_size(comm_) == 1) return;  // nothing goes through the host's memory
+  if (dl_size(comm_) == 1) return;  // the host's memory is not used
   require(dl_split(comm_, 0, 0, &host_), comm_);
   require(dl_set_backend(host_, "cpu"), host_);
 }
@@ -75,7 +75,7 @@ Timing Bench::measure(const Case& c, bool in_place, const std::function<void()>&
   times = of_slowest(std::move(times));
   timing.median_us = times[count / 2];
   timing.p99_us = times[(count * 99 + 99) / 100 - 1];
-  // That rank 0 comes late is ours, not the collective's.
+  // The delay of rank 0 is ours, not the collective's.
   if (dl_rank(comm_) == 0) cpu -= static_cast<double>(count) * skew_us_ / 1e6;
   require(dl_all_reduce(comm_, &cpu, &cpu, 1, DL_FLOAT64, DL_SUM), comm_);
   const double bytes = static_cast<double>(count) * options_.queue * static_cast<double>(c.bytes);
@@ -85,10 +85,10 @@ Timing Bench::measure(const Case& c, bool in_place, const std::function<void()>&
   return timing;
 }
 
-// The same, done by others.
+// The same case, by the other implementations.
 void Bench::compare(const Case& c, bool in_place, std::size_t count, Timing& timing) {
   const auto median_of = [&](Way way) {
-    // NCCL may round what it divides.
+    // NCCL may round a division.
     const bool exact = way == Way::host || c.op != DL_AVG;
     if (options_.check != 0 && exact) timing.wrong += checked_run(way, c, in_place);
     for (int i = 0; i < options_.warmup; ++i) timed_run(way, c, in_place);
@@ -120,7 +120,7 @@ void Bench::await(Way way) {
   if (way == Way::ours && in_stream()) require(dl_sync(comm_), comm_);
 }
 
-// An operation takes as long as its slowest rank. Sorted.
+// Replaces each time by that of the slowest rank. Sorted.
 std::vector<double> Bench::of_slowest(std::vector<double> times) {
   require(dl_all_reduce(comm_, times.data(), times.data(), times.size(), DL_FLOAT64, DL_MAX),
           comm_);
@@ -139,8 +139,8 @@ std::size_t Bench::checked_run(Way way, const Case& c, bool in_place) {
   return static_cast<std::size_t>(wrong);
 }
 
-// With --skew each rank counts from when rank 0 comes, which it knows since all of them have left
-// the barrier together; who is done by then has needed less than nothing.
+// With --skew each rank counts from rank 0's arrival, which it knows because all ranks leave the
+// barrier together. A rank that is done before it has a negative time.
 double Bench::timed_run(Way way, const Case& c, bool in_place) {
   Buffers& buffers = next_buffers();
   require(dl_barrier(comm_), comm_);
@@ -151,7 +151,7 @@ double Bench::timed_run(Way way, const Case& c, bool in_place) {
   return (now_us() - last_arrival) / options_.queue;
 }
 
-// As many as fit the budget, agreed on by all ranks.
+// The number that fits the budget; all ranks agree on it.
 int Bench::iterations(const Case& c, bool in_place) {
   if (options_.iterations > 0) return options_.iterations;
   double estimate = 0;

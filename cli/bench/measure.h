@@ -16,7 +16,7 @@
 
 namespace bench {
 
-// Throws a Failure with the communicator's words.
+// Throws a Failure with the communicator's error.
 void require(dl_result result, dl_comm* comm);
 
 class Bench {
@@ -25,17 +25,17 @@ class Bench {
   ~Bench();
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
-  // For --compare; before the first measurement.
+  // For --compare; call it before the first measurement.
   void prepare_compare();
-  // Of --compare: NCCL's version, or why it is not measured by itself.
+  // With --compare: NCCL's version, or why NCCL is not measured by itself.
   const std::string& nccl() const { return nccl_text_; }
-  // The result is the same on all ranks. before_part(), if any, is called kParts times, in turns
-  // with as many parts of the measurement.
+  // The result is the same on all ranks. Calls before_part(), if any, kParts times, in turns with
+  // as many parts of the measurement.
   Timing measure(const Case& c, bool in_place, const std::function<void()>& before_part = {});
   static constexpr int kParts = 3;
 
  private:
-  // Who does it: libdlring, NCCL by itself, or libdlring through the host's memory.
+  // The implementation: libdlring, NCCL by itself, or libdlring through the host's memory.
   enum class Way { ours, nccl, host };
   void run(Way way, Buffers& buffers, const Case& c, bool in_place);
   void start(Way way, Buffers& buffers, const Case& c, bool in_place);
@@ -52,10 +52,10 @@ class Bench {
   dl_comm* comm_;
   const Options& options_;
   double skew_us_;
-  std::unique_ptr<NcclDirect> nccl_;  // null: it is not measured
+  std::unique_ptr<NcclDirect> nccl_;  // null: not measured
   std::string nccl_text_;
   dl_comm* host_ = nullptr;       // all ranks, without NCCL; null: not measured
-  std::vector<Buffers> buffers_;  // more than one: they take turns
+  std::vector<Buffers> buffers_;  // if several, they take turns
   std::size_t turn_ = 0;
 };
 

@@ -16,7 +16,7 @@ struct UniqueId {
   char bytes[128];
 };
 
-// As in gpu_memory.cc: with the types of its stable binary interface. 0 is success.
+// As in gpu_memory.cc, with the types of its stable binary interface. 0 is success.
 struct Nccl {
   int (*get_version)(int*);
   int (*get_unique_id)(UniqueId*);
@@ -32,7 +32,7 @@ struct Nccl {
   int (*all_gather)(const void*, void*, std::size_t, int, void*, void*);
 };
 
-Nccl g_nccl;  // by start()
+Nccl g_nccl;  // set by start()
 
 std::string load_nccl(Nccl& nccl) {
   dlaunch::SymbolReader symbols{.library = dlaunch::open_library("libnccl.so.2")};
@@ -52,7 +52,7 @@ std::string load_nccl(Nccl& nccl) {
   return symbols.missing == nullptr ? "" : "libnccl.so.2 lacks functions";
 }
 
-// What each rank tells the others.
+// The message of each rank to the others.
 struct Told {
   std::int32_t version = 0;
   char gpu[16] = "";

@@ -1,5 +1,5 @@
-// NCCL called by itself, on the buffers that libdlring is given: what a call of ours costs more.
-// Found at run time, like the CUDA driver.
+// NCCL called directly, on libdlring's buffers: shows the overhead of our calls. Found at run
+// time, like the CUDA driver.
 #pragma once
 
 #include <memory>
@@ -13,19 +13,20 @@ namespace bench {
 
 class NcclDirect {
  public:
-  // The kinds that are one function of NCCL.
+  // The kinds that are a single function of NCCL.
   static bool has(Kind kind);
 
-  // Collective; after use_gpu(). Null: `text` says why, the same on all ranks; else the version.
+  // Collective; call it after use_gpu(). Null: `text` says why, the same on all ranks; else it is
+  // the version.
   static std::unique_ptr<NcclDirect> start(dl_comm* comm, std::string& text);
   ~NcclDirect();
   NcclDirect(const NcclDirect&) = delete;
   NcclDirect& operator=(const NcclDirect&) = delete;
 
-  // Whether it has the op, too.
+  // Whether NCCL has the case, including the op.
   bool serves(const Case& c) const;
-  // Puts it in the legacy default stream: await_gpu() waits for it. Throws std::runtime_error in
-  // NCCL's words.
+  // Queues it in the legacy default stream: await_gpu() waits for it. Throws std::runtime_error
+  // with NCCL's text.
   void put(const Case& c, const void* in, void* out);
 
  private:

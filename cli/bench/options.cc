@@ -22,7 +22,7 @@ std::size_t parse_size(const std::string& flag, const std::string& text) {
   return static_cast<std::size_t>(*bytes);
 }
 
-// "all", or one of the names, as indices.
+// The indices of "all", or of one of the names.
 std::vector<int> select(const std::string& flag, const std::string& text,
                         const std::vector<std::string>& names) {
   std::vector<int> chosen;
@@ -60,7 +60,7 @@ double parse_skew(const std::string& text) {
   return std::chrono::duration<double, std::micro>(*skew).count();
 }
 
-// --plan measures nothing.
+// --plan measures nothing, so options for a measurement are refused.
 void check_plan(const CLI::App& app, const KindInfo& kind) {
   if (kind.kind == Kind::sendrecv) throw usage("--plan: sendrecv is two messages, no collective");
   for (const char* name : {"-n", "-w", "-c", "--alloc", "--rotate", "--skew", "--overlap", "--cpu",
@@ -69,7 +69,7 @@ void check_plan(const CLI::App& app, const KindInfo& kind) {
   }
 }
 
-// Combinations that have no meaning.
+// Refuses meaningless combinations.
 void check_modes(const Options& options, const KindInfo& kind) {
   if (options.calibrate && !has_bounds(kind.kind)) {
     throw usage(std::string("--calibrate: no bound is known for ") + kind.name +
@@ -158,7 +158,7 @@ void declare_output(CLI::App& app, const char* flag, std::string& path, const ch
          },
          what)
       ->expected(0, 1)
-      ->allow_extra_args(false)  // what follows the file is another's: the collective
+      ->allow_extra_args(false)  // the word behind the file is the collective
       ->type_name("[FILE]");
 }
 

@@ -1,4 +1,4 @@
-// The command line of dlaunch-bench, and the plan that it means, checked as far as one rank can.
+// The command line of dlaunch-bench, and its plan, checked as far as one rank can.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct Options {
   std::string csv, json;  // "": not wanted; "-": standard output, in place of the table
 };
 
-// What a rank does on an error: says it in one line and ends the job through its exit code.
+// A rank's error: the program prints it in one line and ends the job through its exit code.
 struct Failure {
   int exit_code;
   std::string what;
@@ -41,7 +41,7 @@ struct Plan {
 };
 
 void declare(CLI::App& app, Options& options);
-// Throws a Failure. Without a collective, `app` must have none of the options that need one.
+// Throws a Failure. Without a collective, `app` must not have options that need one.
 void check_without_collective(const CLI::App& app, const Options& options);
 Plan make_plan(const CLI::App& app, const Options& options);
 

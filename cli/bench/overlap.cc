@@ -12,13 +12,13 @@
 namespace bench {
 
 void compute(long steps) {
-  std::uint64_t x = 88172645463325252;  // xorshift: each step needs the one before
+  std::uint64_t x = 88172645463325252;  // xorshift: each step needs the result of the last
   for (long i = 0; i < steps; ++i) {
     x ^= x << 13;
     x ^= x >> 7;
     x ^= x << 17;
   }
-  asm volatile("" : : "r"(x));  // or nobody would need the steps
+  asm volatile("" : : "r"(x));  // keeps the compiler from removing the steps
 }
 
 double compute_step_us() {

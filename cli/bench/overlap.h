@@ -1,5 +1,5 @@
-// What a program gains by an all_reduce in the background: work of the caller's own to hide it
-// behind, and how much of it was hidden.
+// The gain of an all_reduce in the background: work of the caller's own to hide it behind, and how
+// much of it was hidden.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@ namespace bench {
 
 // Keeps the core busy for so many steps, and touches no memory.
 void compute(long steps);
-// How long a step takes here, now.
+// The present duration of a step here.
 double compute_step_us();
 
-// Of two things that take `comm` and `compute` alone and `both` together: 0 if they took turns, 100
-// if the shorter one cost nothing.
+// For two tasks that take `comm` and `compute` alone and `both` together: 0 if they took turns,
+// 100 if the shorter one cost nothing.
 double hidden_percent(double comm_us, double compute_us, double both_us);
 
-// As a training step would do it: of kTensors gradients, the last one first, each is computed, in
-// all for so many steps, and then summed in place by a dl::GradientBucketer, in some buckets, while
-// those before it are computed. How long one such step takes; collective. dl::Error.
+// Imitates a training step: of kTensors gradients, the last one first, each is computed, in so
+// many steps for all, and then summed in place by a dl::GradientBucketer, in some buckets, while
+// earlier ones are computed. Returns the time of one such step; collective. Throws dl::Error.
 inline constexpr std::size_t kTensors = 16;
 double bucketed_us(dl_comm* comm, float* gradients, std::size_t count, long steps);
 

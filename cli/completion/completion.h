@@ -1,4 +1,4 @@
-// Completions of dlaunch's command line for shells, written at build time from the option table:
+// Completions of dlaunch's command line for shells, generated at build time from the option table:
 // options, their values, then the program's own completion.
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace dlaunch {
 
 // How a value is completed: "FILE", "DIR", "HOST", literal words with blanks between them, or ""
-// for what no shell can know.
+// for values that no shell can know.
 std::string kind_of(const OptionRow& row);
 
 // All spellings of an option, with their dashes: --nproc, -n, --np, -np …

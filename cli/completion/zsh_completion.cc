@@ -32,7 +32,7 @@ constexpr std::string_view kZshEnd = R"()
 _arguments -s -A '-*' $_dlaunch_options '*::program:_dlaunch_program'
 )";
 
-// Within single quotes; a colon or a bracket would end a part of the specification.
+// For text within single quotes; a colon or a bracket would end a part of the specification.
 std::string zsh_escaped(std::string_view text) {
   std::string escaped;
   for (const char c : text) {

@@ -27,8 +27,8 @@ Failure no_answer(const std::string& folder, const std::string& why) {
   return {kExitRendezvous, fmt::format("the job in {} does not answer: {}", folder, why)};
 }
 
-// Stacks take up to 5 s for each few workers, and people may interrupt; all else is told at once,
-// unless dlaunch was stopped.
+// Stacks take up to 5 s for each few workers, and the user may interrupt; other answers come at
+// once, unless dlaunch was stopped.
 TimePoint patience(const ControlRequest& request) {
   if (request.command == Command::stacks) return kNever;
   return steady_now() + std::chrono::seconds(5);
@@ -38,7 +38,7 @@ std::string exchange(const std::string& folder, const ControlRequest& request) {
   auto socket = connect_unix_path(folder + "/" + kControlSocket, SOCK_STREAM);
   if (!socket) throw no_answer(folder, socket.error().what);
   const std::string text = encode(request);
-  // It always fits into the socket's buffer.
+  // The request always fits into the socket's buffer.
   if (::send(socket->get(), text.data(), text.size(), MSG_NOSIGNAL) < 0) {
     throw no_answer(folder, errno_error("send", errno).what);
   }
@@ -110,10 +110,10 @@ std::vector<RunningJob> running_jobs() {
       job.status = answer.value("status", json());
       job.led = {answer.value("job_id", ""), answer.value("led_by", "")};
     } catch (const Failure&) {
-      // It is listed all the same.
+      // An unanswering job is listed, too.
     }
   }
-  // Where hosts elect a leader its own has a dlaunch that follows, too.
+  // With an elected leader, its host also has a dlaunch that follows.
   std::set<std::string> led_here;
   for (const auto& job : jobs) {
     if (!job.status.is_null()) led_here.insert(id_of(job));

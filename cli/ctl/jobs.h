@@ -1,4 +1,4 @@
-// The jobs of this user on this machine, and how to ask one.
+// The jobs of this user on this machine, and requests to them.
 #pragma once
 
 #include <string>
@@ -12,18 +12,19 @@ namespace dlaunch::ctl {
 
 struct RunningJob {
   std::string folder;
-  nlohmann::json status;  // as of dlaunchctl(1); null: it does not answer
+  nlohmann::json status;  // as in dlaunchctl(1); null: it does not answer
   struct Elsewhere {
-    std::string id, by;  // the job's; the host; "": it is led here
+    std::string id, by;  // the job's id; its leader's host; "": led here
   } led = {};
 };
 
 std::string id_of(const RunningJob& job);  // "": it does not answer
 
-// Asks each for its status.
+// Asks each job for its status.
 std::vector<RunningJob> running_jobs();
 
-// The only job, or the one with this id. Throws a Failure that lists them where that is not one.
+// The only job, or the one with this id. Throws a Failure that lists the jobs if there is no such
+// job.
 const RunningJob& choose(const std::vector<RunningJob>& jobs, const std::string& id);
 
 // The answer of a job, an object. Throws a Failure if it refuses, has ended, or does not answer.

@@ -31,7 +31,7 @@ std::string list(bool as_json) {
   return all.dump(2) + "\n";
 }
 
-// What an answer has to say, in a member of this name.
+// The name of the member that holds an answer.
 const char* answer_key(Command command) {
   if (command == Command::status) return "status";
   return command == Command::stacks ? "stacks" : "done";

@@ -13,7 +13,7 @@ namespace {
 
 using Command = ControlRequest::Command;
 
-// What a command may have beside its name.
+// The words of a command besides its name.
 struct Words {
   Options options;
   int number = -1;
@@ -22,7 +22,7 @@ struct Words {
 
 CLI::App* declare(CLI::App& app, const char* name, const char* help) {
   CLI::App* command = app.add_subcommand(name, help);
-  command->fallthrough();  // --job may stand behind it, too
+  command->fallthrough();  // --job may come after the command, too
   return command;
 }
 
@@ -72,7 +72,7 @@ void declare_all(CLI::App& app, Words& words) {
   sends(declare(app, "stop", "end the job, as SIGTERM to dlaunch does"), Command::stop);
 }
 
-// The nearest of what may stand there: a command's options behind it, else a command.
+// The nearest valid word: an option, also of the given command, or a command.
 std::string suggestion(const CLI::App& app, const std::string& word) {
   std::vector<std::string> names;
   const auto add_options = [&](const CLI::App& of) {
@@ -98,7 +98,7 @@ Options read_options(const std::vector<std::string>& words) {
   Words found;
   declare_all(app, found);
   try {
-    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 wants them reversed
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     found.options.say = app.help();

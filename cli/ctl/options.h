@@ -10,7 +10,7 @@
 
 namespace dlaunch::ctl {
 
-// What ends dlaunchctl before it is done: one line and the exit code.
+// Ends dlaunchctl early, with one line and the exit code.
 struct Failure {
   int exit_code;
   std::string what;
@@ -18,11 +18,11 @@ struct Failure {
 
 struct Options {
   std::optional<ControlRequest> request;  // none: list
-  std::string job;                        // its id; "": the only one that runs
+  std::string job;                        // its id; "": the only running job
   bool json = false;
-  bool once = false;      // top: not again and again
-  double interval_s = 1;  // between its looks
-  std::string say;        // the text of --help or --version, to be printed in place of all else
+  bool once = false;      // top: do not repeat
+  double interval_s = 1;  // between two looks
+  std::string say;        // the text of --help or --version, to print instead
 };
 
 // `words` without the program's name. Throws a Failure.

@@ -51,7 +51,7 @@ Row row_of(const json& worker, bool by_program) {
   return row;
 }
 
-// Its ranks run different ones.
+// The job's ranks run different programs.
 bool has_programs(const json& status) {
   const auto& workers = status.at("workers");
   return std::any_of(workers.begin(), workers.end(), [](const json& worker) {
@@ -75,7 +75,7 @@ RestartLimit limit_of(const json& restarts) {
   return limit;
 }
 
-// ", round 2, 3 workers (at most 4)", once it has begun.
+// ", round 2, 3 workers (at most 4)", if it has begun.
 std::string round_of(const json& status) {
   const int round = status.at("round");
   if (round == 0) return "";

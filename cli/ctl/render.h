@@ -1,5 +1,5 @@
-// Answers of a job as text for people, each line with its end. The JSON is documented in
-// dlaunchctl(1). Throws nlohmann's exceptions where it is otherwise.
+// Answers of a job as text for people, each line with its newline. dlaunchctl(1) documents the
+// JSON. Throws nlohmann's exceptions if it differs.
 #pragma once
 
 #include <string>

@@ -26,7 +26,7 @@ using nlohmann::json;
 using Row = std::vector<std::string>;
 
 constexpr Duration kEndLimit = std::chrono::seconds(5);
-constexpr Duration kGpusLimit = std::chrono::seconds(6);  // their host gives up before
+constexpr Duration kGpusLimit = std::chrono::seconds(6);  // the host's own limit is lower
 
 std::string memory_text(double bytes) {
   constexpr double kGiB = 1 << 30, kMiB = 1 << 20;
@@ -69,7 +69,7 @@ std::string cpu_text(const json& worker, const json& before) {
   return over_s > 0 ? fmt::format("{:.0f}", std::max(0.0, 100 * cpu_s / over_s)) : "-";
 }
 
-// The GPUs of one worker as one: their number, mean, sum and most.
+// Sums up the GPUs of one worker: their number, mean, sum and maximum.
 Row gpu_cells(const json& gpus) {
   if (gpus.is_null() || gpus.empty()) return Row(5, "-");
   std::string numbers;
@@ -122,7 +122,7 @@ Row top_row(const json& worker, const json& before, bool gpus) {
   return row;
 }
 
-// A host that does not answer in a while says nothing.
+// A host that does not answer for a while says nothing about GPUs.
 bool gpus_awaited(const json& status) {
   const auto all = all_workers(status);
   return std::any_of(all.begin(), all.end(), [](const json& worker) {
@@ -130,7 +130,7 @@ bool gpus_awaited(const json& status) {
   });
 }
 
-// In place of what a screen shows, or below what was printed before.
+// Replaces the screen's contents, or prints below the earlier text.
 void show(const std::string& text, bool in_place, bool first) {
   std::string out = text;
   if (in_place) {
@@ -143,7 +143,7 @@ void show(const std::string& text, bool in_place, bool first) {
   if (!print_all(out)) throw Failure{kExitSystem, errno_error("write to stdout", errno).what};
 }
 
-// At once, or within the moment that the end of a job takes.
+// Waits for the moment that a job's end takes.
 bool is_removed(const std::string& folder) {
   for (const TimePoint by = steady_now() + kEndLimit; steady_now() < by;) {
     if (::access(folder.c_str(), F_OK) != 0) return true;
@@ -190,7 +190,7 @@ std::string cut_to_screen(const std::string& text, int lines, int columns) {
       column = 0;
       continue;
     }
-    if ((c & 0xc0) != 0x80) ++column;  // not within a character
+    if ((c & 0xc0) != 0x80) ++column;  // counts characters, not bytes
     if (column <= columns) cut += c;
   }
   return cut;

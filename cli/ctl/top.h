@@ -1,4 +1,4 @@
-// dlaunchctl top: how much the workers of a job do, look by look.
+// dlaunchctl top: the activity of a job's workers, look by look.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace dlaunch::ctl {
 
-// A status as text; with one of a moment before it (null: there is none) CPU time is that of the
-// time in between, and else the mean since each process was started.
+// A status as text. With an earlier one (null: there is none) CPU time is for the time in between,
+// else the mean since each process was started.
 std::string render_top(const nlohmann::json& now, const nlohmann::json& before);
 
-// The text cut to that many lines and columns, for a screen that shows nothing else.
+// Cuts the text to that many lines and columns, for a screen that shows nothing else.
 std::string cut_to_screen(const std::string& text, int lines, int columns);
 
 // Prints until the job has ended, or once. Throws a Failure.

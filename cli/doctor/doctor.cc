@@ -23,11 +23,11 @@ namespace {
 
 constexpr const char* kBegan = "DLAUNCH_DOCTOR_BEGAN";  // host and time by its clock
 constexpr const char* kAsJson = "DLAUNCH_DOCTOR_JSON";
-constexpr int kTries = 5;                                      // of a round trip
-constexpr std::size_t kFirst = 256 << 10, kLarge = 8 << 20;    // bytes
-constexpr double kSlow_s = 0.05;                               // for kFirst: no more is sent
-constexpr double kGiveUp_s = 60;                               // for an operation
-constexpr Duration kGpuTestsLimit = std::chrono::seconds(40);  // less than that
+constexpr int kTries = 5;                                    // of a round trip
+constexpr std::size_t kFirst = 256 << 10, kLarge = 8 << 20;  // bytes
+constexpr double kSlow_s = 0.05;  // for kFirst: if slower, no more is sent
+constexpr double kGiveUp_s = 60;  // of an operation
+constexpr Duration kGpuTestsLimit = std::chrono::seconds(40);  // lower than kGiveUp_s
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -109,7 +109,7 @@ class Examiner {
   double ran_at_;
 };
 
-// The others look for the way to the leader, and the first host for that to the second.
+// Looks for the way to the leader; the first host looks for the way to the second instead.
 std::vector<HostFacts> Examiner::gather_facts() {
   const char* leader = std::getenv("MASTER_ADDR");
   std::string towards = leader != nullptr && hosts_.size() > 1 && hosts_.rank() > 0 ? leader : "";
@@ -125,9 +125,9 @@ std::vector<HostFacts> Examiner::gather_facts() {
   return all;
 }
 
-// Of rank 0's question and answer, the quickest says most.
+// Of rank 0's questions and answers, the quickest is the most exact.
 void Examiner::measure_clocks(std::vector<HostFacts>& facts) {
-  double told[2] = {};  // the time there, and when its worker came to run
+  double told[2] = {};  // the time there, and when its worker started
   for (int rank = 1; rank < hosts_.size(); ++rank) {
     double least = 1e9;
     for (int i = 0; i < kTries; ++i) {
@@ -156,7 +156,7 @@ void Examiner::measure_clocks(std::vector<HostFacts>& facts) {
   const char* began = std::getenv(kBegan);
   const std::string text = began != nullptr ? began : "";
   const auto blank = text.find(' ');
-  // Only its own clock says how long ago that was.
+  // Only its own clock tells how long ago that was.
   const bool here = blank != text.npos && text.substr(0, blank) == facts[0].host;
   const double began_at = here ? std::atof(text.c_str() + blank) : 0;
   for (auto& host : facts) host.started_s = here ? std::max(0.0, host.started_s - began_at) : -1;
@@ -178,9 +178,9 @@ void Examiner::take(int peer, std::size_t bytes) {
   hosts_.send(std::span(&arrived, 1), peer);
 }
 
-// By the one with the lower rank: round trips, then what passes each way. The first goes out a
-// second time where it was quick, and larger, so that neither a slow start nor a slow link takes
-// the time of all.
+// Called by the lower rank of a pair: round trips, then the throughput each way. A quick first
+// message is followed by a larger one, so that neither a slow start nor a slow link takes too
+// long.
 PairFacts Examiner::measure(int peer) {
   PairFacts pair{.a = hosts_.rank(), .b = peer, .round_trip_s = 1e9};
   for (int i = 0; i < kTries; ++i) {
@@ -247,7 +247,7 @@ std::vector<std::string> doctor_words(const std::vector<std::string>& words) {
       all.push_back(word);
     }
   }
-  // Each host's own dlaunch, wherever it lies there.
+  // Each host's own dlaunch, wherever it is installed.
   all.insert(all.end(), {"--", "/proc/self/exe", kDoctorWorkerWord});
   return all;
 }

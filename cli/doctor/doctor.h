@@ -1,7 +1,7 @@
-// `dlaunch doctor [OPTIONS]`: looks at the hosts of a job before it is run. It is a job itself, of
-// one worker on each host that the options or Slurm name, so whatever would keep a job from
-// starting is met and told as it would be there; its workers, which are this program too, tell rank
-// 0 of their hosts, measure pair by pair, and rank 0 prints what was found.
+// `dlaunch doctor [OPTIONS]`: checks the hosts of a job before it runs. It is a job itself, with
+// one worker on each host that the options or Slurm name, so it meets and reports whatever would
+// keep a job from starting. Its workers, which are this program too, send rank 0 the facts of
+// their hosts and measure pair by pair; rank 0 prints the findings.
 #pragma once
 
 #include <string>
@@ -15,17 +15,17 @@ namespace dlaunch {
 inline constexpr const char* kDoctorWord = "doctor";
 inline constexpr const char* kDoctorWorkerWord = "doctor-worker";
 
-// The words of the command line that runs the job, for those behind "doctor". "--json" is the
+// The command line words of the doctor's job, from the words behind "doctor". "--json" is the
 // doctor's own: rank 0 prints JSON.
 std::vector<std::string> doctor_words(const std::vector<std::string>& words);
-// What of them is about the hosts: how a job shows its output, how it goes on after failures, and
-// how its program is started is not the doctor's, who looks once.
+// Keeps the words about the hosts. The doctor, which looks once, does not need those about a job's
+// output, its failures, or the start of its program.
 Options doctor_options(Options options);
-// Whether that job's program is still the doctor's, not one that the words brought along, and its
-// hosts are there.
+// Checks that the job's program is still the doctor's, not one from the words, and that it has
+// hosts.
 Result<void> check_doctor(const Options& options);
 
-// One of its workers, to its exit code; rank 0's: 0 if there was no problem, 1 if there was.
+// Runs one of its workers and returns the exit code; rank 0's: 0: no problem, 1: a problem.
 int run_doctor_worker();
 
 }  // namespace dlaunch

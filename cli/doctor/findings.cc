@@ -17,15 +17,15 @@ namespace dlaunch {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20, kGiB = 1 << 30;
-// Where a figure is worth a word.
+// The limits from which a figure is reported.
 constexpr double kClockApart_s = 1;
 constexpr std::uint64_t kFewFiles = 4096;
 constexpr std::uint64_t kSmallShm = kGiB;
 constexpr double kSlowPair = 0.5;              // of the median pair
 constexpr double kFarPair = 5, kFar_s = 1e-3;  // times the median pair, and at least that
 constexpr double kBusy = 0.5;                  // of the CPUs that are ours
-constexpr double kFullMemory = 0.1;            // what is free of all
-constexpr std::size_t kAllPairs = 8;           // hosts, one pair after the other
+constexpr double kFullMemory = 0.1;            // free, of all
+constexpr std::size_t kAllPairs = 8;           // up to so many hosts: one pair after the other
 
 std::string size_text(std::uint64_t bytes) {
   if (bytes >= kGiB) return fmt::format("{:.4g} GiB", static_cast<double>(bytes) / kGiB);
@@ -66,7 +66,7 @@ class Examination {
   void find(bool bad, std::string what, std::string fix) {
     found_.push_back({bad, std::move(what), std::move(fix)});
   }
-  // One finding for all hosts of which it is true, with the words for the first.
+  // One finding for all hosts for which it is true, with the words for the first.
   void find_where(bool bad, const Is& is, const Says& says, const std::string& fix) {
     std::vector<std::string> names;
     std::string said;
@@ -77,7 +77,8 @@ class Examination {
     }
     if (!names.empty()) find(bad, fmt::format("{}: {}", names_text(names), said), fix);
   }
-  // What should be the same on all hosts: told with who has what. as_text: "" where not known.
+  // Reports a value that should be the same on all hosts, with the hosts of each value. as_text:
+  // "" if unknown.
   void find_difference(bool bad, const std::string& name, const Says& as_text,
                        const std::string& fix) {
     std::map<std::string, std::vector<std::string>> by_value;
@@ -217,7 +218,7 @@ void Examination::look_at_buffers(const PairFacts& pair) {
   }
 }
 
-// A host that is slow with everybody is one finding, and no measure for the other pairs.
+// A host that is slow with all others is one finding, and does not count for the other pairs.
 std::vector<bool> Examination::find_slow_hosts() {
   std::vector<double> best(hosts_.size(), 0);
   for (const auto& pair : pairs_) {
@@ -330,7 +331,7 @@ std::vector<std::vector<std::pair<int, int>>> pair_rounds(int hosts) {
     }
     return rounds;
   }
-  const int seats = hosts + hosts % 2;  // the last is empty if their number is odd
+  const int seats = hosts + hosts % 2;  // with an odd number of hosts the last is empty
   for (int round = 0; round < seats - 1; ++round) {
     auto& now = rounds.emplace_back();
     const auto at = [&](int seat) { return seat == 0 ? 0 : 1 + (seat - 1 + round) % (seats - 1); };

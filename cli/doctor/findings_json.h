@@ -1,4 +1,4 @@
-// What `dlaunch doctor --json` prints: dlaunch(1) describes it. Pure.
+// The output of `dlaunch doctor --json`: dlaunch(1) describes it. Pure.
 #pragma once
 
 #include <string>

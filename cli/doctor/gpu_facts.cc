@@ -26,7 +26,7 @@ namespace {
 constexpr RecordLimits kGpuFactLimits{.text = 400, .items = 4096, .escapes = true};
 constexpr std::size_t kMostLog = 8 << 20;  // bytes
 
-// From bad to worse; of programs that went wrong (13, 31, 43, 45 …) nothing is said here.
+// From bad to worse. Not here: Xids of programs that went wrong (13, 31, 43, 45 …).
 constexpr std::array kHardwareXids = {92, 94, 63, 61, 62, 74, 119, 120, 64, 140, 48, 95, 79};
 
 std::size_t weight_of(int xid) {
@@ -34,19 +34,19 @@ std::size_t weight_of(int xid) {
                                   kHardwareXids.begin());
 }
 
-// Only what this process's programs would see.
+// Only the GPUs that this process's programs would see.
 std::vector<GpuFigures> visible_of(std::vector<GpuFigures> all) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr) return all;
   std::vector<GpuFigures> some;
-  std::set<std::size_t> seen;  // instances may be of the same
+  std::set<std::size_t> seen;  // several instances may be of one GPU
   for (const GpuUse& use : gpus_named(all, visible)) {
     if (seen.insert(use.gpu).second) some.push_back(all[use.gpu]);
   }
   return some;
 }
 
-// What the driver's files tell of and NVML does not, or not by its bus.
+// Adds GPUs that are in the driver's files but unknown to NVML, or not known by their bus.
 void add_missing(std::vector<GpuFigures>& gpus, const std::vector<std::string>& in_files) {
   const auto find = [&gpus](const auto& is) { return std::find_if(gpus.begin(), gpus.end(), is); };
   for (const std::string& bus : in_files) {
@@ -78,7 +78,7 @@ std::map<std::string, int> xids_in(std::string_view kernel_log) {
   return worst;
 }
 
-// A record at a time; EPIPE: some were overwritten before we came to them.
+// Reads a record at a time; EPIPE: some were overwritten before we read them.
 std::string kernel_log() {
   const UniqueFd fd(::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   std::string log;
@@ -97,7 +97,8 @@ AllGpuFacts find_gpu_facts(bool speed, const std::vector<std::string>& in_files,
   AllGpuFacts facts;
   auto figures = ask_nvml();
   if (!figures && figures.error().code != Errc::unsupported) {
-    // Without a GPU there is no driver, and an image of many machines has the library all the same.
+    // Without a GPU there is no driver, but an image for many machines has the library all the
+    // same.
     if (!in_files.empty()) facts.trouble = "NVML: " + figures.error().what;
     return facts;
   }
@@ -120,7 +121,7 @@ AllGpuFacts find_gpu_facts(bool speed, const std::vector<std::string>& in_files,
     if (const auto test = tests->extract(gpu.figures.bus)) gpu.test = test.mapped();
   }
   if (!tests) return facts;
-  for (const auto& [bus, test] : *tests) {  // where NVML does not tell of them
+  for (const auto& [bus, test] : *tests) {  // GPUs that NVML does not list
     GpuFacts& gpu = facts.gpus.emplace_back();
     gpu.figures.bus = bus;
     gpu.test = test;
@@ -138,7 +139,7 @@ Result<AllGpuFacts> decode_gpu_facts(std::string_view bytes) {
 
 namespace {
 
-// The driver's files also tell of GPUs that were given to others.
+// The driver's files also list GPUs that were given to others.
 bool for_us(const GpuFiles& gpu) {
   const std::string device = "/dev/nvidia" + gpu.minor;
   const UniqueFd fd(::open(device.c_str(), O_RDWR | O_CLOEXEC));

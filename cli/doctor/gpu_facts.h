@@ -1,6 +1,6 @@
-// What is known of the GPUs of a host, for `dlaunch doctor` and for the test of a host that joins a
-// job: what NVML and the kernel's log tell, and a short test of each. All of it is found by a
-// process of its own, which a driver in trouble may hold up for ever.
+// The facts about a host's GPUs, for `dlaunch doctor` and for the test of a host that joins a job:
+// from NVML and the kernel's log, and a short test of each GPU. A process of its own gathers them,
+// because a driver in trouble may block it for ever.
 #pragma once
 
 #include <map>
@@ -15,39 +15,39 @@
 namespace dlaunch {
 
 struct GpuTest {
-  std::string wrong;                            // what it got wrong; "": nothing, or not tested
+  std::string wrong;                            // the wrong result; "": none, or not tested
   double to_gpu_per_s = 0, from_gpu_per_s = 0;  // bytes; 0: not measured
 };
 
 struct GpuFacts {
   GpuFigures figures;
-  int xid = 0;  // the worst that the driver has reported since the host was started; 0: none
+  int xid = 0;  // the worst that the driver has reported since boot; 0: none
   GpuTest test;
 };
 
 struct AllGpuFacts {
-  std::string trouble;  // why nothing is known of any; "": all is known that there is
+  std::string trouble;  // why no GPU is known; "": the list is complete
   std::vector<GpuFacts> gpus;
 };
 
 inline constexpr const char* kGpuTestWord = "gpu-test";
 
-// The process: prints its finds. Its exit code.
+// The process's work: prints the facts. Returns its exit code.
 int run_gpu_test(bool speed);
-// What such a process finds on this host. speed: whether it also measures how fast the GPUs are.
+// The output of such a process on this host. speed: also measure the GPUs' speed.
 AllGpuFacts gpu_facts_of_host(bool speed, Duration limit);
 
 // -- Its parts
 
-// By this process. Those that CUDA_VISIBLE_DEVICES names, or all. in_files: the buses of GPUs that
-// the driver's files tell of, each of which should answer.
+// In this process: the GPUs that CUDA_VISIBLE_DEVICES names, or all. in_files: the buses of GPUs
+// in the driver's files, each of which should answer.
 AllGpuFacts find_gpu_facts(bool speed, const std::vector<std::string>& in_files,
                            std::string_view kernel_log);
 
-// What the driver has reported of each bus ("0000:17:00", without the function) that matters here:
-// Xids that speak of the hardware and not of a program, of which the worst. From the kernel's log.
+// By bus ("0000:17:00", without the function) the worst relevant Xid from the kernel's log: Xids
+// about the hardware and not about a program.
 std::map<std::string, int> xids_in(std::string_view kernel_log);
-// Since it was started; "": we may not read it.
+// The kernel's log since boot; "": we may not read it.
 std::string kernel_log();
 
 std::string encode(const AllGpuFacts& facts);

@@ -70,7 +70,7 @@ class GpuExamination {
     }
   }
 
-  // All GPUs of a host are alike.
+  // All GPUs of a host are of one kind.
   void look_for_slow(const std::vector<GpuFacts>& gpus) {
     std::vector<double> rates;
     for (const GpuFacts& gpu : gpus) {

@@ -1,4 +1,4 @@
-// What `dlaunch doctor`, and the test of a host that joins a job, conclude of its GPUs. Pure.
+// The conclusions of `dlaunch doctor`, and of the test of a joining host, about GPUs. Pure.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace dlaunch {
 
-// Of one host. Those that are bad mean that a job there fails, computes wrong, or, where speed was
-// measured, is slow as a whole.
+// For one host. A bad finding means that a job there fails, computes wrong results, or, if speed
+// was measured, is slow as a whole.
 std::vector<Finding> gpu_findings(const std::string& host, const AllGpuFacts& facts);
 
 }  // namespace dlaunch

@@ -14,7 +14,7 @@
 namespace dlaunch {
 namespace {
 
-// -- What of the driver's interface is used here
+// -- The part of the driver's interface that is used here
 
 using Device = int;
 using Context = void*;
@@ -150,7 +150,7 @@ class GpuTester {
  private:
   bool done(const char* call, int result) {
     if (result == kCudaDone) return true;
-    if (result == kCudaNoMemory || result == kCudaTaken) return false;  // by others: not tested
+    if (result == kCudaNoMemory || result == kCudaTaken) return false;  // in use: not tested
     const char* text = nullptr;
     cuda_.error_string(result, &text);
     result_.wrong = fmt::format("{}: {}", call, text != nullptr ? text : "error");
@@ -170,7 +170,7 @@ class GpuTester {
     cuda_.host_free(pinned);
   }
 
-  // In either turn each bit of the memory is once 0 and once 1.
+  // Over both turns each bit of the memory is once 0 and once 1.
   bool test_copies(std::span<std::uint64_t> words, DeviceMemory memory) {
     for (int turn = 0; turn < (speed_ ? kCopies : 2); ++turn) {
       fill_pattern(words, turn % 2);

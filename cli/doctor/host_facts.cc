@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr RecordLimits kFactLimits{.text = 4096, .items = 4096, .escapes = true};
 
-// A number that stands alone; ~0: there is none, or no limit ("max").
+// A file's only number; ~0: there is none, or no limit ("max").
 std::uint64_t number_in(const char* path) {
   const std::string line = first_line_of(path);
   char* end = nullptr;
@@ -59,7 +59,7 @@ void find_memory(HostFacts& facts) {
     if (name == "MemTotal:") facts.memory = kib * 1024;
     if (name == "MemAvailable:") facts.memory_free = kib * 1024;
   }
-  // As a container sees its own cgroup, by version 2 and 1.
+  // The paths of a container's own cgroup, by version 2 and 1.
   const std::pair<const char*, const char*> limits[] = {
       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
       {"/sys/fs/cgroup/memory/memory.limit_in_bytes",

@@ -27,7 +27,7 @@ constexpr std::size_t kRoom = 1 << 20;         // bytes
 constexpr int kSteps = 10'000, kTimes = 50;    // about a millisecond a CPU
 constexpr double kGiveUp = 15;                 // seconds, for an operation
 constexpr Duration kGpuTestLimit = std::chrono::seconds(25);
-constexpr double kGiveUpOnGpus = 30;  // seconds, where one has to wait for that
+constexpr double kGiveUpOnGpus = 30;  // seconds, if the GPUs must be awaited
 
 constexpr std::uint64_t kSeed = 20'26;
 constexpr std::uint64_t kComputed = compute(kSeed, kSteps);  // by the compiler
@@ -37,7 +37,7 @@ constexpr std::uint64_t pattern(std::size_t place, int turn) {
   return turn == 0 ? mixed : ~mixed;
 }
 
-// On the CPU where we are.
+// On the present CPU.
 bool computes_right() {
   const volatile std::uint64_t seed = kSeed;
   for (int i = 0; i < kTimes; ++i) {
@@ -151,7 +151,7 @@ std::string test_gpus(int asked, const std::string& root) {
   return here >= asked ? "" : fmt::format("{} of {} GPUs are here", here, asked);
 }
 
-// What is history only, the doctor tells; the job has run on these GPUs with it.
+// Facts that are only history are the doctor's business; the job has run on these GPUs with them.
 std::string worst_of(AllGpuFacts facts) {
   for (GpuFacts& gpu : facts.gpus) {
     gpu.figures.uncorrected = 0;
@@ -167,7 +167,7 @@ std::vector<std::string> host_test_words(const std::string& nproc, const std::st
   const int workers = std::clamp(std::atoi(nproc.c_str()), 2, 8);
   return {"--nproc", std::to_string(workers), "--output", "raw", "--grace", "1s", "--timeout",
           gpus == "0" ? "20s" : "40s", "--straggler", "off", "--",
-          // Wherever it lies here.
+          // Wherever it is installed here.
           "/proc/self/exe", kHostTestWorkerWord, gpus};
 }
 
@@ -180,7 +180,7 @@ int run_host_test_worker(const std::string& gpus) {
     if (wrong.empty()) all.barrier();
     return say(wrong);
   } catch (const dl::PeerLost&) {
-    return 1;  // and it said why
+    return 1;  // the error has been printed
   } catch (const dl::Error& error) {
     return say(fmt::format("a collective on this host: {}", error.what()));
   }

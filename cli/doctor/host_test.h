@@ -1,8 +1,8 @@
-// What a host is asked before it gets workers of a job that has begun
-// (launcher/monitor/health_check.h): a small job on this host alone, whose workers, which are this
-// program too, test its memory and CPUs, look for room and, where the job asked for them, GPUs, and
-// do a collective with each other. Only what is wrong is found, not what is slow. About a second at
-// most; the last line that it prints says what was wrong.
+// The test of a host before it gets workers of a running job (launcher/monitor/health_check.h): a
+// small job on this host alone, whose workers, which are this program too, test its memory and
+// CPUs, look for room and, if the job asked for them, GPUs, and run a collective with each other.
+// It finds only errors, not slowness. It takes about a second at most; its last line says what was
+// wrong.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@ namespace dlaunch {
 
 inline constexpr const char* kHostTestWorkerWord = "host-test-worker";
 
-// The words of the command line that runs the job, of at least two workers and at most eight.
+// The command line words of the test's job, with two to eight workers.
 std::vector<std::string> host_test_words(const std::string& nproc, const std::string& gpus);
 
-// One of its workers, to its exit code: 0 if nothing is wrong.
+// Runs one of its workers and returns the exit code: 0: no error.
 int run_host_test_worker(const std::string& gpus);
 
 // -- Its parts; "": nothing is wrong
 
-// Each word gets a value that depends on its place; `turn` 1 is `turn` 0 inverted.
+// Fills each word with a value that depends on its place; `turn` 1 is `turn` 0 inverted.
 void fill_pattern(std::span<std::uint64_t> words, int turn);
-// The first word that does not have it.
+// The first word without that value.
 std::optional<std::size_t> first_wrong(std::span<const std::uint64_t> words, int turn);
 std::string test_memory(std::size_t bytes);
 
@@ -45,14 +45,14 @@ constexpr std::uint64_t compute(std::uint64_t seed, int steps) {
   }
   return mixed;
 }
-// Those of our CPUs, each `of`th from `first` on, one after the other.
+// Tests those of our CPUs, each `of`th from `first` on, one after the other.
 std::string test_cpus(int first, int of);
 
-// A file of 1 MiB has room there; a folder that does not exist is no loss.
+// Whether a file of 1 MiB has room there; a missing folder is no error.
 std::string test_room(const std::string& folder);
-// `root` ("" is the machine's own) as read_gpu_files has it.
+// `root`: as in read_gpu_files ("" is the machine's own).
 std::string test_gpus(int asked, const std::string& root = "");
-// What is bad of what is known of them, and its fix.
+// The bad findings among the GPU facts, with their fixes.
 std::string worst_of(AllGpuFacts facts);
 
 }  // namespace dlaunch

@@ -20,7 +20,7 @@ dl_result keep(dl_state* state, const Result<void>& result) {
   return result_code(result.error().code);
 }
 
-// Of calls that have no state to keep it in.
+// For calls without a state to keep it in.
 thread_local const char* t_error = "";
 
 dl_result refused(const char* why) {
@@ -29,14 +29,14 @@ dl_result refused(const char* why) {
 }
 dl_result no_state() { return refused("the state is null"); }
 
-// body() returns a Result<void>. Of exceptions only those for want of memory are ours; what a
-// callback throws passes.
+// body() returns a Result<void>. Only out-of-memory exceptions are ours; a callback's exceptions
+// pass.
 template <class Body>
 dl_result guarded(dl_state* state, Body body) {
   try {
     return keep(state, body());
   } catch (const std::bad_alloc&) {
-    state->error = "out of memory";  // short enough to need none
+    state->error = "out of memory";  // short enough to need no memory
     return DL_ERR_IO;
   }
 }
@@ -110,7 +110,7 @@ dl_result dl_state_new(dl_comm* comm, const dl_state_options* options, dl_state*
 }
 
 void dl_state_free(dl_state* state) {
-  // In a forked child it is the parent's, whose writer of snapshots does not run here.
+  // In a forked child the state is the parent's, whose snapshot writer does not run here.
   if (state != nullptr && state->process == ::getpid()) delete state;
 }
 
@@ -224,7 +224,7 @@ dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, ui
     const auto kept = std::make_shared<dl_sampler::Kept>(
         dl_sampler::Kept{Sampler(static_cast<std::uint32_t>(samples), batch, seed)});
     auto made = std::make_unique<dl_sampler>(dl_sampler{state, kept});
-    // First what is harmless alone: the next may fail, or find no memory.
+    // First the step that is harmless alone: the next may fail, or find no memory.
     state->core.stands_for([kept] { kept->committed = kept->core.position(); },
                            [kept] { kept->core.go_on_from(kept->committed); });
     auto added = state->core.add_replicated(name != nullptr ? name : "",

@@ -6,7 +6,7 @@
 namespace dlaunch {
 namespace {
 
-// So much at once: one operation has one time limit, and a line may be slow.
+// One broadcast moves at most this: one operation has one time limit, and a line may be slow.
 constexpr std::size_t kPortion = std::size_t{64} << 20;
 
 // Which buffers are on GPUs. Empty: none is, or not on all ranks.
@@ -63,7 +63,7 @@ Result<std::optional<Filled>> give_by_gpus(const Store& store, std::span<const P
   }
 
   const int me = rounds.rank(), root = pull->sources.front();
-  // The first one on this communicator finds out how they go.
+  // The first broadcast on this communicator shows how they travel.
   const Bytes first_byte = of_gpu.front().first(1);
   if (auto r = rounds.broadcast({&first_byte, 1}, root); !r) return r.error();
   if (!rounds.gpu_to_gpu()) return none;

@@ -1,4 +1,4 @@
-// Replicated memory on GPUs, given to newcomers from GPU to GPU.
+// Gives newcomers replicated GPU memory from GPU to GPU.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace dlaunch {
 
-// Collective; the receivers have made room in their copies. Where somebody lacks what is
-// replicated, some of it is on GPUs, of the same buffers on all ranks, and NCCL brings those
-// together, a holder's registered memory becomes everybody's, and each receiver's copy is made of
-// its own. If it fails, no copy that was whole has been touched. None: it goes another way.
+// Collective; the receivers have made room in their copies. Works if some rank lacks replicated
+// memory and part of that memory is on GPUs, in the same buffers on all ranks, and NCCL brings
+// those together. A holder broadcasts its registered memory to all, and each receiver makes its
+// copy from its own memory. A failure touches no whole copy. None: another way must be used.
 Result<std::optional<Filled>> give_by_gpus(const Store& store, std::span<const Pull> pulls,
                                            Copy& copy);
 

@@ -1,5 +1,5 @@
-// Copies: the committed copies of the state in this process. Two of them, so that the last commit
-// is whole while the next is made, and three where a snapshot may be reading one.
+// Copies: the committed copies of the state in this process. There are two, so that the last commit
+// is whole while the next is made, and three if a snapshot may be reading one.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct Copy {
     bool whole = false;
   };
 
-  bool committed = false;  // id and what follows count
+  bool committed = false;  // id and the following members count
   CopyId id;
   std::uint64_t base = 0;
   int world = 0;
@@ -29,23 +29,23 @@ struct Copy {
 
   std::span<std::byte> bytes(ObjectId object) { return objects.at(object).bytes; }
   bool has(ObjectId object) const;
-  // Room for an object, which is not whole yet. False: no memory.
+  // Makes room for an object, which is not whole yet. False: no memory.
   [[nodiscard]] bool make_room(ObjectId object, std::size_t bytes);
   void forget_all_but(std::span<const ObjectId> objects_kept);
-  Holding holding() const;  // what is whole
+  Holding holding() const;  // the whole objects
 };
 
 class Copies {
  public:
-  // All that is held.
+  // All holdings.
   std::vector<Holding> holdings() const;
-  Version newest() const;  // of all that is held
+  Version newest() const;  // of all holdings
   // The copy of this name, or null.
   Copy* find(const CopyId& id);
   // The newest that is older than this, or null.
   const Copy* newest_before(const CopyId& id) const;
-  // One to be filled: neither `kept` nor read by a snapshot; an unused one, else the oldest. It is
-  // no longer committed.
+  // A copy to fill: neither `kept` nor read by a snapshot; an unused one, else the oldest. It is no
+  // longer committed.
   Copy& take_other_than(const Copy* kept);
   void forget_all();
   void make_place_for_snapshots() { used_ = copies_.size(); }

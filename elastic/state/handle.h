@@ -1,4 +1,4 @@
-// What the handles of the C API are. For tests, which bring Rounds of their own.
+// The handles of the C API. For tests, which bring their own Rounds.
 #pragma once
 
 #include <unistd.h>
@@ -18,10 +18,10 @@ struct dl_state {
 };
 
 struct dl_sampler {
-  // What the state refers to, which has a share in it.
+  // An object that the state refers to and keeps alive.
   struct Kept {
     dlaunch::Sampler core;
-    // The registered memory: batches may be taken before an update.
+    // The sampler's position in the registered memory: batches may be taken before an update.
     dlaunch::Sampler::Position committed{};
   };
   dl_state* state;

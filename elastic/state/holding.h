@@ -1,4 +1,4 @@
-// What ranks hold of a state, as values that they tell each other.
+// Values in which ranks report their parts of a state.
 //
 // A committed copy consists of objects: object 0 is all replicated memory, object 1 + r the sharded
 // memory of rank r. A rank holds object 0, its own shard and those of the ranks before it.
@@ -21,8 +21,8 @@ struct Version {
   auto operator<=>(const Version&) const = default;
 };
 
-// A committed copy. layout: the round in which the shards were cut as they are; of two copies of
-// one version the later layout is the better one.
+// A committed copy. layout: the round in which the shards got their present cut; of two copies of
+// one version the one with the later layout is better.
 struct CopyId {
   Version version;
   std::uint64_t layout = 0;
@@ -35,8 +35,8 @@ inline constexpr ObjectId shard_of(int rank) { return 1 + rank; }
 
 struct Holding {
   CopyId id;
-  std::uint64_t base = 0;  // added to the rounds of a job that began with a snapshot
-  int world = 0;           // ranks that the shards were cut for
+  std::uint64_t base = 0;  // added to the round numbers of a job that began with a snapshot
+  int world = 0;           // the number of ranks that the shards were cut for
   std::map<ObjectId, std::uint64_t> objects;  // bytes
 };
 
@@ -46,7 +46,7 @@ std::string to_text(ObjectId object, int world);  // "the shard of rank 2 of 4"
 std::string encode(const std::vector<Holding>& holdings);
 Result<std::vector<Holding>> decode_holdings(std::string_view bytes);
 
-// By piece of kPieceBytes, the CRC-32 of an object's content.
+// The CRC-32 of each piece of kPieceBytes of an object's content.
 using PieceTable = std::vector<std::uint32_t>;
 using PieceTables = std::map<ObjectId, PieceTable>;
 std::string encode(const PieceTables& tables);

@@ -29,7 +29,7 @@ Choices gather(std::span<const std::vector<Holding>> by_rank) {
   return choices;
 }
 
-// The first object that nobody holds.
+// The first object that no rank holds.
 std::optional<ObjectId> lacking(const Choice& choice, bool sharded) {
   const ObjectId end = sharded ? shard_of(choice.world) : kReplicated + 1;
   for (ObjectId id = kReplicated; id < end; ++id) {
@@ -38,7 +38,7 @@ std::optional<ObjectId> lacking(const Choice& choice, bool sharded) {
   return std::nullopt;
 }
 
-// Fills sources and differing, and says which content is the right one.
+// Fills sources and differing, and decides which content is right.
 void settle(Pull& pull, const Choice::Object& object, std::span<const PieceTables> tables) {
   std::map<PieceTable, std::vector<int>> camps;
   for (const int rank : object.holders) {

@@ -1,4 +1,4 @@
-// Who takes which copy of the state, and who sends it: decided by every rank for itself from the
+// Decides which ranks take which copy of the state, and which send it: every rank decides from the
 // same facts, with the same result. Pure.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace dlaunch {
 
 inline constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
 
-// The copy that all are to have.
+// The copy that all ranks are to have.
 struct Choice {
   struct Object {
     std::uint64_t bytes = 0;
@@ -26,16 +26,17 @@ struct Choice {
   std::map<ObjectId, Object> objects;
 };
 
-// The newest copy of which the ranks together hold every object. sharded: shards count.
+// The newest copy whose objects the ranks together hold. sharded: shards count.
 std::optional<Choice> choose(std::span<const std::vector<Holding>> by_rank, bool sharded);
-// Why choose() had to leave the newest copy: "commit 17 of round 3 lacks the shard of rank 2 of 4".
+// Why choose() had to pass over the newest copy: "commit 17 of round 3 lacks the shard of rank 2 of
+// 4".
 std::string shortfall(std::span<const std::vector<Holding>> by_rank, bool sharded);
 
-// The ranks that are given a copy of rank's shard at each commit, nearest first.
+// The ranks that get a copy of rank's shard at each commit, nearest first.
 std::vector<int> keepers(int rank, int size, int replicas);
 
 // How a rank of `size` uses a copy made for `world` ranks: it needs its own shard and those that it
-// keeps for others; if the number of ranks has changed, all.
+// keeps for others, or all shards if the number of ranks has changed.
 struct Cast {
   int size = 0;
   int replicas = 0;
@@ -43,8 +44,8 @@ struct Cast {
   std::vector<ObjectId> needed(int rank, int world) const;
 };
 
-// One object's way to those who need it. Where holders differ in content, most of them are right,
-// or of as many those of the lowest rank; the others receive it anew.
+// One object's way to the ranks that need it. If holders differ in content, the majority is right,
+// or in a tie the group with the lowest rank; the others receive it again.
 struct Pull {
   ObjectId object = 0;
   std::uint64_t bytes = 0;
@@ -54,13 +55,13 @@ struct Pull {
   std::vector<int> differing;  // the receivers that hold something else under the same name
 };
 
-// tables: by rank, of the objects of the choice that it holds. Objects that nobody needs are left
-// out; pulls without receivers stay, for their tables have been compared.
+// tables: by rank, for the objects of the choice that it holds. Leaves out objects that no rank
+// needs; keeps pulls without receivers, because their tables have been compared.
 Result<std::vector<Pull>> plan_pulls(const Choice& choice, std::span<const PieceTables> tables,
                                      const Cast& cast);
 
-// A piece on its way. All ranks work through their own pieces in the order of the whole list: the
-// first piece that has not arrived then has both its ends at work, so no rank waits for ever.
+// A piece on its way. All ranks work through their own pieces in the order of the whole list: both
+// ends of the first piece that has not arrived are then at work, so no rank waits for ever.
 struct Piece {
   std::size_t pull = 0;  // index into the list of pulls
   std::uint64_t index = 0;
@@ -73,7 +74,7 @@ struct Piece {
 
 // The pieces that `rank` sends or receives, striped over all sources.
 std::vector<Piece> pieces_of(int rank, std::span<const Pull> pulls);
-// The same pieces once more, each from the next source, if there is another.
+// The same pieces again, each from the next source, if there is another.
 std::vector<Piece> again(std::vector<Piece> damaged, std::span<const Pull> pulls);
 
 std::uint64_t piece_count(std::uint64_t bytes);

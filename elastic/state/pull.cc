@@ -28,7 +28,7 @@ class Puller {
          const std::function<std::span<std::byte>(ObjectId)>& memory)
       : rounds_(rounds), pulls_(pulls), memory_(memory) {}
 
-  // Moves the pieces; those that came damaged are added to `damaged`.
+  // Moves the pieces; adds damaged ones to `damaged`.
   Result<void> pass(const std::vector<Piece>& pieces, std::vector<Piece>& damaged) {
     damaged_ = &damaged;
     for (const Piece& piece : pieces) {
@@ -146,7 +146,7 @@ Result<void> pull_objects(Rounds& rounds, std::span<const Pull> pulls,
   const int me = rounds.rank();
   Puller puller(rounds, pulls, memory);
   auto pieces = pieces_of(me, pulls);
-  std::vector<Piece> mine;  // the damaged ones of this rank
+  std::vector<Piece> mine;  // this rank's damaged pieces
   if (filled) {
     std::erase_if(pieces, [&](const Piece& piece) { return piece.pull == filled->pull; });
     mine = filled->misfits;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kNameBytesMax = 200;
 constexpr std::size_t kAlignment = 16;
-// Of an object without what the last buffer's alignment and its size in the header add.
+// The limit of an object, less the last buffer's alignment and its size in the header.
 constexpr std::size_t kObjectBytesMax = PTRDIFF_MAX - 4 * kAlignment;
 
 std::size_t aligned(std::size_t bytes) {
@@ -23,7 +23,7 @@ std::size_t aligned(std::size_t bytes) {
 
 }  // namespace
 
-// Of `buffer`, one way or the other.
+// Copies to or from `buffer`.
 Result<void> Registry::copy(const Buffer& buffer, ConstBytes from, Bytes to) const {
   if (from.empty()) return {};  // may be null
   if (!copy_) {
@@ -50,7 +50,7 @@ Result<void> Registry::check_name(const std::string& name) const {
   return {};
 }
 
-// object_bytes: of what it comes to beside it. Sums of what passes here need no further look.
+// object_bytes: the size of the rest of the object. Sums of sizes that pass need no further check.
 Result<void> Registry::check_memory(const std::string& name, Bytes memory,
                                     std::size_t object_bytes) {
   if (memory.data() == nullptr && !memory.empty())

@@ -1,6 +1,6 @@
-// Registry: the memory that a program has named as its state, and how it becomes the objects of a
-// committed copy and is made of them again. Pure but for the memory itself, which may be a GPU's:
-// the objects are the host's, and whoever copies knows how.
+// Registry: the memory that a program has named as its state. It turns this memory into the objects
+// of a committed copy and back. Pure but for the memory itself, which may be a GPU's: the objects
+// are in host memory, and copy_by() supplies the way to copy.
 //
 // The replicated object is the buffers one after the other, in the order of their registration. A
 // shard begins with the sizes of its buffers, which may differ from rank to rank. Each buffer
@@ -23,13 +23,13 @@ namespace dlaunch {
 using Bytes = std::span<std::byte>;
 using ConstBytes = std::span<const std::byte>;
 
-// See dl_reshard; by rank, empty where one is not here.
+// See dl_reshard; by rank, empty if a shard is not here.
 using OldShards = std::vector<ConstBytes>;
 using Reshard = std::function<Result<Bytes>(const OldShards& old, int rank, int size)>;
 
 class Registry {
  public:
-  // How registered memory is read and written; memcpy without.
+  // Reads and writes registered memory; memcpy by default.
   using CopyBy = std::function<Result<void>(std::byte* to, const std::byte* from, std::size_t)>;
   void copy_by(CopyBy copy) { copy_ = std::move(copy); }
 
@@ -39,9 +39,9 @@ class Registry {
   Result<void> place_shard(const std::string& name, Bytes memory);
 
   bool sharded() const { return !sharded_.empty(); }
-  // What must be the same on all ranks; a line for each buffer.
+  // The facts that must be the same on all ranks; a line for each buffer.
   std::string describe() const;
-  // The first line that is not the same in two of them, from describe(); "nothing" where one ends.
+  // The first line that differs between two texts of describe(); "nothing" if one text ends.
   using TwoLines = std::pair<std::string, std::string>;
   static std::optional<TwoLines> difference(const std::string& first, const std::string& other);
   // "rank 2 has registered replicated 'w' (800 bytes), rank 0 replicated 'w' (400 bytes)", if
@@ -52,12 +52,12 @@ class Registry {
   std::size_t replicated_bytes() const;
   std::size_t shard_bytes() const;
 
-  // The memory into an object of just that size, and back.
+  // Copies the memory into an object of exactly that size, and back.
   Result<void> capture_replicated(Bytes object) const;
   Result<void> capture_shard(Bytes object) const;
   Result<void> restore_replicated(ConstBytes object) const;
-  // shards: of a copy made for shards.size() ranks, empty where one is not here.
-  // Buffers that do not fit are made anew by their reshard functions.
+  // shards: of a copy made for shards.size() ranks, empty if one is not here. The reshard functions
+  // remake buffers that do not fit.
   Result<void> restore_shard(std::span<const ConstBytes> shards, int rank, int size);
 
  private:

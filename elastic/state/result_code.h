@@ -1,4 +1,5 @@
-// dl_result, which crosses the C interfaces, and Errc, which is used inside: one table both ways.
+// Maps dl_result, which crosses the C interfaces, and Errc, which is used inside, both ways in one
+// table.
 #pragma once
 
 #include <array>
@@ -12,7 +13,7 @@ namespace dlaunch {
 
 inline constexpr std::array<std::pair<Errc, dl_result>, 10> kResultCodes = {{
     {Errc::usage, DL_ERR_INVALID},
-    {Errc::io, DL_ERR_IO},  // first of its code: what DL_ERR_IO becomes inside
+    {Errc::io, DL_ERR_IO},  // first of its code: DL_ERR_IO becomes this inside
     {Errc::not_found, DL_ERR_IO},
     {Errc::timeout, DL_ERR_TIMEOUT},
     {Errc::protocol, DL_ERR_PROTOCOL},

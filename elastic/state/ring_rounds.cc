@@ -5,7 +5,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr int kTag = 0x5a7e0000;  // of messages between States: far from what programs use
+constexpr int kTag = 0x5a7e0000;  // of messages between States: far from tags that programs use
 
 Error last_error(dl_comm* comm, dl_result code) {
   return {.code = error_code(code), .what = dl_last_error(comm), .rank = dl_peer_lost(comm)};

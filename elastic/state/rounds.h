@@ -1,5 +1,5 @@
-// Rounds: what a State needs of the communicator and of the launcher behind it. An interface, so
-// that tests can form rounds of threads, and break them at any byte.
+// Rounds: what a State needs from the communicator and the launcher. An interface, so that tests
+// can form rounds of threads, and break them at any byte.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class Rounds {
   virtual std::uint64_t round() const = 0;
   // The launcher wants the next round.
   virtual bool over() const = 0;
-  // How many commits this rank holds, for the launcher to see progress.
+  // Reports this rank's newest commit to the launcher, which watches progress.
   virtual void progress(std::uint64_t version) = 0;
   // Leaves the round and joins the next; blocks. version: as of progress().
   virtual Result<void> rejoin(std::uint64_t version) = 0;
@@ -42,18 +42,18 @@ class Rounds {
                                 std::span<const std::size_t> sizes) = 0;
   virtual Result<void> maximum(std::span<std::uint64_t> values) = 0;
   virtual Result<void> barrier() = 0;
-  // What is at these places on rank `root` comes to be there on all ranks: all of it on GPUs, or
-  // none.
+  // Broadcasts rank `root`'s content of these places to all ranks: all of it on GPUs, or none.
   using Places = std::span<const std::span<std::byte>>;
   virtual Result<void> broadcast(Places places, int root) = 0;
-  // After one on GPUs: the ranks' GPUs reach each other, and it did not go through the host.
+  // After a broadcast on GPUs: the ranks' GPUs reach each other without going through the host.
   virtual bool gpu_to_gpu() const = 0;
   virtual bool on_gpu(const std::byte* memory) const = 0;
 
-  // Of this rank alone: nothing that it has put in a GPU's stream so far has failed, or will.
+  // Not collective: no operation that this rank has put in a GPU's stream so far has failed, or
+  // will.
   virtual Result<void> settle() = 0;
 
-  // Of this rank alone, in any round and between them: one of them may be memory of a GPU.
+  // Not collective, in any round and between rounds: either place may be GPU memory.
   virtual Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
 
   // Messages of one sender to one receiver arrive in the order in which they were started.
@@ -62,10 +62,10 @@ class Rounds {
   virtual Started receive(std::span<std::byte> bytes, int peer) = 0;
 };
 
-// Collective: everybody's text, by rank.
+// Collective: the texts of all, by rank.
 Result<std::vector<std::string>> gather_texts(Rounds& rounds, std::string_view mine);
 
-// Collective: how a local part of a common task went. Its failure on one rank is the failure of
+// Collective: the result of a local part of a common task. A failure on one rank is the failure of
 // all, with that rank's words.
 Result<void> agree(Rounds& rounds, const Result<void>& mine);
 

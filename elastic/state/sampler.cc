@@ -17,8 +17,8 @@ std::vector<std::uint32_t> epoch_order(std::uint32_t samples, std::uint64_t seed
                                        std::uint64_t epoch) {
   std::vector<std::uint32_t> order(samples);
   std::iota(order.begin(), order.end(), 0u);
-  // Seeded through the standard's own mixing, so that neighbouring seeds and epochs have nothing
-  // in common; distributions are left out because each library has its own.
+  // Seeded through the standard's own mixing, so that neighbouring seeds and epochs have nothing in
+  // common. No distributions, because each library has its own.
   std::seed_seq mixed{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
                       static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(epoch >> 32)};
   std::mt19937_64 random(mixed);

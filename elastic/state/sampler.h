@@ -10,7 +10,7 @@ namespace dlaunch {
 struct Share {
   std::uint64_t first = 0, last = 0;
 };
-// Rank's part of `count` things cut evenly: parts differ by at most one.
+// Rank's part of `count` items cut evenly: parts differ by at most one.
 Share even_share(std::uint64_t count, int rank, int size);
 
 // The samples of one epoch in random order (Fisher and Yates, as in Knuth 2, 3.4.2 P), the same on
@@ -20,7 +20,7 @@ std::vector<std::uint32_t> epoch_order(std::uint32_t samples, std::uint64_t seed
 
 class Sampler {
  public:
-  // What has been taken: the part of it that belongs to the state.
+  // The samples taken so far: the part that belongs to the state.
   struct Position {
     std::uint64_t epoch = 0;
     std::uint64_t samples = 0;  // of this epoch
@@ -30,22 +30,22 @@ class Sampler {
       : samples_(samples), batch_(batch), seed_(seed) {}
 
   const Position& position() const { return position_; }
-  // Back to where a commit was, perhaps of a program with more samples: what this one has may have
-  // been taken then, and the next epoch begins.
+  // Goes back to a commit's position. If that program had more samples, all of this one's may have
+  // been taken; then the next epoch begins.
   void go_on_from(const Position& position);
 
   struct Batch {
     std::span<const std::uint32_t> mine;
     std::uint64_t global = 0;
   };
-  // The batch at the position, which moves on behind it. Valid until the next call.
+  // The batch at the position, which it then advances. Valid until the next call.
   Batch next(int rank, int size);
 
  private:
   const std::uint32_t samples_;
   const std::uint64_t batch_, seed_;
   Position position_;
-  std::vector<std::uint32_t> order_;  // of the epoch below
+  std::vector<std::uint32_t> order_;  // of order_epoch_
   std::uint64_t order_epoch_ = 0;
 };
 

@@ -95,7 +95,7 @@ Result<void> append(int fd, std::span<const std::byte> bytes, const std::string&
   return {};
 }
 
-// The number of bytes read: fewer only at the end of the file.
+// Returns the number of bytes read: fewer only at the end of the file.
 Result<std::size_t> read_at(int fd, std::span<std::byte> bytes, std::size_t offset,
                             const std::string& path) {
   std::size_t done = 0;
@@ -154,7 +154,7 @@ Result<void> write_file(const std::string& path, std::string_view start,
 Result<void> sync_folder(const std::string& folder) {
   const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return errno_error("open " + folder, errno);
-  // EINVAL: a file system that has nothing to sync here.
+  // EINVAL: this file system has nothing to sync here.
   if (::fsync(fd.get()) != 0 && errno != EINVAL) return errno_error("sync " + folder, errno);
   return {};
 }

@@ -4,7 +4,7 @@
 //   header: round, number, layout, bytes of the content (u64); object, world (i32);
 //           description (string); pieces (u64), CRC-32 of each (u32)
 //
-// Numbers are little-endian. A file appears under its name when it is complete and on the disk.
+// Numbers are little-endian. A file gets its name when it is complete and on the disk.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,14 @@ struct Snapshot {
   PieceTable table;
 };
 
-// Makes the folder, and those above it, if need be.
+// Makes the folder, and its parents, if needed.
 Result<void> make_snapshot_folder(const std::string& folder);
-// Fills path, bytes and table from the content. Failing leaves nothing behind.
+// Fills path, bytes and table from the content. A failure leaves no file behind.
 Result<void> write_snapshot(const std::string& folder, Snapshot snapshot,
                             std::span<const std::byte> content);
 
 struct SnapshotList {
-  std::vector<Snapshot> intact;      // as far as header and size tell
+  std::vector<Snapshot> intact;      // by header and size
   std::vector<std::string> damaged;  // sentences
 };
 // An absent folder is an empty one.
@@ -43,8 +43,8 @@ Result<SnapshotList> list_snapshots(const std::string& folder);
 // content.size() == snapshot.bytes. Checks every piece.
 Result<void> read_snapshot(const Snapshot& snapshot, std::span<std::byte> content);
 
-// Removes all commits older than `before` but for the newest `keep`, and what of them was never
-// finished. What cannot be removed stays.
+// Removes all commits older than `before` except the newest `keep`, and their unfinished files.
+// Files that cannot be removed stay.
 void prune_snapshots(const std::string& folder, const Version& before, int keep);
 
 }  // namespace dlaunch

@@ -52,7 +52,7 @@ void SnapshotWriter::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return stop_ || copy_ != nullptr; });
-    if (copy_ == nullptr) return;  // what was given is written even after the end was asked for
+    if (copy_ == nullptr) return;  // a copy given before the end is still written
     lock.unlock();
     write_now(*copy_, objects_);
     lock.lock();

@@ -1,4 +1,4 @@
-// SnapshotWriter: writes committed copies to disk in a thread of its own.
+// SnapshotWriter: writes committed copies to disk in its own thread.
 #pragma once
 
 #include <condition_variable>
@@ -14,9 +14,9 @@ namespace dlaunch {
 
 class SnapshotWriter {
  public:
-  // Folder and description are those of all its snapshots.
+  // All its snapshots share the folder and the description.
   SnapshotWriter(std::string folder, int keep, std::string description);
-  // Waits for what is being written.
+  // Waits for the snapshot that is being written.
   ~SnapshotWriter();
   SnapshotWriter(const SnapshotWriter&) = delete;
   SnapshotWriter& operator=(const SnapshotWriter&) = delete;
@@ -26,8 +26,8 @@ class SnapshotWriter {
 
   bool idle() const;
   void wait_idle();
-  // Must be idle. The copy is busy, and must not change, until all is written. A failure is said
-  // on stderr, once until something is written again. Fails if there is no thread to be had.
+  // Must be idle. The copy is busy, and must not change, until all is written. Reports a failure on
+  // stderr, once until a write succeeds again. Fails if the system has no thread to give.
   Result<void> write(Copy& copy, std::vector<ObjectId> objects);
 
  private:

@@ -57,7 +57,7 @@ Result<void> State::snapshots(std::string folder, int every, int keep) {
 }
 
 Result<void> State::sync() {
-  // Terms that all ranks must have in common, or they would wait for each other.
+  // All ranks must share these terms, or they would wait for each other.
   const auto terms =
       fmt::format("commits every {} steps\nsnapshots every {} commits\n{} replicas\n",
                   config_.commit_every, snapshot_every_, config_.shard_replicas);
@@ -79,7 +79,7 @@ Result<void> State::sync() {
   }
   current_ = *copy;
   for (const auto& it : stand_ins_) it.take();
-  saved_ = {};  // as on ranks that are new
+  saved_ = {};  // as on new ranks
   uncommitted_ = 0;
   over_ = false;
   return {};
@@ -94,8 +94,8 @@ Version State::next_version() const {
   return {current_->base + rounds_->round(), committed().number + 1};
 }
 
-// Collective: that all make the next commit, whether as a snapshot, and whether the round is over;
-// and if a shard has another size than at the last, the sizes of all.
+// Collective: all agree on the next commit, on whether it becomes a snapshot, and on whether the
+// round is over; if a shard has a new size since the last commit, also on the sizes of all.
 Result<void> State::agree_on_commit() {
   const auto number = next_version().number;
   const std::uint64_t busy = save_it_ && !writer_->idle();
@@ -137,7 +137,7 @@ Result<void> State::commit(bool spanned) {
   return commit_now(spanned);
 }
 
-// All were asked by update(), before anything was changed.
+// update() has asked all ranks, before any change.
 Result<void> State::commit_in_place() {
   if (!changing_) return usage_error("a commit in place needs an update before it");
   in_memory_ = next_version();
@@ -168,7 +168,8 @@ Result<void> State::commit_now(bool spanned) {
   return save_it_ && writer_->idle() ? save() : Result<void>();
 }
 
-// The registered memory as the copy after the current one. Failing leaves that one as it is.
+// Makes the registered memory the copy after the current one. A failure leaves the current one as
+// it is.
 Result<void> State::make_copy(Version version) {
   Copy& copy = copies_.take_other_than(current_);
   copy.base = current_->base;
@@ -185,8 +186,8 @@ Result<void> State::make_copy(Version version) {
   return {};
 }
 
-// What was committed in place becomes a copy, which others can be given and which stays. Memory
-// that is being changed is no commit any more, and the last copy is what is left.
+// Makes a commit in place a copy, which can be given to others and lasts. Memory that is being
+// changed is not a commit; then the last copy remains.
 Result<void> State::copy_memory() {
   const auto version = std::exchange(in_memory_, std::nullopt);
   if (std::exchange(changing_, false) || !version) return {};
@@ -239,7 +240,7 @@ Result<void> State::finish() {
   }
   if (writer_) {
     writer_->wait_idle();
-    // A snapshot is begun when all ranks have ended theirs.
+    // All ranks must have ended their snapshots before the next one begins.
     if (auto r = rounds_->barrier(); !r) return r;
     if (saved_ != committed()) {
       if (auto r = copy_memory(); !r) return r;
@@ -252,7 +253,7 @@ Result<void> State::finish() {
 
 namespace {
 
-// Until the last step (true) or until the round is over.
+// Runs until the last step (true) or until the round is over.
 Result<bool> run_round(State& state, const std::function<Result<bool>()>& step) {
   for (;;) {
     const auto more = step();

@@ -38,12 +38,12 @@ class State {
   Result<void> place_shard(const std::string& name, Bytes memory);
   Result<void> snapshots(std::string folder, int every, int keep);
   void on_change(std::function<void(const dl_change&)> tell) { tells_.push_back(std::move(tell)); }
-  // Registered memory that stands for something else: keep() writes it before it is committed,
+  // Registered memory that represents another object: keep() writes it before it is committed,
   // take() reads it after it has been restored.
   void stands_for(std::function<void()> keep, std::function<void()> take) {
     stand_ins_.push_back({std::move(keep), std::move(take)});
   }
-  // What all ranks must have in common beside the memory: a line.
+  // A line that must be the same on all ranks, besides the memory.
   void add_term(const std::string& term) { terms_ += term + "\n"; }
 
   Result<void> sync();
@@ -79,19 +79,19 @@ class State {
   const StateConfig config_;
   Registry registry_;
   Copies copies_;
-  std::unique_ptr<SnapshotWriter> writer_;  // after copies_: it reads them to the end
+  std::unique_ptr<SnapshotWriter> writer_;  // after copies_: it reads them until it ends
   int snapshot_every_ = 0;                  // 0: none
   int snapshot_keep_ = 0;
   std::string folder_;
 
-  bool registered_ = false;                 // all ranks have checked it
-  Copy* current_ = nullptr;                 // the last commit that was copied
-  std::optional<Version> in_memory_;        // a later one, of which the registered memory is all
-  bool changing_ = false;                   // between update() and the commit
-  bool save_it_ = false;                    // the commit that was agreed on, as a snapshot
+  bool registered_ = false;           // all ranks have compared their registrations
+  Copy* current_ = nullptr;           // the last commit that was copied
+  std::optional<Version> in_memory_;  // a later one, which exists only in the registered memory
+  bool changing_ = false;             // between update() and the commit
+  bool save_it_ = false;              // write the agreed commit as a snapshot
   std::vector<std::uint64_t> shard_sizes_;  // by rank
-  int uncommitted_ = 0;                     // calls of commit() since the last that made one
-  Version saved_;                           // the last that a snapshot was begun of
+  int uncommitted_ = 0;                     // calls of commit() since the last that committed
+  Version saved_;                           // the last version with a snapshot begun
   bool over_ = false;
   std::vector<std::function<void(const dl_change&)>> tells_;
   std::vector<StandIn> stand_ins_;

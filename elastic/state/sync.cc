@@ -65,8 +65,8 @@ class Sync {
  public:
   explicit Sync(const Store& store) : store_(store), rounds_(store.rounds) {}
 
-  // All members have this copy, with what they need of it for themselves. Gives them what the cast
-  // needs.
+  // All members have this copy, with the parts that they need themselves. Gives them the parts that
+  // the cast needs.
   Result<void> complete(Copy& copy) {
     const auto holdings = gather_holdings(rounds_, {copy.holding()});
     if (!holdings) return holdings.error();
@@ -99,7 +99,7 @@ class Sync {
   }
 
  private:
-  // The start: rank 0's replicated memory and everybody's shard become a copy.
+  // The start: rank 0's replicated memory and all ranks' shards become a copy.
   Result<void> begin() {
     Copy& copy = store_.copies.take_other_than(nullptr);
     copy.id = {.version = {rounds_.round(), 0}, .layout = rounds_.round()};
@@ -112,7 +112,7 @@ class Sync {
     return agree(rounds_, captured);
   }
 
-  // -- The copy is in the memory of some.
+  // -- The copy is in some ranks' memory.
   Result<std::vector<Pull>> plan_for(const Choice& choice, const Copy* copy) {
     PieceTables mine;
     if (copy != nullptr) {
@@ -178,8 +178,8 @@ class Sync {
     return {};
   }
 
-  // The copy has been restored into shards of the new cut; they become a copy of their own, so that
-  // the old one is whole until the new one is.
+  // The copy has been restored into shards of the new cut; they become another copy, so that the
+  // old one is whole until the new one is.
   Result<Copy*> cut_anew(const Copy& old) {
     Copy& copy = store_.copies.take_other_than(&old);
     copy.id = {.version = old.id.version, .layout = old.base + rounds_.round()};
@@ -202,7 +202,7 @@ class Sync {
     for (const auto& s : list.intact) {
       auto& holding = found[s.id];
       holding.id = s.id;
-      holding.base = s.id.version.round + 1;  // so that all that follows is newer
+      holding.base = s.id.version.round + 1;  // so that all later commits are newer
       holding.world = s.world;
       holding.objects[s.object] = s.bytes;
     }
@@ -226,7 +226,7 @@ class Sync {
                             store_.folder, lost.empty() ? "" : ": ", lost)};
   }
 
-  // What is in the folder, less what has turned out to be damaged, which is said once.
+  // Lists the folder without the damaged snapshots, each of which is reported once.
   Result<void> look(SnapshotList& list) {
     auto listed = list_snapshots(store_.folder);
     if (!listed) return listed.error();
@@ -248,7 +248,7 @@ class Sync {
     return {};
   }
 
-  // Reads what this rank needs of the choice, and what only ranks have that do not need it.
+  // Reads what this rank needs of the choice, and objects held only by ranks that do not need them.
   Result<void> read(const SnapshotList& list, const Choice& choice) {
     const auto cast = store_.cast();
     store_.copies.forget_all();
@@ -283,7 +283,7 @@ class Sync {
 
   const Store& store_;
   Rounds& rounds_;
-  std::set<std::string> damaged_;  // files whose content was found to be
+  std::set<std::string> damaged_;  // files found to have damaged content
   std::set<std::string> said_;
 };
 

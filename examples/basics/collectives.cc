@@ -43,7 +43,7 @@ void tour(dl::Communicator& comm) {
   const Row x = {rank + 1, 10 * (rank + 1)};
   show(comm, "each rank begins with", text(x) + " (rank 0: 1 10, rank 2: 3 30)");
 
-  // One rank's numbers become everybody's.
+  // Copies one rank's numbers to all ranks.
   Row pair = x;
   comm.broadcast(pair, 0);
   show(comm, "broadcast from rank 0", text(pair));

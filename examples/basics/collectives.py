@@ -34,7 +34,7 @@ def show(call, value):
 x = np.array([rank + 1, 10 * (rank + 1)])
 show("each rank begins with", f"{x.tolist()} on rank 1, [1, 10] on rank 0, [3, 30] on rank 2")
 
-# One rank's array becomes everybody's. broadcast is the one call that changes its argument.
+# Copies one rank's array to all ranks. broadcast is the one call that changes its argument.
 copy = x.copy()
 comm.broadcast(copy, root=0)
 show("broadcast from rank 0", copy.tolist())

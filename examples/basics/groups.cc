@@ -37,8 +37,8 @@ int main() {
   auto comm = dl::Communicator::init();
   const int rank = comm.rank(), row = rank / 2, column = rank % 2;
 
-  // All ranks call split. Those that give the same color are in one group. In it a rank has a
-  // number from 0 again.
+  // All ranks call split. Ranks that give the same color are in one group. The group numbers its
+  // ranks from 0.
   sum_in(comm.split(row), "row " + std::to_string(row), rank);
   sum_in(comm.split(column), "column " + std::to_string(column), rank);
 

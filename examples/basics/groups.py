@@ -32,7 +32,7 @@ def sum_in(name, group):
 comm = dlaunch.init()
 row, column = divmod(comm.rank, 2)
 
-# All ranks call split. Those that give the same color are in one group. In it a rank has a number from 0 again.
+# All ranks call split. Ranks that give the same color are in one group. The group numbers its ranks from 0.
 sum_in(f"row {row}", comm.split(color=row))
 sum_in(f"column {column}", comm.split(color=column))
 

@@ -52,7 +52,7 @@ void naive(dl::Communicator& comm, Array& total) {
   for (int step = 0; step < comm.size() - 1; ++step) {
     shift(comm, passing, incoming);
     add(total, incoming);
-    std::swap(passing, incoming);  // what has come is what goes on
+    std::swap(passing, incoming);  // the received array goes on
   }
 }
 
@@ -80,7 +80,7 @@ void library(dl::Communicator& comm, Array& total) { comm.all_reduce(total); }
 
 using AllReduce = void (*)(dl::Communicator&, Array&);
 
-// In microseconds. The result is checked, too.
+// In microseconds. Checks the result, too.
 double best_time(dl::Communicator& comm, AllReduce all_reduce, std::size_t elements) {
   double best = 1e30;
   const auto value = [](std::size_t i) { return static_cast<float>(i % 1000); };

@@ -42,13 +42,13 @@ def naive(x):
     for _ in range(size - 1):
         shift(passing, incoming)
         total += incoming
-        passing, incoming = incoming, passing  # what has come is what goes on
+        passing, incoming = incoming, passing  # the received array goes on
     return total
 
 
 def chunked(x):
     total = x.copy()
-    chunks = np.array_split(total, size)  # views: what changes a chunk changes total
+    chunks = np.array_split(total, size)  # views: a change of a chunk changes total
     for step in range(size - 1):  # reduce-scatter
         mine = chunks[(rank - step - 1) % size]
         incoming = np.empty_like(mine)

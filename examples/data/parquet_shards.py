@@ -12,9 +12,9 @@ A Parquet file has its rows in row groups, and a row group is the least that one
 the row groups are dealt to the ranks like cards. Readers of Petastorm have the same arguments: cur_shard is the rank,
 and shard_count the number of ranks.
 
-The state of the training has the epoch and how many row groups of it all ranks together have taken. Here rank 2 dies
-in the middle of epoch 1, and dlaunch continues with two ranks (--min-nproc 2). They deal what is left of the epoch
-anew: each row is in exactly one committed step. The program needs pyarrow.
+The state of the training has the epoch and how many row groups of it all ranks together have taken. Here rank 2 dies in
+the middle of epoch 1, and dlaunch continues with two ranks (--min-nproc 2). They deal the rest of the epoch again: each
+row is in exactly one committed step. The program needs pyarrow.
 """
 
 import os
@@ -51,8 +51,8 @@ class Reader:
         self.cur_shard, self.shard_count, self.seed = cur_shard, shard_count, seed
 
     def batches(self, epoch, position):
-        """Yields (the columns of this shard's next row group, the position after this step). Where the last step has
-        fewer row groups than there are shards, some shards get columns without rows."""
+        """Yields (the columns of this shard's next row group, the position after this step). If the last step has fewer
+        row groups than there are shards, some shards get columns without rows."""
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.groups))
         for first in range(position, len(order), self.shard_count):
             mine = order[first + self.cur_shard:][:1] if first + self.cur_shard < len(order) else []
@@ -91,7 +91,7 @@ if "--make" in sys.argv:
     make(folder)
     sys.exit()
 comm = dlaunch.init(elastic=True)
-seen = np.zeros((EPOCHS, FILES * GROUPS * ROWS), int)  # in how many committed steps each row was
+seen = np.zeros((EPOCHS, FILES * GROUPS * ROWS), int)  # the number of committed steps with each row
 train(elastic.State(comm, seen=seen, epoch=0, position=0))
 if comm.rank == 0:
     once = "yes" if (seen == 1).all() else "no"

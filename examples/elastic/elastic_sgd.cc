@@ -77,13 +77,13 @@ void kill_self() {
 int main(int argc, char** argv) {
   const bool lose = argc > 2 && std::string(argv[2]) == "--lose";
   dl::Options options;
-  options.elastic = 1;  // this process stays when others are lost
+  options.elastic = 1;  // this process goes on when others are lost
   auto comm = dl::Communicator::init(nullptr, options);
   const auto samples = data();
   Vector weights(kFeatures);
 
-  // What makes up the training. The sampler gives each rank its part of the next batch, and its
-  // place is part of the state, too.
+  // The parts of the training. The sampler gives each rank its part of the next batch, and its
+  // position is part of the state, too.
   dl::State state(comm);
   state.replicated("weights", weights);
   dl::ElasticSampler sampler(state, "samples", kSamples, kBatch, 1);
@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
   };
 
   std::uint64_t round = 0;
-  dl::run_elastic(state, [&] {  // one step; it is committed where this returns true
+  dl::run_elastic(state, [&] {  // one step; run_elastic commits it if this returns true
     if (std::exchange(round, comm.round()) != comm.round()) {
       std::printf("round %d begins at step %d\n", static_cast<int>(comm.round()), step());
     }

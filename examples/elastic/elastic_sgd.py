@@ -39,7 +39,7 @@ comm = dlaunch.init(elastic=True)
 inputs = np.random.default_rng(1).normal(size=(SAMPLES, FEATURES))
 targets = inputs @ RIGHT
 weights = np.zeros(FEATURES)
-# The sampler gives each rank its part of the next batch. Its place is part of the state, like the weights.
+# The sampler gives each rank its part of the next batch. Its position is part of the state, like the weights.
 sampler = elastic.ElasticSampler(SAMPLES, BATCH, seed=1)
 state = elastic.State(comm, weights=weights, sampler=sampler)
 

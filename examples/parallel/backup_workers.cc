@@ -46,14 +46,14 @@ Result serve(dl::Communicator& comm, int needed) {
         add_values(received, -kRate / needed, next);
         result.slow_counted += source == workers;
         idle.insert(source);
-      } else {  // it is late: that worker goes on with the weights of now
+      } else {  // it is late: that worker goes on with the present weights
         ++result.dropped;
         comm.send(message(step, result.weights), source);
       }
     }
     result.weights = next;
   }
-  while (static_cast<int>(idle.size()) < workers) {  // gradients that are still under way
+  while (static_cast<int>(idle.size()) < workers) {  // gradients still on their way
     idle.insert(comm.recv_any(received));
     ++result.dropped;
   }

@@ -94,7 +94,7 @@ inline Samples samples(int batches, std::size_t batch, std::size_t width) {
   return result;
 }
 
-// Of the loss: half the squared error over all samples, divided by their number.
+// The gradient of the loss: half the squared error over all samples, divided by their number.
 inline Matrix loss_gradient(Matrix y, const Matrix& target, double count) {
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     y.values[i] = (y.values[i] - target.values[i]) / count;

@@ -10,8 +10,8 @@
 //
 // The layer is y = tanh(x A) B. Rank r has some columns of A and the same rows of B:
 //
-//   x (A0 A1) = (x A0  x A1)                each rank computes its own hidden units, with no
-//   message (h0 h1) (B0 over B1) = h0 B0 + h1 B1    one all_reduce adds up the outputs
+//   x (A0 A1) = (x A0  x A1)              each rank computes its hidden units, without a message
+//   (h0 h1) (B0 over B1) = h0 B0 + h1 B1  one all_reduce adds up the outputs
 //
 // The backward pass needs one all_reduce, too: for the gradient with respect to x.
 #include <cstdio>

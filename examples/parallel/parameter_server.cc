@@ -12,7 +12,7 @@
 // waits for the slow one.
 //
 // Asynchronous: the server applies each gradient as soon as it comes and sends that worker the
-// newest weights. Nobody waits. But a gradient may belong to weights that the server has changed
+// newest weights. No worker waits. But a gradient may belong to weights that the server has changed
 // since. Staleness counts these changes: the gradients of the slow worker are old when they come,
 // and too old ones disturb the training.
 #include <chrono>

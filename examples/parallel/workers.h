@@ -15,10 +15,10 @@ using Vector = std::vector<double>;
 constexpr std::size_t kFeatures = 16, kSamples = 256;
 constexpr double kRate = 0.05;
 constexpr int kServer = 0;
-// The slow worker does its work so many times, like a machine that is so much slower.
+// The slow worker repeats its work this many times, like a machine that is as much slower.
 constexpr int kSlowness = 800;
 
-// The weights to be learned.
+// The true weights.
 inline double right(std::size_t feature) { return static_cast<double>(feature) + 1; }
 
 inline Vector message(int version, const Vector& values) {
@@ -28,12 +28,12 @@ inline Vector message(int version, const Vector& values) {
 }
 inline Vector end_message() { return message(-1, Vector(kFeatures)); }
 
-// Part of the values after the number.
+// Adds the values after the number, times the factor.
 inline void add_values(const Vector& received, double factor, Vector& sum) {
   for (std::size_t k = 0; k < kFeatures; ++k) sum[k] += factor * received[k + 1];
 }
 
-// Of the mean over these samples; received has the weights.
+// The gradient of the mean over these samples; received has the weights.
 inline Vector gradient_of(const std::vector<Vector>& samples, const Vector& received) {
   Vector gradient(kFeatures);
   for (const auto& x : samples) {
@@ -61,7 +61,7 @@ inline void work(dl::Communicator& comm, bool slow) {
   }
 }
 
-// "learned" if the weights are near those to be learned.
+// "learned" if the weights are near the true ones.
 inline const char* verdict(const Vector& weights) {
   double apart = 0, length = 0;
   for (std::size_t k = 0; k < kFeatures; ++k) {

@@ -43,13 +43,13 @@ void compute(std::vector<float>& gradient, int rank) {
   }
 }
 
-// Milliseconds of one step: all gradients are computed and summed over the ranks.
+// Milliseconds of one step: computes all gradients and sums them over the ranks.
 double step(dl::Communicator& comm, Gradients& gradients, dl::GradientBucketer<float>& bucketer) {
   comm.barrier();
   const auto begin = std::chrono::steady_clock::now();
   for (std::size_t i = gradients.size(); i-- > 0;) {
     compute(gradients[i], comm.rank());
-    bucketer.ready(i);  // its bucket may begin to move, while the loop goes on
+    bucketer.ready(i);  // the all_reduce of its bucket may begin while the loop goes on
   }
   bucketer.finish();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

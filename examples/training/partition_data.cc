@@ -30,7 +30,7 @@ namespace {
 constexpr int kSamples = 10;
 constexpr unsigned kSeed = 1;
 
-// The numbers of this rank's samples. Parts differ by at most one sample.
+// The numbers of this rank's samples. Ranks differ by at most one sample.
 std::vector<int> part(int samples, int rank, int size, unsigned epoch) {
   std::vector<int> order(static_cast<std::size_t>(samples));
   std::iota(order.begin(), order.end(), 0);

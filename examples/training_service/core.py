@@ -18,7 +18,7 @@ from typing import Optional
 QUEUED, LAUNCHING, RUNNING, FINISHED, FAILED = STATES = ("queued", "launching", "running", "finished", "failed")
 ACTIVE = (LAUNCHING, RUNNING)  # the states that take a slot
 ENDED = (FINISHED, FAILED)
-LOSSES = 3  # a job whose processes were killed so often without a report does not begin again
+LOSSES = 3  # after this many kills of its processes without a report a job does not begin again
 
 CANCELLED = "cancelled"
 PARAMETER = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -47,7 +47,7 @@ class Job:
     instances: int
     parameters: dict
     state: str = QUEUED
-    cancelled: bool = False  # somebody asked to end it
+    cancelled: bool = False  # a client asked to end it
     losses: int = 0  # how often its processes were killed while the service watched
     exit_code: Optional[int] = None
     reason: str = ""  # why it failed
@@ -57,11 +57,11 @@ class Job:
 class Seen:
     """What a runner sees of a job's processes."""
 
-    alive: bool = False  # some process of it exists
+    alive: bool = False  # some process of the job exists
     running: bool = False  # its workers have started
-    exit_code: Optional[int] = None  # it has ended, and this is how
+    exit_code: Optional[int] = None  # set when it has ended
     report: Optional[dict] = None  # dlaunch's report
-    watched: bool = False  # this service has started it, and not an earlier one that was killed
+    watched: bool = False  # this service has started it, not an earlier one that was killed
 
 
 def no_constant(name):
@@ -105,7 +105,7 @@ def checked_parameters(parameters):
 def arguments_of(parameters):
     """The parameters as arguments of the algorithm's program: {"epochs": 3} is --epochs=3.
 
-    dlaunch replaces macros such as ${rank} in arguments; the values of requests are to arrive as they are.
+    dlaunch replaces macros such as ${rank} in arguments; the values of requests must arrive unchanged.
     """
     def text(value):
         return json.dumps(value) if not isinstance(value, str) else value.replace("${", "$${")
@@ -127,7 +127,7 @@ def to_launch(jobs, slots):
 
 
 def launched(job):
-    """The job as its launch begins. Unchanged where it is no longer in the queue."""
+    """The job as its launch begins. Unchanged if it is no longer in the queue."""
     return dataclasses.replace(job, state=LAUNCHING) if job.state == QUEUED else job
 
 
@@ -149,7 +149,7 @@ def advanced(job, seen):
 
 
 def lost(job, watched):
-    """No process of the job is left, and none has reported. It begins again, unless that happens again and again."""
+    """No process of the job is left, and none has reported. The job begins again, unless that happens too often."""
     losses = job.losses + watched
     if job.cancelled:
         return failed(job, CANCELLED)
@@ -159,7 +159,7 @@ def lost(job, watched):
 
 
 def cancelled(job):
-    """The job after somebody has asked to end it. The runner ends the processes of an active one."""
+    """The job after a client has asked to end it. The runner ends the processes of an active one."""
     if job.state in ENDED:
         raise Conflict(f"job {job.id} has ended already: {job.state}")
     if job.state == QUEUED:

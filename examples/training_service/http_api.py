@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True  # whoever follows a log does not keep the service from ending
+    daemon_threads = True  # a client that follows a log does not keep the service from ending
     request_queue_size = 128
 
     def __init__(self, address, store, runner, algorithms, max_instances):
@@ -52,7 +52,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer({"/train/ID": self.cancel})
 
     def answer(self, routes):
-        """Sends what the route's function returns, a status and an object. None: it has answered by itself."""
+        """Sends the result of the route's function, a status and an object. None: the function has answered itself."""
         try:
             said = self.said(routes)
             if said:
@@ -118,7 +118,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         while follow and self.job(job_id).state not in core.ENDED:
             time.sleep(FOLLOW_INTERVAL)
             position = self.send_log(job_id, position)
-        self.send_log(job_id, position)  # what came between the last look and the end
+        self.send_log(job_id, position)  # output between the last look and the end
 
     def send_log(self, job_id, position, tail=None):
         """Sends the log from this position on, or its last lines. Returns the position of its end."""

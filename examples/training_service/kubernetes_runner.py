@@ -1,8 +1,8 @@
 """Hands jobs to Kubernetes: dlaunch writes a Job with one pod for each parallel instance.
 
 The file job.yaml in the job's folder is the durable part. It is written once and as a whole, because it contains the
-job's secret, and applying it again changes nothing. So a service that was killed at any moment can do the same again.
-The image has to have dlaunch, and the algorithms at the same path as here.
+job's secret, and applying it again changes nothing. So after a kill at any moment the service can do the same again.
+The image must have dlaunch, and the algorithms at the same path as here.
 """
 
 import json
@@ -42,15 +42,15 @@ class KubernetesRunner:
                                         encoding="utf-8")
 
     def look_around(self):
-        """Nothing that is asked for all jobs together."""
+        """Does nothing: it asks about each job separately."""
 
     def look(self, job):
-        if not self.kubectl:  # the file is all that was asked for
+        if not self.kubectl:  # the file is enough
             written = self._manifest(job.id).exists()
             return core.Seen(exit_code=0 if written else None, watched=job.id in self.started)
         try:
             found = json.loads(self._call("get", "job", self._name(job.id), "--ignore-not-found", "-o", "json") or "{}")
-        except RuntimeError:  # the cluster cannot be asked now, so nothing is known of the job
+        except RuntimeError:  # the cluster does not answer now, so nothing is known of the job
             return core.Seen(alive=True)
         status = found.get("status", {})
         ends = {condition["type"] for condition in status.get("conditions", []) if condition["status"] == "True"}

@@ -1,12 +1,13 @@
 """Runs jobs on this machine with dlaunch.
 
 How a job outlives the service, and never runs twice at the same time:
-- dlaunch is in a session of its own, so that what ends the service does not end it.
+- dlaunch is in a session of its own, so the end of the service does not end it.
 - The service locks the job's file `lock` and hands the locked descriptor to dlaunch, whose workers inherit it. The
-  kernel keeps the lock until the last process of the job has ended. So whoever can lock the file knows that no process
-  of the job is left, also after the service was killed, and without a pid that another process may have meanwhile.
-- dlaunch writes its report when the job has ended, also if it ended well. A job with a report is over. A job without
-  a report and without a process has not come to its end, and may begin again.
+  kernel keeps the lock until the last process of the job has ended. So a process that can lock the file knows that no
+  process of the job is left. This works also after the service was killed, and without a pid that another process may
+  have meanwhile.
+- dlaunch writes its report when the job has ended, also if it ended well. A job with a report is over. A job without a
+  report and without a process has not finished, and may begin again.
 """
 
 import fcntl
@@ -37,7 +38,7 @@ class LocalRunner:
                                                      pass_fds=[lock.fileno()], start_new_session=True)
 
     def look_around(self):
-        """Asks dlaunchctl once for all jobs which of them have workers, for the calls of look() that follow."""
+        """Asks dlaunchctl once for all jobs which of them have workers, for the following calls of look()."""
         listed = subprocess.run(["dlaunchctl", "list", "--json"], capture_output=True, text=True, check=False)
         jobs = json.loads(listed.stdout) if listed.returncode == 0 else []
         self.workers_started = {job["job_id"] for job in jobs if job["status"] and job["status"]["workers"]}
@@ -45,7 +46,7 @@ class LocalRunner:
     def look(self, job):
         child = self.children.get(job.id)
         if child is not None:
-            child.poll()  # so that no zombie is left
+            child.poll()  # leaves no zombie
         alive = self._alive(job.id)
         report = self.report(job.id)  # after the line above: a job that has ended meanwhile has a report
         if not alive:
@@ -54,12 +55,12 @@ class LocalRunner:
                          watched=child is not None)
 
     def stop(self, job):
-        """Asks the job to end; dlaunch kills what has not ended ten seconds later. False: it cannot be asked yet."""
+        """Asks the job to end; dlaunch kills it ten seconds later. False: it cannot be asked yet."""
         asked = subprocess.run(["dlaunchctl", "--job", job.id, "stop"], capture_output=True, check=False)
         return asked.returncode == 0
 
     def log(self, job_id):
-        """The file with what the job's ranks have printed. It is not there before the job has been launched."""
+        """The file with the output of the job's ranks. It does not exist before the launch."""
         return self.folder / job_id / "log"
 
     def report(self, job_id):

@@ -1,8 +1,8 @@
-"""The loop that moves jobs on: it looks at the active ones, and launches those whose turn it is.
+"""The loop that moves jobs on: it looks at the active ones, and launches those at the head of the queue.
 
 It is the only place that starts and looks at processes, on one thread. core.py decides, store.py remembers. Each change
-is on the disk before what follows from it is done, so the service may be killed between any two lines: the next one
-looks at the same jobs again.
+is on the disk before its consequences, so the service may be killed between any two lines: the next one looks at the
+same jobs again.
 """
 
 import threading
@@ -24,7 +24,7 @@ def guarded(act, *values):
 class Scheduler:
     def __init__(self, store, runner, slots):
         self.store, self.runner, self.slots = store, runner, slots
-        self.stopped = set()  # jobs that were asked to end; dlaunch kills at the second time
+        self.stopped = set()  # jobs that were asked to end; dlaunch kills at the second request
         self.ending = threading.Event()
         self.thread = threading.Thread(target=self._loop, name="scheduler")
 

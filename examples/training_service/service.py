@@ -3,8 +3,8 @@
 
     python3 service.py --data data --algorithms algorithms --port 8080
 
-README.md is a walk through it. Only the standard library is used. There are no accounts: whoever reaches the port may
-start what is in the folder of algorithms, so the service listens at 127.0.0.1 unless --host says otherwise.
+README.md is a walk through it. It uses only the standard library. It has no accounts: every client of the port may
+start the programs in the folder of algorithms, so the service listens at 127.0.0.1 unless --host says otherwise.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def main():
     scheduler = Scheduler(store, runner, given.slots)
     server = Server((given.host, given.port), store, runner, algorithms, given.max_instances)
 
-    # Jobs outlive the service, however it ends, and the next one goes on with them.
+    # Jobs outlive the service, however it ends, and the next one continues them.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
     scheduler.thread.start()

@@ -1,4 +1,4 @@
-"""The jobs of the training service in SQLite: what is here survives a crash of the service and of the machine."""
+"""The jobs of the training service in SQLite: they survive a crash of the service and of the machine."""
 
 import contextlib
 import dataclasses
@@ -68,8 +68,7 @@ class Store:
         return self.change(job_id, lambda job: job)
 
     def change(self, job_id, decide):
-        """Puts decide(job) in the job's place, in one transaction with the reading of it, and returns that. None: there
-        is no such job."""
+        """Replaces the job with decide(job), in one transaction, and returns that. None: there is no such job."""
         with self._transaction() as database:
             row = database.execute(f"SELECT {', '.join(FIELDS)} FROM jobs WHERE id = ?", [job_id]).fetchone()
             if row is None:

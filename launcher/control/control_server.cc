@@ -19,7 +19,7 @@ constexpr Duration kRequestPatience = std::chrono::seconds(5);
 
 }  // namespace
 
-// Lives as long as something is asked of the loop, or the handler keeps the reply.
+// Lives as long as an operation of the loop is pending, or the handler keeps the reply.
 class ControlServer::Session : public std::enable_shared_from_this<Session> {
  public:
   Session(asio::io_context& loop, UniqueFd fd, std::size_t max_request, Handler handler,

@@ -1,7 +1,7 @@
 // ControlServer: a socket in the job's private folder at which programs of the same user ask one
 // question each: they send a request, shut down their writing side, and read the answer to its end.
-// An asio shell; one thread, the loop's. Who does not finish its request, or does not read, within
-// 5 s is dropped, and so is who comes while 32 others are there.
+// An asio shell; one thread, the loop's. The server drops a client that does not finish its
+// request, or does not read, within 5 s. With 32 clients connected it drops further ones.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace dlaunch {
 
 class ControlServer {
  public:
-  // May be called later, but in the loop; or never, which drops the one who asked.
+  // The handler may call it later, but in the loop. If it never does, the client is dropped.
   using Reply = std::function<void(const std::string& answer)>;
   using Handler = std::function<void(const std::string& request, Reply reply)>;
   static Result<std::unique_ptr<ControlServer>> open(asio::io_context& loop,

@@ -15,7 +15,7 @@ json json_of(const FlightEntry& operation, TimePoint now) {
           {"since_s", to_seconds(now - (running ? operation.started : operation.ended))}};
 }
 
-// What is not known is null.
+// An unknown number becomes null.
 json from_zero(std::int64_t number) { return number >= 0 ? json(number) : json(); }
 
 json json_of(const NodeGpu& gpu) {
@@ -28,7 +28,7 @@ json json_of(const NodeGpu& gpu) {
           {"ecc_errors", from_zero(gpu.ecc_errors)}};
 }
 
-// Of a process.
+// Adds the figures of a process.
 void add_figures(json& out, const NodeWorker& figures) {
   const double over = to_seconds(figures.rate.over);
   const auto rate = [over](std::uint64_t what) {

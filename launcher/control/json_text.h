@@ -1,4 +1,4 @@
-// What dlaunchctl is told, as text. Some of it comes from other hosts: bytes that are no UTF-8
+// Answers to dlaunchctl as text. Parts of them come from other hosts: bytes that are no UTF-8
 // become U+FFFD.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Redirect: what dlaunchctl finds on a host that does not lead its job: a socket in the job's
-// folder that answers each request with the host to ask. One thread, the loop's.
+// Redirect: on a host that does not lead the job, a socket in the job's folder that answers each
+// request of dlaunchctl with the leader's host. One thread, the loop's.
 #pragma once
 
 #include <memory>

@@ -6,7 +6,7 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kPingsKept = 32;
-// A quartz is right to 50 parts in a million, and so is the other one.
+// A quartz clock is right to 50 parts in a million, and so is the other host's.
 constexpr int kDriftParts = 10'000;
 
 Duration drift(TimePoint from, TimePoint to) {
@@ -19,7 +19,7 @@ void HostClock::add(TimePoint sent, TimePoint back, Duration since) {
   if (back < sent) return;
   const Duration half = (back - sent) / 2;
   if (pings_.size() == kPingsKept) {
-    // The best may be old; of the others the oldest goes.
+    // The best may be old; of the others the oldest is dropped.
     const auto oldest = pings_.begin() + (best(back) == pings_.data() ? 1 : 0);
     pings_.erase(oldest);
   }

@@ -1,8 +1,8 @@
-// HostClock: where the monotonic clock of another host stands beside ours, from pings over the
-// connection to it. That host says how long ago, by its own clock, it opened the connection: its
-// origin; what crosses the wire are durations since then, never points in time. A round trip of r
-// tells the origin to within r / 2, wherever the way there and the way back differ; of all pings
-// the best counts, each a little worse with every second since, for clocks drift apart. Pure.
+// HostClock: the offset between the monotonic clocks of another host and ours, from pings over the
+// connection. That host says how long ago, by its own clock, it opened the connection: its origin.
+// Only durations since then cross the wire, never points in time. A round trip of r gives the
+// origin to within r / 2, however the two directions differ. The best ping counts. Each gets a
+// little worse with every second, because clocks drift apart. Pure.
 #pragma once
 
 #include <optional>
@@ -14,15 +14,15 @@ namespace dlaunch {
 
 class HostClock {
  public:
-  // opened: when the connection was there, which stands in until the first ping is back.
+  // opened: when the connection was opened, which serves as origin until the first ping is back.
   explicit HostClock(TimePoint opened) : opened_(opened) {}
 
-  // A ping sent and back at these times of ours; since: what it brought, since the origin.
+  // A ping sent and back at these times of ours; since: the time since the origin that it brought.
   void add(TimePoint sent, TimePoint back, Duration since);
 
-  // Of the other host, by our clock.
+  // The other host's origin, by our clock.
   TimePoint origin(TimePoint now) const;
-  // By how much origin() may be wrong; nullopt: no ping has come back yet.
+  // The possible error of origin(); nullopt: no ping has come back yet.
   std::optional<Duration> error(TimePoint now) const;
 
  private:

@@ -22,13 +22,13 @@ using asio::ip::tcp;
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 
-// At random, so that hosts that wait for the same one do not come all at once.
+// At random, so that hosts that wait for the same leader do not come all at once.
 Duration some_of(Duration pause) {
   const auto random = random_bytes(1);
   return jittered(pause, random ? static_cast<unsigned char>((*random)[0]) : 128);
 }
 
-// Names are resolved in the loop: a server that does not answer must not hold it up for long.
+// Names are resolved in the loop: a silent server must not block it for long.
 void resolve_impatiently() {
   if (::res_init() != 0) return;
   _res.retrans = 1;
@@ -174,7 +174,7 @@ void LeaderLink::send(const std::string& frame) {
   if (connection_->sending.empty()) flush(connection_);
 }
 
-// Puts the socket behind a tunnel, where the job wants it.
+// Puts the socket behind a tunnel, if the job wants it.
 Result<void> LeaderLink::secure(tcp::socket& socket) const {
   if (!secret_.encrypts()) return {};
   asio::error_code ec;
@@ -219,7 +219,7 @@ void LeaderLink::give_up(const ConnectionPtr& connection, Failure failure) {
   connection->open ? listener_.lost(failure.why) : listener_.failed(failure);
 }
 
-// Also the time of the next attempt.
+// Also handles the time of the next attempt.
 void LeaderLink::beat() {
   if (stopped_) return;
   Duration next = kBeat;
@@ -228,7 +228,7 @@ void LeaderLink::beat() {
     pause_ = std::min(pause_ * 2, kLongestPause);
     next = some_of(pause_);
   } else if (stood_still(beat_due_)) {
-    connection_->heard = steady_now();  // we were not there to hear anybody
+    connection_->heard = steady_now();  // we were not running, so could not hear anything
     send(kBeatFrame);
   } else if (steady_now() > connection_->heard + lease_) {
     give_up(connection_, {.why = "nothing was heard for " + format_duration(lease_)});

@@ -1,6 +1,6 @@
-// LeaderLink: the connection from the dlaunch of a node to the one that leads the job. Connects,
-// proves the secret, frames bytes, and keeps the beat; tries again, and resolves the name anew,
-// until it is told to stop. An asio shell; one thread, the loop's.
+// LeaderLink: the connection from a node's dlaunch to the job's leader. It connects, proves the
+// secret, frames bytes, and keeps the beat. It retries, and resolves the name each time, until
+// stop(). An asio shell; one thread, the loop's.
 #pragma once
 
 #include <array>
@@ -27,30 +27,31 @@ class LeaderLink {
  public:
   struct Failure {  // of an attempt
     std::string why;
-    bool final = false;           // the leader refused us, and would again
-    bool nobody_listens = false;  // its host is there
+    bool final = false;           // the leader refused us, and would refuse us again
+    bool nobody_listens = false;  // the leader's host answers
   };
   struct Listener {
     std::function<void()> opened;
     std::function<void(std::string_view frame)> message;
-    // It had been open; another attempt begins.
+    // The open connection was lost; another attempt begins.
     std::function<void(const std::string& why)> lost;
     std::function<void(const Failure&)> failed;
   };
-  // The leader is lost when nothing has come for a lease.
+  // The leader counts as lost when nothing has come for a lease.
   LeaderLink(asio::io_context& loop, const Endpoint& endpoint, HandshakeIdentity self,
              const Secret& secret, Duration lease, Listener listener);
   ~LeaderLink();
 
   void start();
   void send(const std::string& frame);
-  // Our own, by which the leader's host reaches us; "" while it is not connected.
+  // Our own address, by which the leader's host reaches us; "" while not connected.
   std::string local_address() const;
-  // Of the times in what is sent: when the connection was proven, or began to be tried.
+  // The origin of the times that we send: when the connection was proven, or the attempt began.
   TimePoint origin() const;
-  // Tells what has come by now: a leader's last words may still wait here when another one leads.
+  // Reads what has arrived so far: a leader's last words may still wait here when another one
+  // leads.
   void hear_out();
-  // Nothing is heard of it any more. What was sent gets out.
+  // Stops calling the listener. Frames already sent still go out.
   void stop();
 
  private:

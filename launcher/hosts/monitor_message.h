@@ -1,7 +1,7 @@
-// What the leading dlaunch and the agent of a node tell each other to look after the workers there:
-// kinds of NodeMessage, of which launcher/hosts/node_message.h has the rest. Each question or order
-// has at most one answer. A worker that moves on, and one that has stood still and was told of,
-// cost nothing; nor do those of programs without libdlring.
+// The messages by which the leader and the agent of a node monitor the workers there: kinds of
+// NodeMessage; launcher/hosts/node_message.h has the rest. Each question or order has at most one
+// answer. A worker that moves on costs nothing, nor does one that stands still and was reported,
+// nor those of programs without libdlring.
 #pragma once
 
 #include <sys/types.h>
@@ -20,12 +20,12 @@ namespace dlaunch {
 
 // -- To a node
 struct NodePing {
-  Duration sent{};  // since the connection was there, by the clock of who sends it
+  Duration sent{};  // since the connection was opened, by the sender's clock
 };
 struct NodeLook {  // at how far your workers have come
   std::uint32_t look = 0;
 };
-struct NodeCut {  // of what you saw then, tell the times of these collectives
+struct NodeCut {  // of what you saw then, send the times of these collectives
   std::uint32_t look = 0;
   std::uint64_t first = 0, last = 0;
 };
@@ -33,7 +33,7 @@ struct NodeDump {  // the stacks of a worker
   std::uint32_t request = 0;
   Slot slot = 0;
 };
-struct NodeHung {  // it is about to be killed for that; stands in what is told of its end
+struct NodeHung {  // the worker is about to be killed as hung; `why` goes into its WorkerEnd
   Slot slot = 0;
   std::int32_t pid = 0;
   std::string why;
@@ -45,28 +45,28 @@ struct NodeInject {  // for --chaos
 };
 struct NodeSurvey {  // how are your workers?
   std::uint32_t request = 0;
-  bool gpus = false;  // and the GPUs that they use: as they were when that was asked last
+  bool gpus = false;  // also the GPUs that they use, as of the last query
 };
 
 // -- From a node
 struct NodePong {
   Duration sent{};   // as in the ping
-  Duration since{};  // it has had the connection, by its own clock
+  Duration since{};  // age of the connection, by the node's own clock
 };
 struct NodePosition {  // in a group; as ProgressSample
   std::uint32_t group = 0;
   std::uint64_t seq = 0;
   bool inside = false;
   std::uint8_t what = 0;
-  Duration still{};  // that its node has seen it so
+  Duration still{};  // for how long its node has seen it so
 };
 struct NodeRank {  // how far a worker has come
   std::int32_t rank = 0;
-  std::int32_t round = 0;  // that it is in
+  std::int32_t round = 0;  // its current round
   std::int32_t pid = 0;
   ProcessState state = ProcessState::running;
   bool left = false;   // it waits for the next round
-  bool moves = false;  // it does not stand still any more
+  bool moves = false;  // it no longer stands still
   std::vector<NodePosition> positions;
 };
 struct NodeSeen {
@@ -76,9 +76,9 @@ struct NodeThrew {  // it has printed a traceback, still runs, and has shown not
   Slot slot = 0;
   std::int32_t pid = 0;
   TimePoint threw{};
-  bool over = false;  // what was told of it is over: it has gone on
+  bool over = false;  // it has gone on: the earlier message no longer holds
 };
-struct NodeSpans {  // the collectives whose times are known of all workers there
+struct NodeSpans {  // the collectives whose times are known for all workers there
   std::uint32_t look = 0;
   std::uint64_t first = 0, last = 0;
 };
@@ -115,8 +115,8 @@ struct NodeWorker {
   std::int32_t pid = 0;
   TimePoint started{};
   ProcessState state = ProcessState::running;
-  std::int32_t round = 0;    // that it was told of last
-  Duration cpu{};            // its process's time so far
+  std::int32_t round = 0;    // the last round it was informed of
+  Duration cpu{};            // CPU time of its process so far
   std::uint64_t memory = 0;  // bytes
   bool in_ring = false;      // it has called dl_init()
   bool has_spoken = false;   // it has written to its stdout or stderr

@@ -1,5 +1,5 @@
-// Addresses that mean another host elsewhere: translated ones (NAT), and such as several hosts give
-// themselves, as those of containers. Pure.
+// Addresses that mean a different host elsewhere: translated ones (NAT), and those that several
+// hosts have, such as containers'. Pure.
 #pragma once
 
 #include <string>
@@ -9,13 +9,14 @@
 
 namespace dlaunch {
 
-// Of a host and its connection to the leading dlaunch: its workers tell the others the address that
-// it sees itself at, and these may not reach it there. own: of its end of the connection, as it
-// says; seen: as our end has it, "?" where that is not known. "": there is nothing to tell. IPv4
-// within IPv6 is IPv4, and a zone (%eth0) means nothing elsewhere.
+// A warning about a host whose workers others may not reach: they publish the address that the host
+// has for itself. own: of its end of the connection to the leader, as it says; seen: as our end has
+// it, "?" if unknown. "": no warning. IPv4 within IPv6 counts as IPv4, and a zone (%eth0) means
+// nothing elsewhere.
 std::string nat_warning(const std::string& host, const std::string& own, const std::string& seen);
 
-// Of a leader that does not answer at `address`, an address of this host, too. "": it is none.
+// A note on a leader that does not answer at `address`, if this host has that address, too; else
+// "".
 std::string shared_address_note(const std::string& address, const std::vector<HostAddress>& ours);
 
 }  // namespace dlaunch

@@ -93,7 +93,7 @@ std::optional<Duration> NodeLinks::clock_error(Link link) const {
 
 // -- The beat
 
-// Who is silent for the length of a lease is lost.
+// A peer that is silent for the length of a lease is lost.
 void NodeLinks::beat() {
   listener_.beat();
   const bool slept = stood_still(due_);

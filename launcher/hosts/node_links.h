@@ -1,5 +1,5 @@
-// NodeLinks: the leading dlaunch's connections to those of other hosts: keeps the beat, measures
-// where their clocks stand, turns frames into messages. An asio shell; one thread, the loop's.
+// NodeLinks: the leader's connections to the dlaunches of other hosts: keeps the beat, measures the
+// offsets of their clocks, turns frames into messages. An asio shell; one thread, the loop's.
 #pragma once
 
 #include <functional>
@@ -22,9 +22,9 @@ class NodeLinks {
   using Link = NodeListener::Link;
   struct Listener {
     std::function<void(Link)> opened;
-    // Times in it are by our clock, with an error of clock_error().
+    // Times in the message are by our clock, with an error of clock_error().
     std::function<void(Link, const NodeMessage&)> message;
-    std::function<void(Link)> closed;  // also where it was silent for a lease
+    std::function<void(Link)> closed;  // or silent for a lease
     std::function<void()> beat;        // every kBeat
   };
   NodeLinks(asio::io_context& loop, Duration lease, Listener listener);
@@ -32,23 +32,24 @@ class NodeLinks {
   // For the store that serves the other hosts, which must outlive it.
   NodeListener for_store();
   void serve(StoreServer& store) { store_ = &store; }
-  // The beat begins.
+  // Starts the beat.
   void start() { beat(); }
   void stop() { timer_.cancel(); }
 
   void send(Link link, const NodeMessage& message);
-  // Once the kernel has what was sent.
+  // Closes the link once the kernel has what was sent.
   void close(Link link) { store_->close(link); }
-  // then(): each has closed its end, so it has all that was sent, or a lease has passed. Once.
+  // Calls then() when each peer has closed its end, and so has all that was sent, or after a lease.
+  // Call it once.
   void part_all(std::function<void()> then);
-  // It is one of the job's: its clock is asked for from now on, at first several times in a row.
+  // Starts measuring the clock of a node of the job, at first with several pings in a row.
   void watch_clock(Link link);
 
   bool is_open(Link link) const { return links_.contains(link); }
   const std::string& address(Link link) const { return links_.at(link).address; }
-  // Two beats are not missing.
+  // The peer has missed fewer than two beats.
   bool is_heard(Link link) const;
-  // Of the times in its messages.
+  // The error of the times in its messages.
   std::optional<Duration> clock_error(Link link) const;
 
  private:
@@ -57,7 +58,7 @@ class NodeLinks {
     TimePoint opened, heard;
     HostClock clock;
     bool timed = false;
-    int quick_pings = 0;  // that are still to be sent
+    int quick_pings = 0;  // still to be sent
   };
   void message(Link link, std::string_view frame);
   void on(Link link, const NodePong& pong);
@@ -68,7 +69,7 @@ class NodeLinks {
   const Listener listener_;
   StoreServer* store_ = nullptr;
   std::map<Link, Connection> links_;
-  std::set<Link> parting_;  // of part_all(), that are still open
+  std::set<Link> parting_;  // links of part_all() that are still open
   std::function<void()> then_;
   TimePoint due_ = kNever;  // the next beat
   asio::steady_timer timer_;

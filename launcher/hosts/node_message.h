@@ -1,11 +1,11 @@
-// NodeMessage: what the leading dlaunch of a job on several hosts and the dlaunch of another host
-// tell each other, over a connection that both have proven (rendezvous/handshake.h). Slots are the
-// node's own, from 0. Durations cross the wire, never points in time: a TimePoint is told as the
-// time since the sender's origin, and means the same where the receiver knows where that origin
-// lies on its own clock (launcher/hosts/host_clock.h).
+// NodeMessage: the messages between the leader of a job on several hosts and the dlaunch of another
+// host, over a connection that both have proven (rendezvous/handshake.h). Slots are the node's own,
+// from 0. Durations cross the wire, never points in time: a TimePoint is sent as the time since the
+// sender's origin. The receiver must know where that origin lies on its own clock
+// (launcher/hosts/host_clock.h).
 //
-// A frame: u32 size, then u8 kind and the fields in order; strings with a u32 length. A frame of no
-// bytes says only that its sender is alive: each end sends one every kBeat, and takes the other for
+// A frame: u32 size, then u8 kind and the fields in order; strings with a u32 length. An empty
+// frame says only that its sender is alive: each end sends one every kBeat, and considers the other
 // lost when nothing has come for a lease, --host-timeout. Pure; fuzzed.
 #pragma once
 
@@ -25,13 +25,13 @@ namespace dlaunch {
 
 inline constexpr Duration kBeat = std::chrono::milliseconds(500);
 inline const std::string kBeatFrame(4, '\0');  // of no bytes
-// A beat that is so late tells of us, not of the others: this process, or its machine, has slept.
+// A beat that late is our own fault, not the others': this process, or its machine, has slept.
 inline bool stood_still(TimePoint beat_due) {
   return beat_due != kNever && steady_now() > beat_due + 2 * kBeat;
 }
 
 // -- From a node
-struct NodeFound {  // a process that is there already, or has ended well
+struct NodeFound {  // a process that still runs there, or has ended well
   Slot slot = 0;
   bool done = false, linked = false, ready = false;  // as in JobCore::Found
   std::int32_t in_round = 0, round = 0;
@@ -41,12 +41,12 @@ struct NodeJoin {
   std::string host;
   std::int32_t number = -1;  // --node-rank; -1: any
   std::int32_t nproc = 1;
-  std::string job;          // what must be alike everywhere, in words
-  std::string master_addr;  // the workers', should their rank 0 run here
+  std::string job;          // the settings that must be equal on all hosts, in words
+  std::string master_addr;  // MASTER_ADDR of the workers if rank 0 runs here
   std::int32_t master_port = 0;
-  std::string run;  // the job that it was in; "": none
+  std::string run;  // the job that it was in before; "": none
   std::vector<NodeFound> found;
-  std::int32_t login = 0;           // of the leader, that started it (ssh_talk.h); 0: by hand
+  std::int32_t login = 0;           // the leader's login that started it (ssh_talk.h); 0: none
   std::vector<std::int32_t> ports;  // held there for ranks, by local rank
 };
 struct NodeSpawned {
@@ -72,7 +72,7 @@ struct NodeProgress {
   Slot slot = 0;
   std::uint64_t version = 0;
 };
-struct NodeReplace {  // it hangs, or has left without ending
+struct NodeReplace {  // the worker hangs, or has left without ending
   Slot slot = 0;
   FailureKind kind = FailureKind::hung;
 };
@@ -80,26 +80,26 @@ struct NodeEnded {
   Slot slot = 0;
   WorkerEnd end;
 };
-struct NodeSignal {  // the user's, to that dlaunch
+struct NodeSignal {  // sent by the user to that dlaunch
   std::int32_t number = 0;
 };
-struct NodeTested {  // as it was asked to
-  std::string why;   // it cannot have workers; "": it can
+struct NodeTested {  // answer to NodeTest
+  std::string why;   // why the host cannot have workers; "": it can
 };
-struct NodeInputWanted {  // the next piece of stdin; or nobody takes it there any more
+struct NodeInputWanted {  // wants the next piece of stdin, or none until further notice
   bool wants = false;
 };
 
 // -- To a node
 struct NodeWelcome {
   std::int32_t number = 0;  // of the node
-  std::int32_t slots = 1;   // it has so many
-  std::string run;          // "": without a journal, it ends with its leader
+  std::int32_t slots = 1;   // number of its slots
+  std::string run;          // "": no journal, the job ends with its leader
   std::string led_by;       // the leader's host
-  Duration still_after{};   // a worker that has not moved for so long is told of; max: none is
+  Duration still_after{};   // report a worker that has not moved for this long; max: none
 };
-struct NodeClear {};  // end all workers, and join anew
-struct NodeTest {};   // yourself, before you join: the job has begun
+struct NodeClear {};  // end all workers, and join again
+struct NodeTest {};   // test your host before you join: the job has begun
 struct NodeRefused {
   std::string why;
 };
@@ -113,12 +113,12 @@ struct NodeStart {
   std::int32_t size = 1;        // of the job
   std::int32_t local_size = 1;  // members on this node
   std::int32_t node_rank = 0;   // among the nodes that have members
-  std::int32_t nodes = 1;       // that have
+  std::int32_t nodes = 1;       // number of those nodes
   std::string master_addr;      // of rank 0's host
   std::int32_t master_port = 0;
   std::vector<NodePlace> places;
-  bool one_world = false;  // all ranks are started, in places or elsewhere, and will be together
-  std::vector<std::string> peers;  // host:port held for each rank; empty: not for all of them
+  bool one_world = false;  // all ranks are started now, here or elsewhere, and form one world
+  std::vector<std::string> peers;  // host:port held for each rank; empty: some ranks have none
 };
 struct NodeStop {
   std::vector<Slot> slots;
@@ -139,7 +139,7 @@ struct NodeAnnounce {
 struct NodeInput {    // of the leading dlaunch's stdin
   std::string bytes;  // "": its end
 };
-struct NodeFinish {  // all is over
+struct NodeFinish {  // the job is over
   std::int32_t exit_code = 0;
   std::string why;  // one line; "": it went well
 };
@@ -154,8 +154,8 @@ using NodeMessage =
 
 // With the frame's size in front. origin: the sender's.
 std::string encode(const NodeMessage& message, TimePoint origin);
-// Of a frame's inside. origin: the sender's, by the receiver's clock. Errc::protocol for whatever
-// does not fit exactly. Slots and ranks are not checked against how many there are.
+// Decodes the payload of a frame. origin: the sender's, by the receiver's clock. Errc::protocol:
+// something does not fit exactly. Slots and ranks are not checked against their numbers.
 Result<NodeMessage> decode_node_message(std::string_view frame, TimePoint origin);
 
 }  // namespace dlaunch

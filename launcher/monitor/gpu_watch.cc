@@ -38,7 +38,7 @@ const std::optional<std::vector<GpuFigures>>& GpuWatch::look() {
   return newest_;
 }
 
-// What has failed once is not asked again: a process that a driver holds cannot even be killed.
+// After a failure it never asks again: a process that a driver holds cannot even be killed.
 void GpuWatch::take(const Command::End& end) {
   asks_ = false;
   newest_at_ = steady_now();

@@ -1,6 +1,6 @@
-// GpuWatch: figures of this host's GPUs for those who watch a job, as NVML tells them to a process
-// that this one starts each time somebody asks: a driver in trouble holds up nobody else. One
-// thread, the loop's.
+// GpuWatch: figures of this host's GPUs for people who watch a job. A process of its own queries
+// NVML, started for each query, so that a driver in trouble blocks only that process. One thread,
+// the loop's.
 #pragma once
 
 #include <sys/types.h>
@@ -18,15 +18,15 @@ namespace dlaunch {
 
 // The word on that process's command line.
 inline constexpr const char* kGpuFiguresWord = "gpu-figures";
-// Its work, to its exit code.
+// That process's work. Returns its exit code.
 int run_gpu_figures();
 
 class GpuWatch {
  public:
   GpuWatch(asio::io_context& loop, std::set<pid_t>& helpers) : command_(loop, helpers) {}
 
-  // The newest that are there, while newer ones are fetched; none where there is no NVML or it does
-  // not work. nullopt: the first have not come yet.
+  // The newest figures so far, while newer ones are fetched; empty if NVML is missing or does not
+  // work. nullopt: the first have not come yet.
   const std::optional<std::vector<GpuFigures>>& look();
 
  private:

@@ -14,7 +14,7 @@ constexpr Duration kOwnTestOfGpus = std::chrono::seconds(50);
 constexpr Duration kUsersTest = std::chrono::seconds(60);
 constexpr std::size_t kMaxReason = 300;  // bytes
 
-// What the test's own dlaunch may see of our environment: nothing that says which job it is in.
+// The part of our environment that the test's own dlaunch may see: nothing about the job it is in.
 constexpr std::array<std::string_view, 7> kForTheTest = {
     "PATH",         "HOME",         "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
     "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"};

@@ -1,7 +1,7 @@
-// HealthCheck: whether this host can have workers, as far as a quick test tells. dlaunch's own is a
-// small job that this binary runs on this host alone (cli/doctor/host_test.h): memory, CPUs, room,
-// GPUs, a collective. Then comes the user's program, --health-check. What hangs or crashes does so
-// in another process; it is killed when its time is up. One thread, the loop's.
+// HealthCheck: a quick test whether this host can have workers. dlaunch's own test is a small job
+// that this binary runs on this host alone (cli/doctor/host_test.h): memory, CPUs, room, GPUs, a
+// collective. Then comes the user's program, --health-check. A test that hangs or crashes does so
+// in another process, which is killed when its time is up. One thread, the loop's.
 #pragma once
 
 #include <functional>
@@ -19,17 +19,17 @@ namespace dlaunch {
 // GPUs follow.
 inline constexpr const char* kHostTestWord = "host-test";
 
-// What the end of a test says of the host; "": it is healthy. name: what ran. Pure.
+// Judges a host by the end of a test; "": it is healthy. name: of the test. Pure.
 std::string why_unhealthy(const std::string& name, const Command::End& end, Duration limit);
 
 class HealthCheck {
  public:
   // why: the host cannot have workers; "": it can.
   using Done = std::function<void(const std::string& why)>;
-  // folder: for files of the test. helpers: has its processes. `plan` must outlive it.
+  // folder: for files of the test. helpers: gets its processes. `plan` must outlive it.
   HealthCheck(asio::io_context& loop, const Plan& plan, std::string folder,
               std::set<pid_t>& helpers, Done done);
-  // done: once, and perhaps at once.
+  // Calls `done` once, perhaps at once.
   void start();
 
  private:

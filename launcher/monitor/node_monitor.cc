@@ -14,14 +14,14 @@
 namespace dlaunch {
 namespace {
 
-// How often it is looked whether somebody stands still for that long.
+// How often to check whether a worker stands still for that long.
 Duration interval_for(Duration still_after) {
   if (still_after == Duration::max()) return still_after;
   return std::clamp<Duration>(still_after / 8, std::chrono::milliseconds(200),
                               std::chrono::seconds(1));
 }
 
-// Of what is carried to the leader.
+// Limits of what is sent to the leader.
 constexpr std::size_t kMaxLines = 500, kMaxLineBytes = 400;
 
 std::vector<std::string> bounded(std::vector<std::string> lines) {
@@ -166,7 +166,7 @@ void NodeMonitor::on(const NodeDump& dump) {
   });
 }
 
-// Unless that process is gone already.
+// Unless that process has gone already.
 void NodeMonitor::on(const NodeHung& hung) {
   if (!runs(hung.slot) || processes_.program_pid(hung.slot) != hung.pid) return;
   processes_.call_hung(hung.slot, hung.why);
@@ -247,7 +247,7 @@ std::vector<NodeGpu> NodeMonitor::gpus_of_worker(Slot slot,
   const pid_t pid = processes_.program_pid(slot);
   auto pids = descendants_of(pid);
   pids.push_back(pid);
-  // What it may see as we have told it: /proc would wait for a process that lies in its driver.
+  // The GPUs that we gave it: /proc would wait for a process that is stuck in its driver.
   for (const GpuUse& use : gpus_of(all, pids, processes_.gpus(slot))) {
     const GpuFigures& gpu = all[use.gpu];
     NodeGpu& out = used.emplace_back();

@@ -24,17 +24,17 @@ namespace dlaunch {
 
 class NodeMonitor {
  public:
-  // Answers and news go to `tell`. processes and helpers, who has children that are no workers,
-  // must outlive it.
+  // Answers and news go to `tell`. processes and helpers (our children that are no workers) must
+  // outlive it.
   NodeMonitor(asio::io_context& loop, Processes& processes, std::set<pid_t>& helpers,
               std::function<void(const NodeMessage&)> tell);
 
-  // Whoever leads from now on knows nothing yet. still_after: as RankNews; max: only who was
-  // stopped is told of.
+  // Starts afresh for a leader that knows nothing yet. still_after: as RankNews; max: only stopped
+  // workers are reported.
   void begin(Duration still_after);
-  // A question or an order; false: it is neither.
+  // Handles a question or an order; false: it is neither.
   bool take(const NodeMessage& message);
-  // A child was stopped or continued, or a round began.
+  // Call it when a child was stopped or continued, or a round began.
   void look();
   void stop();
 
@@ -61,7 +61,7 @@ class NodeMonitor {
   GpuWatch gpus_;
   TracebackNews tracebacks_;
   asio::steady_timer traceback_timer_;
-  Duration interval_ = Duration::max();  // max: only `look` looks
+  Duration interval_ = Duration::max();  // max: only look() looks
   asio::steady_timer timer_;
   struct Stopped {
     pid_t pid;

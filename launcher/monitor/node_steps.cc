@@ -6,9 +6,9 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMostLinks = 16;  // of a rank: whom it has most from
+constexpr std::size_t kMostLinks = 16;  // of a rank: those with the most bytes
 
-// The spans with these numbers, if all of them are there.
+// The spans with these numbers, if all of them are recorded.
 std::vector<FlightSpan> part_of(const std::vector<FlightSpan>& spans, std::uint64_t first,
                                 std::uint64_t last) {
   std::vector<FlightSpan> part;
@@ -18,8 +18,8 @@ std::vector<FlightSpan> part_of(const std::vector<FlightSpan>& spans, std::uint6
   return part;
 }
 
-// From the entry into the first to that into the last: the time outside belongs to the entry that
-// follows it.
+// From the entry into the first to the entry into the last: the time outside belongs to the entry
+// after it.
 NodeRankTimes times_of(int rank, const std::vector<FlightSpan>& part) {
   const auto steps = static_cast<Duration::rep>(part.size() - 1);
   Duration entered{}, in_op{};

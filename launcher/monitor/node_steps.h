@@ -1,6 +1,6 @@
-// NodeSteps: of the flight records of one host's workers, what the leading dlaunch needs to compare
-// them with those of other hosts. First it hears whose collectives are all there, then it asks for
-// the times of those that are there on every host. Pure.
+// NodeSteps: the part of one host's flight records that the leader needs to compare them with those
+// of other hosts. The leader first learns which collectives each host has completely, then asks for
+// the times of those that every host has. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ class NodeSteps {
     std::vector<FlightSpan> spans;
     std::vector<FlightReceived> received;
   };
-  // ranks: what each rank of this host has recorded, kept for cut(). nullopt: one of them has done
-  // no collective, so that its program does not use libdlring, or not yet.
+  // ranks: the records of this host's ranks, kept for cut(). nullopt: a rank has done no
+  // collective: its program does not use libdlring, or not yet.
   std::optional<NodeSpans> look(std::uint32_t look, std::map<int, Record> ranks);
-  // nullopt: these are not all there any more, or that was not the last look.
+  // nullopt: some of these collectives are no longer recorded, or that was not the last look.
   std::optional<NodeTimes> cut(const NodeCut& cut) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace dlaunch {
 namespace {
 
-// -- What of NVML's interface is used here
+// -- The part of NVML's interface that is used here
 
 using NvmlDevice = void*;
 constexpr int kNvmlSuccess = 0, kNvmlNoPermission = 4, kNvmlTooSmall = 7, kNvmlLost = 15;
@@ -105,7 +105,7 @@ class Asked {
     if (nvml_.most_instances != nullptr && nvml_.instance != nullptr) ask_instances(device);
   }
 
-  // It is there, and not for us.
+  // It exists, but is not for us.
   bool others() const { return others_; }
 
  private:
@@ -138,7 +138,7 @@ class Asked {
       gpu_.temperature = static_cast<int>(temperature);
   }
 
-  // Of a GPU or an instance.
+  // For a GPU or an instance.
   template <class Figures>
   void ask_memory(NvmlDevice device, Figures& figures) {
     NvmlMemory memory{};
@@ -147,13 +147,13 @@ class Asked {
     figures.memory_total = memory.total;
   }
 
-  // A handle of an instance stands for it where it is asked for its name, memory and processes.
+  // NVML takes an instance's handle for its name, memory and processes.
   void ask_instances(NvmlDevice device) {
     unsigned most = 0;
     if (!told(nvml_.most_instances(device, &most))) return;
     for (unsigned number = 0; number < most; ++number) {
       NvmlDevice handle = nullptr;
-      if (!told(nvml_.instance(device, number, &handle))) continue;  // no such one now
+      if (!told(nvml_.instance(device, number, &handle))) continue;  // none with that number
       auto& instance = gpu_.instances.emplace_back();
       instance.number = static_cast<std::int32_t>(number);
       instance.uuid = uuid_of(handle);
@@ -184,7 +184,7 @@ class Asked {
     auto count = static_cast<unsigned>(all.size());
     int result = nvml_.processes(device, &count, all.data());
     if (result == kNvmlTooSmall) {
-      all.resize(count + 64);  // some may come meanwhile
+      all.resize(count + 64);  // new ones may appear meanwhile
       count = static_cast<unsigned>(all.size());
       result = nvml_.processes(device, &count, all.data());
     }

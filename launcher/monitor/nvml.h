@@ -1,7 +1,6 @@
-// Asks NVIDIA's management library, libnvidia-ml.so.1, which is looked for at run time; its
-// functions are declared in nvml.cc as its documentation has them. A call may take long or never
-// return where a driver is in trouble, so dlaunch's agents leave it to a process of its own
-// (launcher/monitor/gpu_watch.h).
+// Queries NVIDIA's management library, libnvidia-ml.so.1, found at run time; nvml.cc declares its
+// functions as in its documentation. A call may take long or never return when a driver is in
+// trouble, so dlaunch's agents leave it to a process of its own (launcher/monitor/gpu_watch.h).
 #pragma once
 
 #include <vector>
@@ -11,8 +10,8 @@
 
 namespace dlaunch {
 
-// All GPUs, by bus. Errc::unsupported: the library is not there; Errc::io: it, or the driver, does
-// not work.
+// All GPUs, by bus. Errc::unsupported: the library is missing; Errc::io: the library or the driver
+// does not work.
 Result<std::vector<GpuFigures>> ask_nvml();
 
 }  // namespace dlaunch

@@ -92,9 +92,9 @@ int ProgressWatch::pid_of(int rank) const {
   return it == ranks_.end() ? 0 : it->second.rank.pid;
 }
 
-// -- Who hangs
+// -- Hangs
 
-// Who waits for the next round hangs in none; one that does not leave the round it is in may.
+// A rank that waits for the next round hangs in none; one that does not leave its round may hang.
 void ProgressWatch::take(int node, const NodeSeen& seen) {
   if (stopped_) return;
   bool urgent = false;
@@ -155,7 +155,7 @@ void ProgressWatch::feed(const HangJudge::Event& event) {
   }
 }
 
-// -- Who is slow
+// -- Stragglers
 
 void ProgressWatch::look_for_slow() {
   const std::set<int> nodes = effects_.nodes();

@@ -1,7 +1,7 @@
-// ProgressWatch: how far all workers of the job have come, as their hosts tell, and what HangJudge
-// and StragglerJudge make of it: every 200 ms with a hang time-out, ten times in a window of the
-// stragglers without, and at once when a worker was stopped or continued. Where the job is led. One
-// thread, the loop's.
+// ProgressWatch: collects the progress of all workers from their hosts and feeds HangJudge and
+// StragglerJudge: every 200 ms with a hang time-out, else ten times in a window of the stragglers,
+// and at once when a worker was stopped or continued. It runs at the leader. One thread, the
+// loop's.
 #pragma once
 
 #include <functional>
@@ -27,29 +27,29 @@ class ProgressWatch {
   class Effects {
    public:
     virtual ~Effects() = default;
-    // ranks: whom it is about.
+    // ranks: the subject of the sentence.
     virtual void warn(const RankSet& ranks, const std::string& sentence) = 0;
     virtual void dump(const RankSet& ranks) = 0;
     virtual void replace_hung(const RankSet& ranks, const std::string& sentence) = 0;
     virtual void replace_slow(int rank, const std::string& why) = 0;
-    // The nodes that have ranks now; whether one was heard of within a second; a question to it,
-    // which may be answered at once.
+    // nodes(): those that have ranks now. is_heard(): the node was heard within a second. ask():
+    // sends it a question; the answer may come at once.
     virtual std::set<int> nodes() = 0;
     virtual bool is_heard(int node) = 0;
     virtual void ask(int node, const NodeMessage& question) = 0;
   };
   struct Options {
-    Duration hang_timeout = Duration::max();  // max: nothing that hangs is replaced
-    Duration hang_warning = Duration::max();  // max: only what will be replaced is warned of
+    Duration hang_timeout = Duration::max();  // max: hung workers are not replaced
+    Duration hang_warning = Duration::max();  // max: warn only about workers that will be replaced
     StragglerJudgeConfig stragglers;
   };
   // effects must outlive it.
   ProgressWatch(asio::io_context& loop, const Options& options, Effects& effects);
 
-  // For how long a worker stands still until its host is to tell of it; max: it never is.
+  // How long a worker stands still before its host reports it; max: never.
   static Duration still_after(Duration hang_timeout, Duration hang_warning);
 
-  // recovered: how long the job was without one.
+  // recovered: how long the job was without a round.
   void new_round(int round, const StragglerJudge::NewRound& sizes,
                  std::optional<Duration> recovered);
   void gone(int rank);
@@ -59,13 +59,13 @@ class ProgressWatch {
   void take(int node, const NodeSeen& seen);
   void take(int node, const NodeSpans& spans);
   void take(int node, const NodeTimes& times);
-  // Of the worker of that rank, as its host told last; 0: not known.
+  // The pid of the rank's worker in its host's last message; 0: not known.
   int pid_of(int rank) const;
-  // Who waits for whom, and has done for long enough to be told of where the job ends.
+  // The waits that have lasted long enough for the report at the job's end.
   std::vector<Hang> waits() const;
-  // Those that wait in a collective for this rank; empty also where that is not known.
+  // The ranks that wait in a collective for this rank; empty also if that is not known.
   RankSet waiting_for(int rank) const { return hangs_.waiting_for(rank); }
-  // Nobody is watched any more.
+  // Ends the watch.
   void stop();
 
  private:
@@ -75,7 +75,7 @@ class ProgressWatch {
     NodeRank rank;
   };
   void arm();
-  void look();  // at who was stopped, and who hangs
+  void look();  // for stopped and for hung workers
   void look_for_slow();
   void add_samples(TimePoint now, const Known& known, HangJudge::Samples& samples) const;
   void feed(const HangJudge::Event& event);

@@ -39,7 +39,7 @@ NodeSeen RankNews::look(TimePoint now, const std::vector<Worker>& workers) {
   return news;
 }
 
-// Says also whether it is told where it stands.
+// Also decides whether to report where the worker stands.
 bool RankNews::is_news(TimePoint now, Known& known, bool is_new) const {
   const Worker& worker = known.last;
   const bool stands =

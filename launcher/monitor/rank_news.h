@@ -1,10 +1,10 @@
-// RankNews: what the leading dlaunch has to be told of the progress of a host's workers, so that
-// those that move on and those that stand as they stood cost nothing. Told is
-// - of each worker once in a round that it is there;
-// - once it has not entered or left a collective for `still_after`: where it stands; and when it
-//   does again, that it moves: so no more than two messages of it in that time;
-// - at once that it is stopped or traced, or no longer; that it waits for the next round.
-// That it sleeps uninterruptibly is told with where it stands. Pure.
+// RankNews: what a host reports to the leader about its workers' progress. Workers that move on
+// cost nothing, nor do those that stay where they are. It reports:
+// - each worker once in a round, when it appears;
+// - where a worker stands, once it has not entered or left a collective for `still_after`, and that
+//   it moves again: no more than two messages in that time;
+// - at once that a worker is stopped or traced, or no longer; that it waits for the next round. The
+//   report on where a worker stands also says if it sleeps uninterruptibly. Pure.
 #pragma once
 
 #include <map>
@@ -26,16 +26,16 @@ class RankNews {
     bool left = false;
     std::vector<FlightPosition> positions;
   };
-  // max: where workers stand is not told.
+  // max: does not report where workers stand.
   explicit RankNews(Duration still_after) : still_after_(still_after) {}
 
-  // All workers of the host. The news may be none.
+  // Pass all workers of the host. The news may be empty.
   NodeSeen look(TimePoint now, const std::vector<Worker>& workers);
 
  private:
   struct Known {
     Worker last;
-    TimePoint since{};  // it stands as it stands
+    TimePoint since{};  // its position is unchanged since then
     std::optional<TimePoint> told;
     bool told_still = false;
     ProcessState told_state = ProcessState::running;

@@ -1,6 +1,5 @@
-// MonitorRequests: the leader's questions to the job's hosts, while somebody waits for the answers.
-// Each question gets one answer: from the host, or, when the host is lost, that none comes. One
-// thread, the loop's.
+// MonitorRequests: the leader's pending questions to the job's hosts. Each question gets one
+// answer: from the host, or, when the host is lost, that none comes. One thread, the loop's.
 #pragma once
 
 #include <functional>
@@ -22,12 +21,12 @@ class MonitorRequests {
   using Ask = std::function<void(int node, const NodeMessage& question)>;
   using Stacks = std::function<void(int pid, const std::vector<std::string>& lines)>;
   using Workers = std::function<void(const std::map<int, NodeWorkers>& by_node)>;
-  // A question may be answered at once.
+  // ask may deliver the answer at once.
   MonitorRequests(asio::io_context& loop, Ask ask) : loop_(loop), ask_(std::move(ask)) {}
 
-  // Of the worker at that slot of the node.
+  // The stacks of the worker at that slot of the node.
   void dump(int node, Slot slot, Stacks done);
-  // Of the workers of these nodes, with their GPUs or without, but for those that do not answer
+  // The workers of these nodes, with or without their GPUs, except of nodes that do not answer
   // within a second.
   void survey(const std::set<int>& nodes, bool gpus, const Workers& done);
 

@@ -5,7 +5,7 @@
 namespace dlaunch {
 namespace {
 
-// What comes in one read takes no time that could be measured, but no link is faster than memory.
+// The bytes of a single read take no measurable time, but no link is faster than memory.
 constexpr double kFastest = 10e9;  // bytes a second
 
 }  // namespace
@@ -73,7 +73,7 @@ std::optional<StepTimes> StepDigest::digest() {
   return step;
 }
 
-// For one collective; the records of those done meanwhile may have been overwritten.
+// Per collective; records of those done meanwhile may have been overwritten.
 std::vector<LinkTimes> StepDigest::links(const std::map<int, int>& nodes) {
   std::map<int, int> lowest;  // rank, by node
   for (const auto& [rank, node] : nodes) lowest.emplace(node, rank);

@@ -1,7 +1,7 @@
-// TracebackNews: what the leading dlaunch is told of workers that have printed a traceback and
-// still run. One that has shown nothing for kSuspicious since then is told of once; when it goes on
-// after all, that is told, too. One that waits in a collective, or for its next round, or that is
-// stopped or traced, is told of no earlier than it does not any more. Pure.
+// TracebackNews: a host's reports to the leader about workers that have printed a traceback and
+// still run. A worker that has shown nothing for kSuspicious since then is reported once; if it
+// goes on after all, that is reported, too. A worker that waits in a collective or for its next
+// round, or is stopped or traced, is not reported before that ends. Pure.
 #pragma once
 
 #include <map>
@@ -16,22 +16,22 @@ namespace dlaunch {
 
 class TracebackNews {
  public:
-  struct Worker {  // that runs and has printed a traceback
+  struct Worker {  // it runs and has printed a traceback
     Slot slot = 0;
     int pid = 0;
     int round = 0;
     bool waits = false;  // for its next round, or it is stopped or traced
     AfterTraceback after;
   };
-  // All that there are.
+  // Pass all such workers.
   std::vector<NodeThrew> look(TimePoint now, const std::vector<Worker>& workers);
-  // When look() is to be called again; nullopt: not until another traceback is printed.
+  // When to call look() again; nullopt: not until another traceback is printed.
   std::optional<TimePoint> deadline() const { return deadline_; }
 
  private:
   struct Known {
     int pid = 0;
-    int round = 0;  // in which it was found to have printed that
+    int round = 0;  // in which the traceback was found
     TimePoint threw{};
     bool told = false, over = false;
   };

@@ -22,7 +22,7 @@
 namespace dlaunch {
 namespace {
 
-// "0100007F:1F90": the address as the machine holds it, the port as it is said.
+// "0100007F:1F90": the address in the machine's byte order, the port as written.
 std::string loopback_at(std::uint16_t port) {
   return fmt::format("{:08X}:{:04X}", htonl(INADDR_LOOPBACK), port);
 }
@@ -30,7 +30,7 @@ std::string loopback_at(std::uint16_t port) {
 constexpr std::size_t kLocal = 1, kRemote = 2, kState = 3, kUser = 7;  // columns
 constexpr std::string_view kEstablished = "01";
 
-// The first connection that `fits` with its local address.
+// The first connection whose local address satisfies `fits`.
 template <class Fits>
 std::optional<uid_t> find_owner(std::string_view table, std::uint16_t to, const Fits& fits) {
   const std::string remote = loopback_at(to);
@@ -45,12 +45,12 @@ std::optional<uid_t> find_owner(std::string_view table, std::uint16_t to, const 
   return {};
 }
 
-// -- sock_diag: the kernel looks for what it is asked for, where /proc/net/tcp tells of every
-// connection of the host, also of the thousands that have just ended.
+// -- sock_diag: the kernel searches for the connection in question; /proc/net/tcp lists every
+// connection of the host, also thousands that have just ended.
 
 using Owners = std::vector<uid_t>;
 
-// nullopt: from any. (Port 0 is what a connection has that is no more.)
+// nullopt: any port. (A connection that has ended has port 0.)
 using Port = std::optional<std::uint16_t>;
 
 bool ask(const UniqueFd& netlink, Port from, std::uint16_t to) {
@@ -72,7 +72,7 @@ bool ask(const UniqueFd& netlink, Port from, std::uint16_t to) {
   return ::send(netlink.get(), &asked, sizeof asked, 0) == sizeof asked;
 }
 
-// One of many that a dump tells of, or what an exact question found, which may be the listener.
+// Checks one entry of a dump, or the answer to an exact question, which may be the listener.
 bool answers(const inet_diag_msg& told, Port from, std::uint16_t to) {
   return told.idiag_state == TCP_ESTABLISHED && told.id.idiag_dport == htons(to) &&
          (!from || told.id.idiag_sport == htons(*from)) &&
@@ -80,7 +80,7 @@ bool answers(const inet_diag_msg& told, Port from, std::uint16_t to) {
          told.id.idiag_dst[0] == htonl(INADDR_LOOPBACK);
 }
 
-// Of the connections between these ports of 127.0.0.1. nullopt: the kernel does not tell that way.
+// The owners of connections between these ports of 127.0.0.1. nullopt: the kernel lacks sock_diag.
 std::optional<Owners> owners_by_diag(Port from, std::uint16_t to) {
   const UniqueFd netlink(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (!netlink || !ask(netlink, from, to)) return {};

@@ -11,7 +11,7 @@ MpiServers::MpiServers(asio::io_context& loop, std::set<pid_t>& helpers,
   pmix_.on_spawn([this](int rank) { tell_of_spawn(rank); });
 }
 
-// The rank has an error for it, whose text says nothing of why.
+// The rank gets an error whose text does not give the reason.
 void MpiServers::tell_of_spawn(int rank) {
   if (std::exchange(told_of_spawn_, true)) return;
   log_warn(
@@ -26,7 +26,7 @@ void MpiServers::on_abort(const PmiServer::Aborted& aborted) {
   pmix_.on_abort(aborted);
 }
 
-// Of no use to most programs, and none of them is worth less for want of it.
+// Most programs do not use MPI, and all run without it: errors are no failures.
 UniqueFd MpiServers::invite(WorkerPlace& place) {
   if (place.rank < 0 || !place.one_world) return UniqueFd();
   const auto alone = [&](const Error& error) {

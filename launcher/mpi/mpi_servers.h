@@ -1,5 +1,4 @@
-// MpiServers: all that MPI programs of this node find each other by, whichever library they are
-// linked to.
+// MpiServers: all services by which MPI programs of this node find each other, for every library.
 #pragma once
 
 #include <set>
@@ -20,11 +19,11 @@ class MpiServers {
 
   // A worker has called MPI_Abort() and waits to be killed; on the loop.
   void on_abort(const PmiServer::Aborted& aborted);
-  // Completes the place of a worker that is about to be started, with what it is to inherit, which
-  // must stay open until then; nothing, where MPI programs would wait in vain for ranks that are
-  // not started with them: they are then on their own.
+  // Completes the place of a worker that is about to be started. The worker is to inherit the
+  // returned descriptor, which must stay open until then. Does nothing if MPI programs would wait
+  // in vain for ranks that are not started with them: each such program is on its own.
   UniqueFd invite(WorkerPlace& place);
-  // With exit code 0.
+  // The rank has ended with exit code 0.
   void ended_well(int rank) { pmix_.ended_well(rank); }
 
  private:

@@ -12,11 +12,11 @@ namespace dlaunch {
 namespace {
 
 constexpr Duration kStoreTime = std::chrono::seconds(5);  // to answer
-// After it who waits for another node looks whether that still makes sense; seldom, if it waits for
-// long: many may do so, and the store answers them all.
+// After this time a node that waits for another checks whether that still makes sense. It checks
+// seldom if it waits for long: many nodes may wait, and the store answers them all.
 constexpr Duration kSlice = std::chrono::milliseconds(50);
 constexpr Duration kLongSlice = std::chrono::milliseconds(200);
-// A value of the store; a longer text is several.
+// Limit of a value in the store; a longer text becomes several values.
 constexpr std::size_t kStoredPiece = kMaxValueBytes / 2;
 
 std::string prefix_of(const std::string& key, int node) { return fmt::format("{}{}/", key, node); }
@@ -46,7 +46,7 @@ void NodeExchange::forget(const std::string& prefix) {
   if (store_) (void)store_->delete_prefix(prefix, steady_now() + kStoreTime);
 }
 
-// The first piece says how many there are.
+// The first piece has the number of pieces.
 Result<void> NodeExchange::tell(const std::string& prefix, const std::string& text) {
   const auto last = steady_now() + kStoreTime;
   const std::size_t pieces =

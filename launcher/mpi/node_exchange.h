@@ -1,5 +1,5 @@
-// NodeExchange: before the ranks of an MPI program come out of a barrier, each node tells the
-// others what its own ranks have said, one text each, by the job's store. Blocks; one thread at a
+// NodeExchange: an all-gather of one text per node through the job's store, with the messages of
+// the node's ranks, before the ranks of an MPI program leave a barrier. Blocks; one thread at a
 // time.
 #pragma once
 
@@ -19,18 +19,18 @@ class NodeExchange {
 
   struct Request {
     std::string store_url;
-    std::string key;  // of this exchange, alike on all nodes: "pmi/r1/2/"
-    int node;         // who we are
+    std::string key;  // of this exchange, the same on all nodes: "pmi/r1/2/"
+    int node;         // our own
     std::vector<int> others;
     std::string text;  // ours, of any length
   };
-  // The others' texts in their order. over: asked several times a second, whether it waits for
-  // this node in vain by now (Errc::aborted).
+  // Returns the others' texts in their order. over: polled several times a second; true: waiting
+  // for this node is in vain (Errc::aborted).
   Result<std::vector<std::string>> run(const Request& request,
                                        const std::function<bool(int node)>& over);
-  // Takes back what we told in an exchange that all have been through.
+  // Removes our text of an exchange that all nodes have completed.
   void forget(const std::string& key, int node);
-  // Takes back all that anybody told in exchanges whose keys begin so.
+  // Removes all texts of exchanges whose keys begin so.
   void forget(const std::string& prefix);
 
  private:

@@ -16,7 +16,7 @@ constexpr std::size_t kMaxKey = 64, kMaxValue = 1024;
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of a round's values, on each node
 constexpr const char* kSpace = "dlaunch";                  // the only key space
 
-// What is the answer whatever was put.
+// The reply to commands that do not depend on the values.
 std::optional<std::string> fixed_reply(const std::string& command, int size, int appnum) {
   if (command == "init") return "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0";
   if (command == "get_maxes") {
@@ -63,7 +63,7 @@ std::string encode(const std::map<std::string, std::string>& values) {
 }  // namespace
 
 void PmiCore::add(Client client, const Place& place) {
-  // Nobody of an older round can get on any more.
+  // Ranks of an older round cannot get on.
   std::erase_if(rounds_, [&](const auto& round) { return round.first < place.round; });
   clients_[client] = {place.round, place.appnum};
   rounds_[place.round].place = place;
@@ -85,9 +85,9 @@ Result<PmiCore::Actions> PmiCore::said(Client client, std::string_view line) {
   }
   const Seat seat = clients_.at(client);
   const auto found = rounds_.find(seat.round);
-  if (found == rounds_.end()) return Actions();  // it is about to be ended
+  if (found == rounds_.end()) return Actions();  // the client is about to be ended
   Round& round = found->second;
-  // Several lines are one where they begin with mcmd, as for MPI_Comm_spawn; it has one reply.
+  // Several lines that begin with mcmd form one command, as for MPI_Comm_spawn; it has one reply.
   const std::string command = word(words, words.contains("mcmd") ? "mcmd" : "cmd");
   if (const auto reply = fixed_reply(command, round.place.size, seat.appnum)) {
     return Actions{.replies = {{client, *reply + "\n"}},

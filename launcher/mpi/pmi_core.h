@@ -1,10 +1,10 @@
-// PmiCore: how the ranks of an MPI program find each other, in the words of PMI-1, which MPICH and
-// its kin (Intel MPI, MVAPICH) speak with whoever started them. A line each way, as
-// "cmd=put kvsname=dlaunch key=a value=b": a rank puts what it has to say, all come to a barrier,
-// and each gets what the others have put. This is the side of one node; before a barrier ends the
-// nodes give each other what their ranks have put, as one text each. Pure.
+// PmiCore: how the ranks of an MPI program find each other, in the protocol PMI-1, which MPICH and
+// its kin (Intel MPI, MVAPICH) speak with their launcher. One line each way, as
+// "cmd=put kvsname=dlaunch key=a value=b": a rank puts its values, all come to a barrier, and each
+// gets the values of the others. This is the side of one node; before a barrier ends the nodes
+// exchange the values of their ranks, one text each. Pure.
 //
-// The words are those of MPICH's src/pmi (Argonne National Laboratory), version 1.1.
+// The commands are those of MPICH's src/pmi (Argonne National Laboratory), version 1.1.
 #pragma once
 
 #include <map>
@@ -35,8 +35,7 @@ class PmiCore {
     Client to;
     std::string line;  // with its end
   };
-  // All ranks of this node have come to the round's n-th barrier: every node is to be given the
-  // others' texts.
+  // All ranks of this node have come to the round's n-th barrier: exchange the nodes' texts.
   struct Exchange {
     int round;
     int turn;
@@ -45,15 +44,15 @@ class PmiCore {
   struct Actions {
     std::vector<Reply> replies;
     std::optional<Exchange> exchange;
-    std::optional<int> abort;  // the exit code: whoever said it waits to be killed
-    bool spawn = false;        // it called MPI_Comm_spawn(), which was refused
+    std::optional<int> abort;  // the exit code: the client waits to be killed
+    bool spawn = false;        // the client called MPI_Comm_spawn(), which was refused
   };
 
   void add(Client client, const Place& place);
   void gone(Client client);
-  // A line without its end. Error: it makes no sense, and the client is to be closed.
+  // line: without its newline. Error: it makes no sense; close the client.
   Result<Actions> said(Client client, std::string_view line);
-  // What the other nodes have put, or why that cannot be had.
+  // The values of the other nodes, or why they are missing.
   Actions exchanged(int round, const Result<std::vector<std::string>>& others);
 
  private:

@@ -165,7 +165,7 @@ PmiServer::Others PmiServer::exchange(const PmiCore::Exchange& what, const Worke
   auto others =
       exchange_.run(request, [&](int) { return stopped_ || newest_round_ != what.round; });
   if (others) {
-    // All are here, so all have read what was before.
+    // All are here, so all have read the values before.
     exchange_.forget(turn_key(what.round, what.turn - 1), place.node_rank);
   } else if (others.error().code != Errc::aborted && newest_round_ == what.round && !stopped_) {
     asio::post(loop_, [why = others.error().what] {

@@ -1,7 +1,7 @@
-// PmiServer: MPI programs of this node find the other ranks through it; pmi_core.h has the words.
-// Each worker inherits one end of a connection, which PMI_FD names. A thread, started when the
-// first of them speaks, answers; between nodes it gives and takes by the job's store, for which it
-// may wait.
+// PmiServer: MPI programs of this node find the other ranks through it; pmi_core.h has the
+// protocol. Each worker inherits one end of a connection, named by PMI_FD. A thread, started at the
+// first message, answers; it exchanges values with other nodes through the job's store, and may
+// wait for it.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ namespace dlaunch {
 
 class PmiServer {
  public:
-  // options: of the job's store, whose place comes with the workers'.
+  // options: of the job's store; its address comes with the workers' places.
   PmiServer(asio::io_context& loop, StoreOptions options);
   ~PmiServer();
   PmiServer(const PmiServer&) = delete;
@@ -38,7 +38,7 @@ class PmiServer {
   // A rank has called MPI_Comm_spawn(), in vain; on the loop.
   using SpawnAsked = std::function<void(int rank)>;
   void on_spawn(SpawnAsked asked) { spawn_asked_ = std::move(asked); }
-  // What the worker at this place is to inherit. By the loop's thread.
+  // The descriptor that the worker at this place is to inherit. Call it in the loop's thread.
   Result<UniqueFd> connect(const WorkerPlace& place);
 
  private:
@@ -58,7 +58,7 @@ class PmiServer {
 
   asio::io_context& loop_;
   UniqueFd poll_, stop_;
-  asio::posix::stream_descriptor first_;  // that somebody speaks
+  asio::posix::stream_descriptor first_;  // readable at the first message
   Aborted aborted_;
   SpawnAsked spawn_asked_;
   std::atomic<int> newest_round_{0};

@@ -1,5 +1,5 @@
-// What of the PMIx standard's interface is used here (pmix-standard.org: version 4.1 and its ABI,
-// which libpmix keeps from 3 on), as its library is only looked for at run time.
+// The part of the PMIx standard's interface that is used here (pmix-standard.org: version 4.1 and
+// its ABI, which libpmix keeps from 3 on): the library is found at run time only.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@ namespace dlaunch::pmix {
 
 using Status = int;
 constexpr Status kSuccess = 0, kError = -1, kNotSupported = -47;
-constexpr Status kSucceededAtOnce = -157;  // and no callback comes
+constexpr Status kSucceededAtOnce = -157;  // no callback follows
 
 using Rank = std::uint32_t;
 constexpr Rank kAllRanks = UINT32_MAX - 1;  // of a namespace
@@ -69,13 +69,13 @@ using Release = void (*)(void* caller);
 using Exchanged = void (*)(Status, const char* data, std::size_t size, void* caller,
                            Release release, void* to_release);
 
-// pmix_server_module_t: what the library asks of its host. Null: is not offered.
+// pmix_server_module_t: the library's calls to its host. Null: not offered.
 struct ServerModule {
   Status (*client_connected)(const Proc*, void* object, Done, void* caller) = nullptr;
   Status (*client_finalized)(const Proc*, void* object, Done, void* caller) = nullptr;
   Status (*abort)(const Proc*, void* object, int status, const char* message, Proc procs[],
                   std::size_t count, Done, void* caller) = nullptr;
-  // `data` is malloc()'s, and becomes the host's.
+  // `data` is from malloc(); the host frees it.
   Status (*fence)(const Proc procs[], std::size_t count, const Info info[], std::size_t infos,
                   char* data, std::size_t size, Exchanged, void* caller) = nullptr;
   void* not_offered[4] = {};

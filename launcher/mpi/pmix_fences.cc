@@ -13,7 +13,7 @@
 namespace dlaunch {
 namespace {
 
-// Empty: all of them.
+// Empty: all ranks.
 std::vector<int> ranks_among(const pmix::Proc procs[], std::size_t count) {
   std::vector<int> ranks;
   for (std::size_t i = 0; i < count; ++i) {
@@ -33,8 +33,8 @@ PmixFences::PmixFences(const PmixOrder& order, std::vector<PmixNode> nodes, Stor
       options_(std::move(options)),
       over_(std::move(over)) {}
 
-// The library's thread, which must not wait. Barriers of the same ranks come in the same order on
-// all nodes; whose thread gets on first is chance.
+// Runs in the library's thread, which must not wait. Barriers of the same ranks come in the same
+// order on all nodes, but their threads may run in any order.
 pmix::Status PmixFences::come(const pmix::Proc procs[], std::size_t count, char* data,
                               std::size_t size, pmix::Exchanged done, void* caller) {
   const std::unique_ptr<char, decltype(&std::free)> ours(data, &std::free);
@@ -55,7 +55,7 @@ pmix::Status PmixFences::come(const pmix::Proc procs[], std::size_t count, char*
 
 void PmixFences::meet(const Fence& fence) {
   auto all = exchange(fence);
-  if (!all && over_()) return;  // and so are the ranks
+  if (!all && over_()) return;  // the ranks have ended, too
   if (!all) {
     log_warn("the ranks of an MPI program do not find each other: {}", all.error().what);
     return fence.done(pmix::kError, nullptr, 0, fence.caller, nullptr, nullptr);
@@ -65,7 +65,7 @@ void PmixFences::meet(const Fence& fence) {
   fence.done(pmix::kSuccess, kept->data(), kept->size(), fence.caller, release, kept);
 }
 
-// What all have said, one after the other.
+// The data of all nodes, one after the other.
 Result<std::string> PmixFences::exchange(const Fence& fence) {
   NodeExchange::Request request{.store_url = order_.store_url,
                                 .key = {},
@@ -78,7 +78,7 @@ Result<std::string> PmixFences::exchange(const Fence& fence) {
   NodeExchange nodes(options_);
   auto others = nodes.run(request, [this](int) { return over_(); });
   if (!others) return others.error();
-  // All are here, so nobody reads what was two turns ago; the last one may still be under way.
+  // All are here, so the data of two turns ago is no longer read; the last turn may be under way.
   if (fence.turn > 2) nodes.forget(key_of(fence.ranks, fence.turn - 2), order_.node_rank);
   std::string all = fence.text;
   for (const auto& text : *others) all += text;

@@ -1,6 +1,6 @@
-// PmixFences: the barriers of a round, in which ranks give each other what they have said. The
-// library brings together the ranks of this node; a thread for each barrier then does the nodes.
-// Any thread may call.
+// PmixFences: the barriers of a round, in which ranks exchange their data. The library gathers the
+// data of this node's ranks; a thread for each barrier then exchanges it between nodes. Any thread
+// may call.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace dlaunch {
 
 class PmixFences {
  public:
-  // It stays as long as the process. over: whether the process was told to end; any thread asks.
+  // Lives as long as the process. over: the process is to end; any thread calls it.
   PmixFences(const PmixOrder& order, std::vector<PmixNode> nodes, StoreOptions options,
              std::function<bool()> over);
 

@@ -33,7 +33,7 @@ T value_in(const std::string& bytes, std::size_t at) {
   return value;
 }
 
-// "": there is none.
+// "": no such section.
 std::string constants_of(int fd) {
   const auto header = value_in<Elf64_Ehdr>(read_at(fd, 0, sizeof(Elf64_Ehdr)), 0);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) {
@@ -52,7 +52,7 @@ std::string constants_of(int fd) {
   return "";
 }
 
-// Where the loader looks: its cache has all of the system's folders, where it has one.
+// Where the loader looks: its cache has all of the system's folders, if there is a cache.
 std::string path_to(const std::string& name) {
   if (name.find('/') != name.npos) return name;
   const char* const chosen = std::getenv("LD_LIBRARY_PATH");
@@ -95,7 +95,7 @@ PmixVersion pmix_version_of_file(const std::string& path) {
   return {};
 }
 
-// Its strings stand one after the other, each with its end.
+// The cache's strings stand one after the other, each with its terminator.
 std::string path_in_loader_cache(std::string_view cache, const std::string& name) {
   const auto at = cache.find('/' + name + '\0');
   if (at == cache.npos) return "";

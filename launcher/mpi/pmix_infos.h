@@ -13,7 +13,7 @@ namespace dlaunch {
 class PmixInfos {
  public:
   void add_text(const char* key, std::string_view text);
-  // A text of which the library made a map; its end is a part of it.
+  // A text that the library made a map of; its terminator is part of it.
   void add_regex(const char* key, std::string_view text);
   void add_flag(const char* key, bool flag);
   void add_uint16(const char* key, unsigned number);
@@ -21,7 +21,7 @@ class PmixInfos {
   void add_rank(const char* key, int rank);
   void add_list(const char* key, PmixInfos list);
 
-  // Until something is added.
+  // Valid until something is added.
   pmix::Info* data() { return infos_.data(); }
   std::size_t size() const { return infos_.size(); }
 

@@ -52,7 +52,7 @@ Result<PmixNode> decode_node(std::string_view bytes, int size) {
   const bool whole = decode_record(bytes, node, kPmixLimits);
   const bool plausible = std::all_of(node.ranks.begin(), node.ranks.end(),
                                      [&](int rank) { return rank >= 0 && rank < size; });
-  // These would be several hosts, or none, in a list of them.
+  // In a list of hosts such a name would mean several hosts, or none.
   const bool named = !node.host.empty() && node.host.find_first_of(",;[]") == node.host.npos;
   if (!whole || !plausible || !named) return protocol_error("a node told nonsense of its ranks");
   return node;
@@ -130,9 +130,8 @@ std::optional<std::uint16_t> pmix_port_in(const std::vector<std::string>& enviro
   return {};
 }
 
-// A rank takes the newest of the protocols that it knows. Open MPI 4 believes in a server only
-// where it knows the launcher: by that variable in one that it does nothing else for than to leave
-// ranks bound as they are.
+// A rank takes the newest of the protocols that it knows. Open MPI 4 accepts a server only if it
+// knows the launcher: that variable names one for which it only leaves the ranks' binding alone.
 Variables pmix_environment(const PmixOrder& order, int rank, std::uint16_t port,
                            const PmixVersion& version) {
   const std::string uri =

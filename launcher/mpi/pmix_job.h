@@ -1,5 +1,5 @@
-// What the server of PMIx on one node is told of a round, and what it makes of what the nodes tell
-// each other. Pure.
+// The order to a node's PMIx server for a round, and the data that the servers of the nodes
+// exchange. Pure.
 #pragma once
 
 #include <compare>
@@ -16,10 +16,10 @@
 
 namespace dlaunch {
 
-// To the process that is the server, from the agent that starts it.
+// From the agent to the server process that it starts.
 struct PmixOrder {
   std::string nspace;  // the round's name among MPI libraries
-  int listener = -1;   // inherited: where ranks connect to
+  int listener = -1;   // inherited: the socket to which ranks connect
   int round = 1;
   int size = 1;  // ranks of the round
   int node_rank = 0;
@@ -36,7 +36,7 @@ struct PmixOrder {
 std::string encode_order(const PmixOrder& order);
 Result<PmixOrder> decode_order(std::string_view bytes);
 
-// A node with its ranks, as the nodes tell each other.
+// A node with its ranks, as the nodes exchange it.
 struct PmixNode {
   std::string host;
   std::vector<int> ranks;         // by local rank
@@ -46,17 +46,17 @@ std::string encode_node(const PmixNode& node);
 // Errc::protocol: it makes no sense for a round of this size.
 Result<PmixNode> decode_node(std::string_view bytes, int size);
 
-// By node rank. Hosts that have one name, as several agents of one machine do, get a number behind
-// it: they are separate nodes. Error: the ranks are not just those of a round of this size, or the
-// libraries are of versions that do not understand each other.
+// By node rank. Hosts that share a name, as several agents of one machine do, get a number behind
+// it: they are separate nodes. Error: the ranks are not exactly those of a round of this size, or
+// the libraries' versions do not understand each other.
 Result<void> check_nodes(std::vector<PmixNode>& nodes, int size);
 
-// "host1,host2" and "0,1;2,3", which PMIx makes its maps of.
+// "host1,host2" and "0,1;2,3", from which PMIx makes its maps.
 std::string host_list(const std::vector<PmixNode>& nodes);
 std::string rank_lists(const std::vector<PmixNode>& nodes);
 std::string joined(const std::vector<int>& ranks);
 
-// Those that have one of the ranks; all where none is given.
+// The nodes that have one of the ranks; all nodes if `ranks` is empty.
 std::vector<int> nodes_with(const std::vector<PmixNode>& nodes, const std::vector<int>& ranks);
 
 pmix::Proc proc_of(const PmixOrder& order, int rank);
@@ -68,21 +68,22 @@ struct PmixVersion {
     return std::pair(major, minor) <=> std::pair(other.major, other.minor);
   }
 };
-// Of what PMIx_Get_version() says: "OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, …)". 0.0: of nothing.
+// Parses the text of PMIx_Get_version(): "OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, …)". 0.0: it has
+// no version.
 PmixVersion pmix_version_in(const std::string& text);
 
 // -- How a rank finds the server. PMIx calls the one on a node by this name and the node's rank.
 inline constexpr const char* kPmixServerName = "dlaunch-server";
-// The port on 127.0.0.1 in what the library says a rank's environment is to be.
+// The port on 127.0.0.1 in the environment that the library wants for a rank.
 std::optional<std::uint16_t> pmix_port_in(const std::vector<std::string>& environment);
 // That environment, with another port.
 using Variables = std::vector<std::pair<std::string, std::string>>;
 Variables pmix_environment(const PmixOrder& order, int rank, std::uint16_t port,
                            const PmixVersion& version);
-// In the store, what the nodes tell each other in a round begins so.
+// The prefix of the keys in the store by which the nodes exchange data in a round.
 std::string pmix_keys(int round);
-// A round's name, alike on all its nodes. No two jobs of a host have the same at a time, and who
-// does not have the job's secret cannot guess it: whoever knows it is taken for a rank.
+// A round's name, the same on all its nodes. No two jobs on a host have the same name at a time.
+// It cannot be guessed without the job's secret: any process that knows it counts as a rank.
 std::string nspace_of(const std::string& job_id, int master_port, int round, const Secret& secret);
 
 }  // namespace dlaunch

@@ -1,4 +1,4 @@
-// PmixLibrary: libpmix, as far as a server of it is used here, loaded at run time.
+// PmixLibrary: the functions of libpmix that a server needs, loaded at run time.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace dlaunch {
 
 inline constexpr int kOldestPmix = 3;
-// DLAUNCH_PMIX_LIBRARY, or the name that the system has for it.
+// DLAUNCH_PMIX_LIBRARY, or the system's name for the library.
 std::string pmix_library_name();
 
 struct PmixLibrary {
@@ -26,9 +26,9 @@ struct PmixLibrary {
   pmix::Status (*generate_ppn)(const char* ranks, char** regex);
   const char* (*error_string)(pmix::Status);
 
-  // Errc::unsupported: there is none, or none that can be used.
+  // Errc::unsupported: there is no library that can be used.
   static Result<PmixLibrary> load();
-  // "what: why"; no Error where the status is one of success.
+  // Error: "what: why"; none if the status is a success.
   Result<void> check(const char* what, pmix::Status status) const;
 };
 

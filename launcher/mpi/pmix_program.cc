@@ -43,7 +43,7 @@ constexpr unsigned kEndSeconds = 2;  // for the library to clean up
 constexpr Duration kPatience = std::chrono::seconds(10);
 constexpr std::size_t kMostOrder = std::size_t{16} << 20;
 
-// The library's functions have no place for whom they are called for.
+// The library's callbacks have no argument for our own data.
 PmixFences* g_fences = nullptr;
 
 bool told_to_end() {
@@ -51,10 +51,10 @@ bool told_to_end() {
   return ::poll(&orders, 1, 0) > 0;
 }
 
-// To the agent.
+// Prints a line for the agent.
 bool say(const std::string& line) { return write_all(STDOUT_FILENO, line + "\n").os_errno == 0; }
 
-// -- What the library asks
+// -- The library's requests
 
 Status on_connected(const pmix::Proc* proc, void*, pmix::Done, void*) {
   say(fmt::format("rank {}", proc->rank));
@@ -75,23 +75,23 @@ Status on_fence(const pmix::Proc procs[], std::size_t count, const pmix::Info[],
   return g_fences->come(procs, count, data, size, done, caller);
 }
 
-// A job has the ranks that it was started with.
+// A job keeps the ranks that it was started with.
 Status on_spawn(const pmix::Proc* proc, const pmix::Info[], std::size_t, const void*, std::size_t,
                 void*, void*) {
   say(fmt::format("spawn {}", proc->rank));
   return pmix::kNotSupported;
 }
 
-// That it is there makes the library take orders that it carries out itself: what is to be removed
-// after a rank.
+// With this callback the library accepts orders that it carries out itself: what to remove after a
+// rank.
 Status on_control(const pmix::Proc*, const pmix::Proc[], std::size_t, const pmix::Info[],
                   std::size_t, void*, void*) {
   return pmix::kNotSupported;
 }
 
-// -- What it is told
+// -- Data for the ranks
 
-// The number of the rank's program, and its own number among the ranks of that.
+// The number of the rank's program, and the rank's number among the ranks of that program.
 std::pair<int, int> place_in_program(const PmixOrder& order, int rank) {
   for (std::size_t number = 0; number < order.programs.size(); ++number) {
     const auto ranks = parse_rank_set(order.programs[number]);
@@ -133,9 +133,9 @@ void add_size(PmixInfos& facts, const PmixOrder& order) {
 class PmixProgram {
  public:
   explicit PmixProgram(PmixOrder order) : order_(std::move(order)) {}
-  // Everything is there for ranks to connect to.
+  // Opens all that ranks connect to.
   Result<void> open();
-  // Until it is told to end.
+  // Until the order to end.
   void serve();
   void close();
 
@@ -186,7 +186,7 @@ Result<void> PmixProgram::open() {
   return {};
 }
 
-// The nodes of the round tell each other which ranks they have.
+// The nodes of the round exchange which ranks they have.
 Result<void> PmixProgram::find_nodes() {
   store_ = {.job_id = order_.job_id,
             .secret = {},
@@ -222,7 +222,7 @@ Result<void> PmixProgram::find_nodes() {
     });
     if (!others) return others.error();
     texts = std::move(*others);
-    if (order_.node_rank == 0) exchange.forget(pmix_keys(order_.round - 1));  // all have left it
+    if (order_.node_rank == 0) exchange.forget(pmix_keys(order_.round - 1));  // all have left
   }
   texts.insert(texts.begin() + order_.node_rank, request.text);
   for (const auto& text : texts) {
@@ -235,7 +235,7 @@ Result<void> PmixProgram::find_nodes() {
 
 Result<void> PmixProgram::start_library() {
   ::setenv("PMIX_MCA_preg", "native", 0);  // maps are plain text
-  // As ranks are told, pmix_job.h, before it is known what this library would choose.
+  // The same values as in pmix_job.h, set before this library makes its own choice.
   ::setenv("PMIX_MCA_gds", "hash", 1);  // nothing is left in shared memory
   ::setenv("PMIX_MCA_psec", "native", 1);
   ::setenv("PMIX_MCA_bfrops_base_default_type", "1", 1);  // PMIX_BFROP_BUFFER_NON_DESC
@@ -301,7 +301,7 @@ Result<void> PmixProgram::register_ranks() {
   return ok;
 }
 
-// Where the library itself listens: it tells only those whom it expects.
+// The library's own port: it gives it only to ranks that it expects.
 Result<std::uint16_t> PmixProgram::port() const {
   const auto proc = proc_of(order_, order_.ranks.front());
   char** environment = nullptr;
@@ -328,7 +328,7 @@ void PmixProgram::await_end() {
 
 void PmixProgram::serve() { loop_.run(); }
 
-// What ranks asked to be removed after them is removed.
+// Removes what ranks asked to be removed after them.
 void PmixProgram::close() {
   ::alarm(kEndSeconds);
   library_.deregister_nspace(order_.nspace.c_str(), nullptr, nullptr);
@@ -352,7 +352,7 @@ Result<PmixOrder> read_order() {
   return decode_order(bytes);
 }
 
-// Three for each rank: two here, and the library's own.
+// Three descriptors for each rank: two here, and the library's own.
 void raise_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -364,7 +364,7 @@ void raise_file_limit() {
 
 int run_pmix_server() {
   ::prctl(PR_SET_NAME, kCleanerName);
-  ::signal(SIGPIPE, SIG_IGN);  // a rank, or what reads stderr, may be gone when it is written to
+  ::signal(SIGPIPE, SIG_IGN);  // a rank, or the reader of stderr, may have gone
   raise_file_limit();
   auto order = read_order();
   if (!order) {
@@ -380,7 +380,7 @@ int run_pmix_server() {
   }
   program.serve();
   program.close();
-  std::_Exit(kExitOk);  // its threads are not all ours
+  std::_Exit(kExitOk);  // some of its threads are the library's
 }
 
 }  // namespace dlaunch

@@ -36,13 +36,14 @@ namespace {
 using asio::ip::tcp;
 using Descriptor = asio::posix::stream_descriptor;
 
-constexpr Duration kLongestEnd = std::chrono::seconds(3);  // of processes that were told to end
+constexpr Duration kLongestEnd = std::chrono::seconds(3);  // of processes that were asked to end
 constexpr Duration kLongestAwaited =
-    std::chrono::seconds(10);  // with who does not come to MPI_Init()
-// What a rank did may be heard of later than its end.
+    std::chrono::seconds(10);  // for ranks that do not come to MPI_Init()
+// News of a rank may arrive later than its end.
 TimePoint soon() { return steady_now() + std::chrono::seconds(1); }
 
-// Of an enclosing launcher, whose PMIx is another one; settings of the library's own parts stay.
+// An enclosing launcher's variables are left out: its PMIx is another one. Settings of the
+// library's own parts stay.
 std::vector<std::string> server_environment() {
   std::vector<std::string> all = own_environment();
   std::erase_if(all, [](const std::string& item) {
@@ -53,7 +54,7 @@ std::vector<std::string> server_environment() {
 
 }  // namespace
 
-// A round's ranks and what serves them.
+// A round's ranks and the process that serves them.
 struct PmixServer::Served {
   explicit Served(asio::io_context& loop)
       : listener(loop), in(loop), out(loop), exited(loop), later(loop) {}
@@ -61,7 +62,7 @@ struct PmixServer::Served {
   void signal(int number) {
     ::syscall(SYS_pidfd_send_signal, exited.native_handle(), number, nullptr, 0);
   }
-  // Those of its ranks that have not come to MPI_Init(); nobody, while nobody has.
+  // The ranks that have not come to MPI_Init(); empty while none has come.
   RankSet missing() const {
     RankSet all;
     for (const auto& [rank, worker] : workers) {
@@ -77,13 +78,13 @@ struct PmixServer::Served {
   std::uint16_t port = 0;
   Doorman doorman;
   tcp::acceptor listener;  // until the process has it
-  bool connected = false;  // somebody
+  bool connected = false;  // a client has connected
   pid_t pid = -1;          // while it runs
-  bool ending = false;     // it was told to
-  bool ready = false;      // ranks are let in
-  RankSet come, ended;     // to MPI_Init(); well
+  bool ending = false;     // it was asked to end
+  bool ready = false;      // ranks can connect
+  RankSet come, ended;     // ranks that have come to MPI_Init(); that have ended well
   TimePoint awaited_until{};
-  bool told = false;  // that some are missing
+  bool told = false;  // the user was told of missing ranks
   Descriptor in, out, exited;
   asio::steady_timer later;
   char bytes[256];
@@ -153,12 +154,12 @@ Result<void> PmixServer::begin(const WorkerPlace& place) {
   return {};
 }
 
-// Who is let in is decided by the process; it is not made for anybody else.
+// The process decides which clients to accept; it starts only for our own user.
 void PmixServer::await_first(const ServedPtr& round) {
   round->listener.async_wait(tcp::acceptor::wait_read, [this, round](asio::error_code ec) {
     if (ec) return;
     if (!has_loopback(::geteuid(), round->port)) {
-      const auto first = round->listener.accept(ec);  // of those in the queue: it is none of ours
+      const auto first = round->listener.accept(ec);  // removes a stranger from the queue
       if (!ec) round->doorman.lets_in(first);
       if (!ec || ec == asio::error::would_block) return await_first(round);
     }
@@ -167,7 +168,7 @@ void PmixServer::await_first(const ServedPtr& round) {
   });
 }
 
-// It is to know all ranks of this node.
+// The process must know all ranks of this node.
 void PmixServer::start_if_complete(const ServedPtr& round) {
   if (!round->connected || round->ranks.size() < round->expected || !round->listener.is_open()) {
     return;
@@ -201,7 +202,7 @@ Result<void> PmixServer::start(const ServedPtr& round) {
   for (const auto& [local_rank, rank] : round->ranks) round->order.ranks.push_back(rank);
   Writer order;
   order.put_string(encode_order(round->order));
-  (void)write_all(writing.get(), order.bytes());  // a pipe holds it; who does not read it has ended
+  (void)write_all(writing.get(), order.bytes());  // a pipe holds it; a non-reader has ended
   asio::error_code ec;
   ::fcntl(reading.get(), F_SETFL, O_NONBLOCK);
   round->in.assign(writing.release(), ec);
@@ -251,7 +252,7 @@ void PmixServer::ended_well(int rank) {
   if (round->ready && !round->come.contains(rank)) look_for_missing(round, soon());
 }
 
-// Those of this node: who is on another one keeps its process from getting ready.
+// Reports ranks of this node: a missing rank of another node keeps its process from getting ready.
 void PmixServer::look_for_missing(const ServedPtr& round, TimePoint at) {
   round->later.expires_at(at);
   round->later.async_wait([this, round](asio::error_code ec) {
@@ -277,15 +278,15 @@ void PmixServer::watch(const ServedPtr& round) {
     const bool ours = ::waitid(P_PID, static_cast<id_t>(round->pid), &info, WEXITED | WNOHANG) == 0;
     if (ours && info.si_pid == 0) return watch(round);
     helpers_.erase(std::exchange(round->pid, -1));
-    if (round->ending || !ours) return;  // it was told to; or killed with all that there is
+    if (round->ending || !ours) return;  // asked to end, or killed with all our descendants
     log_warn(
         "what serves MPI programs on this host {}",
         describe({.status = info.si_code == CLD_EXITED ? info.si_status : -info.si_status}, {}));
   });
 }
 
-// One that was not ready has nobody to clean up after, and may wait for the store, or for other
-// nodes; one that was stopped is to go on.
+// A process that was not ready has no ranks to clean up after, and may wait for the store, or for
+// other nodes: kill it. A stopped one must continue.
 void PmixServer::end(Served& round) {
   if (round.pid >= 0) round.signal(round.ready ? SIGCONT : SIGKILL);
   round.ending = true;

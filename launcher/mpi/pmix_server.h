@@ -1,6 +1,6 @@
-// PmixServer: MPI programs that speak PMIx, as those of Open MPI do, find the other ranks through
-// it. Each round has a port of its own, and nothing more until a program connects; what then serves
-// them is a process (pmix_program.h). One thread, the loop's.
+// PmixServer: MPI programs that speak PMIx, such as Open MPI's, find the other ranks through it.
+// Each round has a port of its own, and nothing more until a program connects; then a process
+// serves it (pmix_program.h). One thread, the loop's.
 #pragma once
 
 #include <sys/types.h>
@@ -24,10 +24,10 @@ namespace dlaunch {
 
 class PmixServer {
  public:
-  // common: what of an order is alike for all rounds; its folder is where theirs are made.
-  // secret: the job's. helpers: has the processes while they run.
+  // common: the part of an order that is the same for all rounds; each round's folder is made in
+  // its folder. secret: the job's. helpers: has the processes while they run.
   PmixServer(asio::io_context& loop, std::set<pid_t>& helpers, Secret secret, PmixOrder common);
-  // Waits for them, for a moment: they remove what programs left behind.
+  // Waits a moment for the processes: they remove what programs left behind.
   ~PmixServer();
   PmixServer(const PmixServer&) = delete;
   PmixServer& operator=(const PmixServer&) = delete;
@@ -38,10 +38,9 @@ class PmixServer {
   // A rank has called MPI_Comm_spawn(), in vain.
   using SpawnAsked = std::function<void(int rank)>;
   void on_spawn(SpawnAsked asked) { spawn_asked_ = std::move(asked); }
-  // What the worker at this place is to have in its environment; nothing where this host has no
-  // libpmix.
+  // The environment variables for the worker at this place; none if this host has no libpmix.
   Result<Variables> invite(const WorkerPlace& place);
-  // With exit code 0: others may wait for it in MPI_Init().
+  // The rank has ended with exit code 0: others may wait for it in MPI_Init().
   void ended_well(int rank);
 
  private:
@@ -64,8 +63,8 @@ class PmixServer {
   Aborted aborted_;
   SpawnAsked spawn_asked_;
   bool looked_ = false;
-  std::optional<PmixVersion> version_;  // of the library that is here
-  std::list<ServedPtr> rounds_;  // the last is now's; of those before a process may end still
+  std::optional<PmixVersion> version_;  // of this host's library
+  std::list<ServedPtr> rounds_;  // the last is current; processes of earlier ones may still end
 };
 
 }  // namespace dlaunch

@@ -23,7 +23,7 @@ constexpr Duration kRetry = std::chrono::milliseconds(100);
 
 }  // namespace
 
-// Lives in the handlers of what is under way.
+// The pending handlers keep it alive.
 struct Relay::Pair : std::enable_shared_from_this<Pair> {
   explicit Pair(tcp::socket accepted)
       : near(std::move(accepted)), far(near.get_executor()), unanswered(near.get_executor()) {}
@@ -97,7 +97,7 @@ void Relay::accept() {
   });
 }
 
-// Who knocked may have left, or descriptors are short.
+// The client may have left, or descriptors are short.
 void Relay::accept_later() {
   retry_.expires_after(kRetry);
   retry_.async_wait([this](asio::error_code ec) {
@@ -115,7 +115,7 @@ bool Doorman::lets_in(const tcp::socket& accepted) {
   asio::error_code ec;
   const auto from = accepted.remote_endpoint(ec).port(), to = accepted.local_endpoint(ec).port();
   const auto owner = owner_of_loopback(from, to);
-  if (!owner) return false;  // who knocked has left, or was killed
+  if (!owner) return false;  // the client has left, or was killed
   if (owner == ::geteuid()) return true;
   if (std::has_single_bit(++refused_)) {
     log_warn(

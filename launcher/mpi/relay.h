@@ -1,5 +1,5 @@
-// Relay: what connects to a listening socket of this host talks with another one's port of it, byte
-// for byte. Only for connections of our own user. One thread, the loop's.
+// Relay: connects clients of one listening socket of this host with another port of it, byte for
+// byte. Only for clients of our own user. One thread, the loop's.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,10 @@
 
 namespace dlaunch {
 
-// Who is let in.
+// Decides which connections are accepted.
 class Doorman {
  public:
-  // Whether it is of our own user. Another one is told of: the first, and then ever more seldom.
+  // True: the client is of our own user. Warns about others: the first, and then ever more seldom.
   bool lets_in(const asio::ip::tcp::socket& accepted);
 
  private:
@@ -27,9 +27,9 @@ class Doorman {
 
 class Relay {
  public:
-  // listener: listens on 127.0.0.1. Both live until the loop ends. The other port hears of a
-  // connection once it has said something. One that it has not answered in `patience` is closed: of
-  // no use to a program, and a stranger's if it is silent or does not speak the protocol.
+  // listener: listens on 127.0.0.1. Both live until the loop ends. Connects to the other port once
+  // the client has sent something. Closes a client that gets no answer within `patience`: the
+  // service is of no use to it, or it is a stranger that is silent or does not speak the protocol.
   Relay(asio::io_context& loop, UniqueFd listener, std::uint16_t port,
         Duration patience = std::chrono::seconds(5));
 

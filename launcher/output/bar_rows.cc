@@ -9,7 +9,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMaxSequence = 16;  // bytes of a control sequence that we look at
+constexpr std::size_t kMaxSequence = 16;  // bytes of a control sequence that we inspect
 
 bool ends_text(char c) { return c == '\r' || c == '\n' || c == '\x1b'; }
 
@@ -29,9 +29,9 @@ std::string_view BarRows::newest(const Row& row) {
   return row.bar && shows_nothing(row.text) ? row.state : row.text.empty() ? row.state : row.text;
 }
 
-// What the cursor leaves behind; whatever is written there next stands over it.
+// Keeps the row's text when the cursor leaves it; the next text there overwrites it.
 void BarRows::keep_state(Row& row) {
-  const auto last = row.text.find_last_not_of('\b');  // Keras goes back with these
+  const auto last = row.text.find_last_not_of('\b');  // Keras moves back with these
   row.text.resize(last == std::string::npos ? 0 : last + 1);
   if (row.bar && shows_nothing(row.text)) {
     row.wiped = row.wiped || !row.text.empty();
@@ -67,7 +67,7 @@ void BarRows::feed(TimePoint now, std::string_view bytes, const Emit& emit) {
   ++version_;
 }
 
-// How many bytes were taken; 0: what follows must be known first.
+// Returns how many bytes were taken; 0: it needs the following bytes first.
 std::size_t BarRows::take_control(TimePoint now, std::string_view bytes, const Emit& emit) {
   if (bytes[0] == '\n') {
     go_down(now, emit);
@@ -84,7 +84,7 @@ std::size_t BarRows::take_control(TimePoint now, std::string_view bytes, const E
   return 1;
 }
 
-// Only going up is followed, and only where there is a bar; colours and the like are part of the
+// Only moving up is followed, and only if there is a bar; colours and the like are part of the
 // text.
 std::size_t BarRows::take_sequence(std::string_view bytes, const Emit& emit) {
   const auto size = control_sequence(bytes.substr(0, kMaxSequence));
@@ -145,7 +145,7 @@ void BarRows::go_up(std::size_t rows) {
     row = Row();
     row.gone = true;
   }
-  // Above what we know: somebody who draws below a bar of somebody else.
+  // Above the rows that we know: another process draws below the bar of this one.
   while (rows > at_ && rows_.size() < kMaxRows) {
     rows_.emplace_front().gone = true;
     ++at_;
@@ -163,7 +163,7 @@ void BarRows::enter(bool from_above) {
   if (newest(row).empty()) row.bar = false;
 }
 
-// Only where there is another row below it.
+// Call it only if there is another row below it.
 void BarRows::give_front(const Emit& emit) {
   const Row row = std::move(rows_.front());
   rows_.pop_front();
@@ -182,7 +182,7 @@ std::optional<TimePoint> BarRows::deadline() const {
 void BarRows::settle(TimePoint now, const Emit& emit) {
   const bool any = at_ > 0 && now >= rows_[0].left + kSettle;
   while (at_ > 0 && now >= rows_[0].left + kSettle) give_front(emit);
-  // An older state of a nested bar, whose last one was drawn in the row above.
+  // An older state of a nested bar; its last state was drawn in the row above.
   if (any && at_ == 0 && from_above_ && !written_) rows_[0] = Row();
   if (any) ++version_;
 }

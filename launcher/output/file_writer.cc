@@ -18,11 +18,11 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kFullBytes = 8 << 20;
-constexpr std::size_t kPieceBytes = 1 << 20;  // of one file, that go together
+constexpr std::size_t kPieceBytes = 1 << 20;  // of one file, written together
 
 }  // namespace
 
-// Shared with the thread, which outlives the writer where the file system does not answer.
+// Shared with the thread, which outlives the writer if the file system does not answer.
 struct FileWriter::Desk : std::enable_shared_from_this<Desk> {
   Desk(asio::io_context& l, Handlers h) : loop(&l), handlers(std::move(h)) {}
 
@@ -124,7 +124,7 @@ void FileWriter::Desk::write(const Piece& piece) {
   if (lost_before == 0) fail(file, err, "what does not fit is lost");
 }
 
-// Nothing was lost, or the file says so now.
+// Nothing was lost, or the file now has the note about it.
 bool FileWriter::Desk::told_of_loss(File& file) const {
   if (file.lost == 0) return true;
   const auto note =
@@ -141,7 +141,7 @@ void FileWriter::Desk::fail(File& file, int err, const char* what_next) {
   tell([this, error] { handlers.failed(error); });
 }
 
-// Under the lock; to the loop, as long as the writer is there.
+// Call it under the lock. Runs `what` in the loop, as long as the writer exists.
 void FileWriter::Desk::tell(std::function<void()> what) {
   if (loop == nullptr) return;
   asio::post(*loop, [desk = shared_from_this(), what = std::move(what)] {

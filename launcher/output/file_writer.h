@@ -1,7 +1,8 @@
-// FileWriter writes to regular files for the loop, which never waits for a file system: one that
-// stands still for a while, as that of a busy file server, holds up who writes there and nobody
-// else. What does not fit on a full disk is lost, told of once, and counted in the file once there
-// is room again. One thread, started with the first file; all else belongs to the loop's.
+// FileWriter writes to regular files for the loop, which never waits for a file system: if one
+// blocks for a while, as on a busy file server, only its own writers wait. Text that does not fit
+// on a full disk is lost: the writer reports that once, and writes the number of lost bytes into
+// the file once there is room again. One thread, started with the first file; all else belongs to
+// the loop's.
 #pragma once
 
 #include <atomic>
@@ -24,17 +25,17 @@ class FileWriter {
         : fd(std::move(its_fd)), name(std::move(its_name)) {}
     const UniqueFd fd;
     const std::string name;         // for messages: a path, "our stdout"
-    std::atomic<bool> gone{false};  // given up: nothing more comes there
-    std::size_t lost = 0;           // bytes since the disk was full; the thread's
+    std::atomic<bool> gone{false};  // given up: nothing more is written
+    std::size_t lost = 0;           // bytes since the disk was full; only for the thread
   };
   using FilePtr = std::shared_ptr<File>;
   struct Handlers {
     std::function<void()> drained;             // there is room again, or all is written
-    std::function<void(const Error&)> failed;  // what, and what becomes of that file
+    std::function<void(const Error&)> failed;  // the error, and the consequence for that file
   };
 
   FileWriter(asio::io_context& loop, Handlers handlers);
-  // What is not written by then is written as far as the process lives.
+  // Bytes that are still unwritten are written as far as the process lives.
   ~FileWriter();
 
   void write(const FilePtr& file, std::string_view bytes);

@@ -7,7 +7,7 @@ namespace dlaunch {
 
 namespace {
 
-// What a held line takes with its places in the maps, and what each of its ranks adds, roughly.
+// The approximate size of a held line with its places in the maps, and of each of its ranks.
 constexpr std::size_t kCostOfLine = 320;
 constexpr std::size_t kCostOfRank = 56;
 
@@ -56,7 +56,7 @@ std::optional<LineMerger::Key> LineMerger::last_to_let_go(TimePoint now) const {
     if (now < held->line.said + kWindow) break;
     last = std::max(last, std::optional(held->key));
   }
-  // Up to the rank that is furthest behind, nobody can join any more.
+  // No rank can join lines up to the rank that is furthest behind.
   Key passed_by_all = held_.rbegin()->first;
   for (const int rank : present_) {
     const auto own = said_by_.find(rank);

@@ -1,15 +1,15 @@
 // LineMerger joins equal lines of several ranks into one: eight ranks that say the same are shown
 // as "[0-7] the same". Pure.
 //
-// A line is held back until every rank has said it or has gone past it, so that nobody can join it
-// any more; at most kWindow; and never so long that more than kMaxHeldBytes are held. The order of
-// each rank's own lines is kept exactly.
+// A line is held back until every rank has said it or has gone past it, so that no rank can join
+// it; at most kWindow; and never so long that more than kMaxHeldBytes are held. The order of each
+// rank's own lines is kept exactly.
 //
 // How: the held lines stand in one order (their keys) that agrees with every rank's own. A rank
 // joins the first line of the same text behind its own last one. If there is none, its line is new
 // and stands right behind its own last one, so that as many lines as possible remain to be joined.
-// Only the front of that order is ever let go, there in the order of arrival as far as the ranks'
-// own orders allow.
+// Only the front of that order is ever released, in the order of arrival as far as the ranks' own
+// orders allow.
 #pragma once
 
 #include <cstdint>
@@ -38,17 +38,18 @@ class LineMerger {
     TimePoint said;  // by the first of them
   };
 
-  // Ranks that are waited for. A rank may speak after it has left (a grandchild of a worker).
+  // Adds and removes ranks that are waited for. A rank may speak after it has left (a grandchild of
+  // a worker).
   void join(int rank) { present_.insert(rank); }
   void leave(int rank) { present_.erase(rank); }
 
-  // Takes one line; what may be shown now comes back from take(). Time must not run backwards.
+  // Takes one line; take() returns the lines to show now. Time must not run backwards.
   void add(TimePoint now, int rank, std::string_view line);
-  // Lines that nobody can join any more, or whose time is over, in order.
+  // Lines that no rank can join, or whose time is over, in order.
   std::vector<Merged> take(TimePoint now);
-  // All that is held, at the end.
+  // All held lines, at the end.
   std::vector<Merged> take_all();
-  // When take() has to be called if nothing is added; nullopt: nothing is held.
+  // When to call take() if nothing is added; nullopt: nothing is held.
   std::optional<TimePoint> deadline() const;
 
  private:

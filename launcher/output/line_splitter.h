@@ -1,14 +1,14 @@
 // LineSplitter cuts one worker stream into the lines that are shown. Pure: bytes and the time go
-// in, lines come out through a callback, without a copy where a line lies whole in the input.
+// in, lines come out through a callback, without a copy if the input contains the whole line.
 //
 // - "\r\n" ends a line like "\n".
 // - A line longer than kMaxLine comes in pieces of about that size (a UTF-8 character is not cut in
 //   two), all but the last marked as continued.
 // - A progress bar (text overwritten after "\r", see bar_rows.h) gives one line, its last state,
-//   and before that the newest one whenever its pace says so. bar() is what there is of it now.
-// - What stands without a newline at the end of the stream is a line, too.
-// - Where somebody may be asked something, what stands without a newline for kUnfinishedDelay is
-//   given as it is; what follows is then the rest of that line.
+//   and before that its newest state as often as its pace says. bar() returns its present state.
+// - Text without a newline at the end of the stream is a line, too.
+// - Where a worker may ask the user something, text without a newline for kUnfinishedDelay is
+//   emitted as it is; what follows is then the rest of that line.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 
 namespace dlaunch {
 
-// When the states of a bar are given as lines, besides the last one.
+// When the states of a bar are emitted as lines, besides the last one.
 struct BarPace {
   Duration first = Duration::max();  // after the bar began; max: never
   Duration every = Duration::max();  // and then at most that often
@@ -58,15 +58,15 @@ class LineSplitter {
     bars_.finish(whole(emit));
   }
 
-  // Whether lines may be given unfinished.
+  // Whether lines may be emitted unfinished.
   void set_asks(bool asks) { asks_ = asks; }
-  // It is due: what there is of the line, which is not given again. "": none.
+  // Returns an unfinished line that is due, and does not emit it again. "": none.
   std::string take_unfinished(TimePoint now) {
     return is_unfinished() && now >= unfinished_at_ ? std::exchange(partial_, {}) : std::string();
   }
 
   void set_pace(BarPace pace) { pace_ = pace; }
-  // The rows of the bars that stand there now; none: no bar does. version: changes with them.
+  // The present rows of the bars; empty: there is no bar. version: changes with them.
   std::vector<std::string> bar() const { return bars_.rows(); }
   std::uint64_t bar_version() const { return bars_.version(); }
 
@@ -76,7 +76,7 @@ class LineSplitter {
     if (is_unfinished()) next = std::min(next, unfinished_at_);
     return next == kNever ? std::nullopt : std::optional(next);
   }
-  // Gives the bars that have ended meanwhile, and the states that are due: those only if `states`.
+  // Emits the bars that have ended meanwhile, and, only if `states`, the states that are due.
   template <class Emit>
   void show_progress(TimePoint now, bool states, Emit emit) {
     if (bars_.active()) bars_.settle(now, whole(emit));
@@ -116,7 +116,7 @@ class LineSplitter {
     end_bars(now);
   }
 
-  // Where no bar is left, what there is of a line is plain text again.
+  // If no bar is left, the rest of a line is plain text again.
   void end_bars(TimePoint now) {
     if (bars_.active()) return;
     drawn_ = false;

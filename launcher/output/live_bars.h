@@ -1,5 +1,5 @@
-// LiveBars: the progress bars that stand at the bottom of a terminal, below all ordinary lines, and
-// are drawn over in place. Pure: it returns the bytes that change the terminal.
+// LiveBars: the progress bars at the bottom of a terminal, below all ordinary lines, drawn over in
+// place. Pure: it returns the bytes that change the terminal.
 //
 // A row is cut to the terminal's width, so that it stays one row. Where there are more rows than
 // the terminal has, the last one says how many are missing.
@@ -23,7 +23,7 @@ class LiveBars {
   struct Window {
     int columns = 80, rows = 24;
   };
-  // Whose bar it is. Those of low ranks come first, those of spares last.
+  // The owner of a bar. Low ranks come first, spares last.
   struct Who {
     int rank = 0;  // -1: a spare
     int slot = 0;
@@ -31,19 +31,19 @@ class LiveBars {
   };
   using Prefix = std::function<std::string(int rank)>;
 
-  // all: of everybody; else only of the first who has one.
+  // all: show the bars of all workers; else only of the first that has one.
   explicit LiveBars(bool all) : all_(all) {}
 
-  // Its bars now, from top to bottom; empty: it has none any more.
+  // Sets the worker's bars, from top to bottom; empty: it no longer has any.
   void set(Who who, std::vector<std::string> rows);
 
-  // When draw() should be called; nullopt: what is drawn is right.
+  // When to call draw(); nullopt: the drawn rows are up to date.
   std::optional<TimePoint> deadline() const;
-  // Takes the rows away, before other bytes are written; "": there are none.
+  // Erases the rows, before other bytes are written; "": there are none.
   std::string erase(Window window);
-  // Shows the rows as they are now, unless that was done just now. prefix: before each row.
+  // Draws the present rows, unless that was done just now. prefix: before each row.
   std::string draw(TimePoint now, Window window, const Prefix& prefix);
-  // The rows that are drawn stay as they are: the user has pressed Enter below them.
+  // Keeps the drawn rows where they are: the user has pressed Enter below them.
   void leave() { drawn_.clear(); }
 
  private:

@@ -26,7 +26,7 @@ OutputHub::Impl::Impl(asio::io_context& l, const Plan& p, OwnDescriptors own_fds
       traceback_timer(l),
       stdin_pump(l, p.nodes.lifeline >= 0 ? -1 : own.in),
       read_buffer(std::make_unique_for_overwrite<char[]>(kReadBytes)) {
-  // A reader that has left, or a log file at the user's size limit, is an error to be handled.
+  // A reader that has left, or a log file at the user's size limit, must be an error to handle.
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
   stdin_pump.on_read([this] {
     for (Target* to : {&out, &err}) to->printer.typed();
@@ -42,7 +42,7 @@ OutputHub::OutputHub(asio::io_context& loop, const Plan& plan, OwnDescriptors ow
 OutputHub::~OutputHub() = default;
 
 Result<OutputHub::WorkerStdio> OutputHub::open_worker(int round, int slot, int rank) {
-  // Whoever still writes on behalf of an earlier worker there is not heard any more.
+  // Stops reading from descendants of an earlier worker there that still write.
   if (const auto old = impl_->streams.find(slot); old != impl_->streams.end()) {
     for (const auto& stream : old->second) {
       if (!stream) continue;

@@ -1,18 +1,18 @@
-// OutputHub: everything that reaches the user's terminal goes through here: the workers' lines,
-// our own messages, the final report. It owns the worker pipes' reading ends, the log files, and
-// our stdout and stderr, so that no line is torn by another and nothing is lost.
+// OutputHub: all output to the user's terminal goes through it: the workers' lines, our own
+// messages, the final report. It owns the worker pipes' reading ends, the log files, and our stdout
+// and stderr, so that no line is torn by another and nothing is lost.
 //
 // - Our reader is slow: we stop reading the workers' pipes, they fill, and the workers' writes wait
-//   (back-pressure). Who waits first is read first when there is room again.
-// - Our reader is gone (`dlaunch … | head`): nothing more is shown there. The workers do not know;
+//   (back-pressure). When there is room again, the pipe that has waited longest is read first.
+// - Our reader is gone (`dlaunch … | head`): we show nothing more there. The workers do not know;
 //   the job, the log files and the report go on.
 // - Our output cannot be written otherwise (disk full): the same, with one message.
 // - A log file cannot be written: one warning that names it; the job goes on without that file.
-// - A write end that some grandchild keeps open after its worker has ended: listened to while the
-//   job lasts, never waited for.
+// - A grandchild keeps a write end open after its worker has ended: we read the pipe while the job
+//   lasts, but never wait for it.
 // - stdout and stderr are the same file, pipe or terminal: one queue for both keeps lines whole.
 //
-// An asio shell; what becomes of bytes is decided by pure line cores (line_splitter.h, …).
+// An asio shell; pure line cores decide what happens to bytes (line_splitter.h, …).
 // One thread, the loop's.
 #pragma once
 
@@ -53,62 +53,62 @@ class OutputHub {
   struct WorkerStdio {
     UniqueFd in, out, err;
   };
-  // slot: where the worker runs, of which there is one at a time; rank: under which it is shown and
-  // logged, -1: a spare.
+  // slot: the worker's, one worker at a time; rank: shown and logged as this rank, -1: a spare.
   Result<WorkerStdio> open_worker(int round, int slot, int rank);
 
   // The slot's worker is this rank from now on.
   void set_rank(int slot, int rank);
 
-  // The local ranks of this host's workers from now on, before open_worker and set_rank of them.
+  // Sets the local ranks of this host's workers. Call it before open_worker and set_rank for them.
   void set_local_ranks(LocalRanks local_ranks);
 
-  // A signal is about to be sent to the slot's worker that may end it: what its stderr holds was
-  // written before and is read now. A traceback that comes later may be the answer to the signal,
-  // and is none for last_traceback().
+  // Call it before a signal is sent to the slot's worker that may end it: reads what its stderr
+  // holds, which was written before. A traceback that comes later may be the answer to the signal,
+  // and does not count for last_traceback().
   void before_signal(int slot);
 
-  // The worker was reaped: what its pipes still hold is read, printed and written before this
-  // returns, and stderr_tail() is complete. Call once per open_worker.
+  // The worker was reaped: reads, prints and writes what its pipes still hold before it returns;
+  // stderr_tail() is complete then. Call once per open_worker.
   void worker_ended(int slot);
 
   // One line of dlaunch's own, without newline, to stderr, in order with what was shown before.
   void own_line(std::string_view line);
 
-  // Shows the lines that come from a pipe as they are, on our stdout or stderr; `begun` is what was
-  // read of them already. Closes it at its end, and calls `ended`.
+  // Shows the lines from a pipe unchanged, on our stdout or stderr; `begun` is what was read of
+  // them before. Closes the pipe at its end, and calls `ended`.
   void pass_on(UniqueFd from, bool error, std::string_view begun, std::function<void()> ended);
-  // When something last came of what is passed on; now, while our own reader holds it up.
+  // When something last came through pass_on(); now, while our own reader holds it up.
   TimePoint passed_at() const;
 
-  // Calls `done` once everything accepted so far has been written out, or our reader is gone, or
-  // `limit` has passed with a reader that does not read.
+  // Calls `done` once all output so far is written, or our reader is gone, or `limit` has passed
+  // with a reader that does not read.
   void flush(Duration limit, std::function<void()> done);
 
-  // When the slot's worker, which runs, wrote last to its stdout or stderr; nullopt: not yet, or
-  // that does not come here.
+  // When the slot's running worker last wrote to its stdout or stderr; nullopt: it has not, or its
+  // output does not come here.
   std::optional<TimePoint> said_at(int slot) const;
 
-  // When the traceback began that the slot's worker, which runs, printed last; nullopt: none.
+  // When the last traceback of the slot's running worker began; nullopt: none.
   std::optional<TimePoint> threw_at(int slot) const;
-  // Called when some worker begins to print a traceback, once for a burst of them; null: nobody is.
+  // Calls `begun` when a worker begins to print a traceback, once for a burst of them; null: no
+  // call.
   void on_traceback(std::function<void()> begun);
 
   // The last lines of the stderr of the slot's latest worker, oldest first, at most `lines` of
   // them; kept in every mode but raw.
   std::vector<std::string> stderr_tail(int slot, std::size_t lines) const;
-  // The last exception that it told of there, likewise.
+  // The last exception in that stderr; kept likewise.
   std::optional<Traceback> last_traceback(int slot) const;
-  // The log file that has all of it; "": none, or not to the end.
+  // The log file with all of that stderr; "": none, or not to the end.
   std::string stderr_log(int slot) const;
 
-  // Our stderr is a terminal, and these lines of that rank are the last that it shows. Lines of
-  // workers that another dlaunch shows, or passes on to us, are not known.
+  // Our stderr is a terminal, and these lines of that rank are the last ones on it. It does not
+  // know lines of workers that another dlaunch shows or passes on to us.
   bool shown_last(int rank, const std::vector<std::string>& lines) const;
 
   // Stops reading our stdin (at the end of a job).
   void close_stdin();
-  // With workers of other hosts, or for those that another dlaunch leads.
+  // For workers of other hosts, or for our workers under another host's leader.
   StdinPump& stdin_pump();
 
  private:

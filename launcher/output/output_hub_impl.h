@@ -1,5 +1,5 @@
-// What OutputHub is made of: a stream for each pipe that is read, two outputs of our own, and what
-// stands between them. Only the files of OutputHub include it.
+// The parts of OutputHub: a stream for each pipe, two outputs of our own, and the steps between
+// them. Only the files of OutputHub include it.
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ struct OutputHub::Impl {
 
   using StreamPtr = std::shared_ptr<WorkerStream>;
 
-  // One of our own outputs, and the streams that wait for room in it: who waits first is read
-  // first. (epoll would put those first whose workers write again soonest.)
+  // One of our own outputs, and the streams that wait for room in it, longest wait first. (epoll
+  // would put those first whose workers write again soonest.)
   struct Target {
     Target(Impl& hub, int fd, const char* name)
         : sink(hub.loop, hub.files, fd, name,
@@ -49,10 +49,10 @@ struct OutputHub::Impl {
   LineMerger& merger(bool error) { return mergers[error ? 1 : 0]; }
   StreamPtr& stream_of(int slot, bool error) { return streams[slot][error ? 1 : 0]; }
   bool merges() const { return plan.output.mode == OutputMode::merged; }
-  // Spares are alone.
+  // Lines of spares are not merged.
   bool merges_lines_of(int rank) const { return merges() && rank >= 0; }
 
-  // -- output_opening.cc: what a worker is given, and whether it is shown
+  // -- output_opening.cc: a worker's descriptors, and whether its output is shown
   Result<UniqueFd> open_stream(int round, int slot, int rank, bool error);
   Result<UniqueFd> open_stdin(int rank);
   bool shows(int rank, bool error) const;
@@ -62,7 +62,7 @@ struct OutputHub::Impl {
   BarPace pace_of(bool error) const;
   void rename(WorkerStream& stream, int rank);
 
-  // -- output_reading.cc: what comes from pipes, and when none is read
+  // -- output_reading.cc: input from pipes, and when not to read
   void arm(const StreamPtr& stream);
   void on_readable(const StreamPtr& stream);
   void take_turn(const StreamPtr& stream);
@@ -104,7 +104,7 @@ struct OutputHub::Impl {
   StdinPump stdin_pump;
   std::unique_ptr<char[]> read_buffer;              // one for all streams
   std::map<int, std::array<StreamPtr, 2>> streams;  // by slot
-  // Of the stderr of a slot's worker that has ended.
+  // The stderr of a slot's ended worker.
   struct LastWords {
     StreamTail tail;
     std::optional<Traceback> traceback;
@@ -112,11 +112,11 @@ struct OutputHub::Impl {
   };
   std::map<int, LastWords> last_words;
   std::array<LineMerger, 2> mergers;
-  TimePoint read_at{};    // what this turn shows was read then
-  TimePoint passed_at{};  // what is passed on was last read then
+  TimePoint read_at{};    // when this turn's lines were read
+  TimePoint passed_at{};  // when pass_on() last read something
   std::function<void()> on_flushed, on_traceback;
-  bool traceback_waits = false;  // to be told
-  TimePoint traceback_next{};    // not earlier
+  bool traceback_waits = false;  // to be reported
+  TimePoint traceback_next{};    // the earliest time for that
 };
 
 }  // namespace dlaunch

@@ -1,4 +1,4 @@
-// OutputHub: what a worker is given as stdin, stdout and stderr, and whether that is shown.
+// OutputHub: a worker's stdin, stdout and stderr, and whether its output is shown.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kLargePipe = 1 << 20;
 constexpr std::size_t kAllPipes = 32 << 20;
 
-// How often a progress bar is shown as a line: where the user asks for lines; in a pipe or file.
+// How often a progress bar is shown as a line: on the user's request; in a pipe or file.
 constexpr Duration kBarLines = std::chrono::seconds(1), kBarLinesInFile = std::chrono::seconds(30);
 
 bool has(StreamSet set, bool error) {
@@ -45,7 +45,8 @@ bool OutputHub::Impl::takes_stdin(int rank) const {
          (plan.stdin_to == StdinPlan::one_rank && plan.stdin_rank == rank);
 }
 
-// Who sits at a terminal sees what the worker that reads it asks, although the line does not end.
+// The user at a terminal sees the question of the worker that reads it, although its line has no
+// end.
 bool OutputHub::Impl::may_ask(int rank, bool error) {
   return takes_stdin(rank) && sink(error).is_terminal() && ::isatty(own.in);
 }
@@ -68,7 +69,7 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, boo
   stream->lines.set_asks(may_ask(rank, error));
   stream->lines.set_pace(pace_of(error));
   const bool logged = !plan.output.log_dir.empty();
-  // Nobody wants it; of a spare that may change.
+  // The output is not needed; a spare's may be later.
   if (!error && !stream->shown && !logged && rank >= 0) return open_null(O_WRONLY);
   if (logged) {
     if (auto ok = stream->open_log(plan.output.log_dir, round); !ok) {
@@ -76,7 +77,7 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, boo
       log_warn("{}; the job goes on without this file", ok.error().what);
     }
   }
-  // The kernel bounds what one user's pipes may hold together: large ones for few workers only.
+  // The kernel limits the total size of a user's pipes: large ones for few workers only.
   const std::size_t share = kAllPipes / (2 * static_cast<std::size_t>(std::max(plan.nproc, 1)));
   auto writing = stream->open_pipe(std::clamp(share, WorkerStream::kDefaultPipe, kLargePipe));
   if (!writing) return writing.error();
@@ -92,7 +93,8 @@ Result<UniqueFd> OutputHub::Impl::open_stdin(int rank) {
   return alone && stdin_pump.can_hand_over() ? stdin_pump.hand_over() : stdin_pump.add_taker();
 }
 
-// A shell's loop over the same input, or a script that the shell reads there, misses those bytes.
+// A shell's loop over the same input, or a script that the shell reads from it, misses those
+// bytes.
 void OutputHub::Impl::close_stdin() {
   stdin_pump.close();
   const bool elsewhere_perhaps = plan.nodes.lifeline >= 0 && plan.stdin_to == StdinPlan::all;

@@ -106,7 +106,7 @@ void OutputPrinter::draw_bars(TimePoint now) {
   sink_.append(bars_.draw(now, sink_.window(), [&](int rank) { return live_prefix(now, rank); }));
 }
 
-// Not below a question, and not where the terminal is behind already.
+// Draws no bars below a question, nor while the terminal is behind.
 std::optional<TimePoint> OutputPrinter::bars_due() const {
   const bool possible = draws_bars_ && !open_ && !sink_.gone() && !sink_.full();
   return possible ? bars_.deadline() : std::nullopt;
@@ -127,7 +127,7 @@ void OutputPrinter::typed() {
   shown_.clear();
 }
 
-// whole: it stands in a line of its own, as it is here.
+// whole: the line is complete, and shown unchanged.
 void OutputPrinter::remember(const RankSet& ranks, std::string_view line, bool whole) {
   if (!sink_.is_terminal()) return;
   if (!whole) return shown_.clear();
@@ -166,7 +166,7 @@ void OutputPrinter::put(const std::string& prefix, TimePoint read_at, std::strin
 
 void OutputPrinter::end_line(std::string_view line, bool continued) {
   if (continued) sink_.append(kContinuedMark);
-  // A worker's colour must not run on into what others say.
+  // A worker's colour must not run on into other output.
   if (color_ && line.find('\x1b') != std::string_view::npos) sink_.append(kPlain);
   sink_.append('\n');
 }

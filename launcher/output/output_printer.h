@@ -1,10 +1,10 @@
-// OutputPrinter: how a worker's line looks on one of our outputs: time stamp, prefix, colour.
+// OutputPrinter: formats a worker's line on one of our outputs: time stamp, prefix, colour.
 //   2026-11-21 14:03:07.123 [3] text
 //   [host:0-7] text that eight ranks have said
 //   [3] the first MiB of a very long line …
 // Progress bars stand below all lines of a terminal, and are drawn in place.
-// A line that is not finished yet stays open: what the same rank says next goes on with it, whoever
-// else speaks ends it first.
+// An unfinished line stays open: the same rank's next text continues it, and any other output ends
+// it first.
 // OutputPlan::prefix takes the place of "[3] ".
 // It appends to the sink and does not flush it.
 #pragma once
@@ -24,13 +24,13 @@
 
 namespace dlaunch {
 
-// Behind each piece but the last of a line that is too long to be shown whole.
+// Marks each piece but the last of a line that is too long to be shown whole.
 inline constexpr std::string_view kContinuedMark = " …";
 
 class OutputPrinter {
  public:
-  // All must outlive the printer. Colours only if the plan has them and the sink is a terminal, or
-  // leads to one.
+  // All must outlive the printer. It uses colours only if the plan wants them and the sink is a
+  // terminal, or leads to one.
   OutputPrinter(const Plan& plan, const LocalRanks& local_ranks, OutputSink& sink);
 
   // `read_at`: when the line was read from the worker.
@@ -39,28 +39,28 @@ class OutputPrinter {
   // The beginning of a line of this rank.
   void print_unfinished(int rank, TimePoint read_at, std::string_view text);
   void end_unfinished();
-  // Before somebody else than a worker appends to the sink.
+  // Call it before anything but a worker's line is appended to the sink.
   void make_way();
   // -- Progress bars
-  // Whether they are drawn in place; else they are lines like others.
+  // Whether bars are drawn in place; else they are ordinary lines.
   bool draws_bars() const { return draws_bars_; }
   void set_bar(LiveBars::Who who, std::vector<std::string> rows) {
     bars_.set(who, std::move(rows));
   }
-  // After each turn in which something was printed, and when they are due.
+  // Call it after each turn that printed something, and at bars_due().
   void draw_bars(TimePoint now);
   std::optional<TimePoint> bars_due() const;
-  // Until draw_bars: the shell shows its prompt there.
+  // Hides the bars until draw_bars: the shell shows its prompt there.
   void hide_bars();
-  // For good.
+  // Ends the bars for good.
   void end_bars();
 
   // The local ranks have changed.
   void forget_prefixes() { prefixes_.clear(); }
-  // The user has typed a line, which ends where the next one begins.
+  // The user has typed a line; the cursor is on the next one.
   void typed();
-  // These are the last lines that a terminal shows, this rank has said them all, and nobody else
-  // has spoken since. No more than kRemembered of them are known.
+  // These are the last lines on the terminal, this rank has said them all, and no other output came
+  // since. It remembers no more than kRemembered lines.
   bool shown_last(int rank, const std::vector<std::string>& lines) const;
 
  private:
@@ -89,7 +89,7 @@ class OutputPrinter {
     std::string line;
   };
   static constexpr std::size_t kRemembered = 10;
-  std::deque<Shown> shown_;  // on a terminal: the last ones
+  std::deque<Shown> shown_;  // the last lines on a terminal
 };
 
 }  // namespace dlaunch

@@ -1,4 +1,4 @@
-// OutputHub: how pipes are read, by turns, and not while what they hold could not be written.
+// OutputHub: reads the pipes by turns, and pauses while their text could not be written.
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -73,7 +73,8 @@ void OutputHub::Impl::take(WorkerStream& stream, std::string_view bytes) {
   follow_bar(stream);
 }
 
-// Whoever hears it looks at all workers: a burst of them is told once, and again after a pause.
+// The callback looks at all workers: it is called once for a burst of them, and again after a
+// pause.
 void OutputHub::Impl::tell_traceback() {
   if (!on_traceback || traceback_waits) return;
   traceback_waits = true;
@@ -86,7 +87,7 @@ void OutputHub::Impl::tell_traceback() {
   });
 }
 
-// What its pipe holds now, and no more, whoever goes on writing.
+// Reads only what its pipe holds now, even if a process goes on writing.
 void OutputHub::Impl::read_held(WorkerStream& stream) {
   read_at = steady_now();
   for (std::size_t left = stream.is_open() ? stream.held() : 0; left > 0;) {
@@ -96,8 +97,8 @@ void OutputHub::Impl::read_held(WorkerStream& stream) {
   }
 }
 
-// The worker was reaped. A grandchild that keeps writing is listened to while the job lasts, but
-// not waited for.
+// The worker was reaped. A grandchild that keeps writing is read while the job lasts, but not
+// waited for.
 void OutputHub::Impl::end_stream(const StreamPtr& stream) {
   read_held(*stream);
   stream->lines.finish(

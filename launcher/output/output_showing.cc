@@ -1,4 +1,4 @@
-// OutputHub: how lines come to our own outputs: at once, merged, or when their time has come.
+// OutputHub: brings lines to our own outputs: at once, merged, or when they are due.
 #include <algorithm>
 #include <utility>
 
@@ -102,7 +102,7 @@ void OutputHub::Impl::show_what_is_due(WorkerStream& stream) {
   follow_bar(stream);
 }
 
-// No rank before it has a bar that is shown there.
+// No rank before it has a bar on that output.
 bool OutputHub::Impl::has_first_bar(const WorkerStream& stream) const {
   const auto before = [&](const StreamPtr& other) {
     return other && other->shown && other->rank < stream.rank && other->rank >= 0 &&
@@ -113,7 +113,7 @@ bool OutputHub::Impl::has_first_bar(const WorkerStream& stream) const {
   });
 }
 
-// What there is of its progress bars is drawn below all lines.
+// Draws the present state of its progress bars below all lines.
 void OutputHub::Impl::follow_bar(WorkerStream& stream) {
   OutputPrinter& printer = target(stream.error()).printer;
   if (!stream.shown || !printer.draws_bars()) return;
@@ -132,7 +132,7 @@ bool OutputHub::Impl::all_written() const {
   return done(out.sink) && (one_target || done(err.sink)) && files.empty();
 }
 
-// Twice: what the writer has to tell of the last bytes, which may be more to write, comes between.
+// Twice: in between the writer reports on the last bytes, which may need more writing.
 void OutputHub::Impl::check_flushed() {
   if (!all_written()) return;
   asio::post(loop, [this] {

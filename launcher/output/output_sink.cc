@@ -109,7 +109,7 @@ void OutputSink::flush() {
 
 void OutputSink::fail(int err) {
   gone_ = true;
-  if (err == EIO && terminal_) return;  // it has been hung up: nobody is there
+  if (err == EIO && terminal_) return;  // the terminal has been hung up
   if (err == EPIPE || err == ECONNRESET) {
     handlers_.failed({.code = Errc::io, .what = "our " + name_ + " has lost its reader"});
   } else {
@@ -131,7 +131,7 @@ void OutputSink::wait_for_room() {
   });
 }
 
-// Only where less is moved than was written: each byte is moved at most once then.
+// Only if fewer bytes are moved than were written: each byte is then moved at most once.
 void OutputSink::drop_written() {
   if (written_ < waiting_.size() / 2) return;
   waiting_.erase(0, written_);

@@ -1,13 +1,13 @@
 // OutputSink: one of our own output descriptors and the bytes that wait for it. It never blocks the
 // loop for long and never changes the flags of a descriptor that we share with other programs:
-// - pipes and terminals are opened anew through /proc/self/fd, non-blocking;
-// - sockets are written with MSG_DONTWAIT;
-// - files are left to the FileWriter;
-// - what cannot be opened anew (a terminal of another user) is written in small pieces, each only
+// - it reopens pipes and terminals through /proc/self/fd, non-blocking;
+// - it writes to sockets with MSG_DONTWAIT;
+// - it leaves files to the FileWriter;
+// - it writes to what cannot be reopened (a terminal of another user) in small pieces, each only
 //   when poll(2) says that there is room.
 //
-// When the reader has gone away, what comes later is dropped without a word: that is what `head`
-// and a closed terminal mean. Any other failure, such as a full disk, is told once.
+// When the reader has gone away, later output is dropped silently: that is what `head` and a closed
+// terminal mean. Any other failure, such as a full disk, is reported once.
 #pragma once
 
 #include <functional>
@@ -31,8 +31,8 @@ class OutputSink {
     std::function<void(const Error&)> failed;  // the sink is gone, and not because of its reader
   };
 
-  // `fd` stays open and is not closed by us. `name` is for messages: "stdout". The writer must
-  // outlive the sink, and says itself what fails and when it has room.
+  // `fd` stays open; the sink does not close it. `name` is for messages: "stdout". The writer must
+  // outlive the sink. It reports its own failures, and when it has room.
   OutputSink(asio::io_context& loop, FileWriter& files, int fd, std::string name,
              Handlers handlers);
 
@@ -55,7 +55,7 @@ class OutputSink {
   enum class Kind { socket, reopened, shared };
 
   UniqueFd open_own(int fd);
-  int target();  // what is written to
+  int target();  // the descriptor to write to
   long write_some();
   void wait_for_room();
   void drop_written();
@@ -65,7 +65,7 @@ class OutputSink {
   const std::string name_;
   FileWriter::FilePtr file_;
   Kind kind_ = Kind::shared;
-  UniqueFd shared_;  // what is written to, where descriptor_ only watches it
+  UniqueFd shared_;  // the descriptor to write to, if descriptor_ only watches it
   asio::posix::stream_descriptor descriptor_;
   Handlers handlers_;
   std::string waiting_;

@@ -19,13 +19,13 @@ namespace {
 
 constexpr Duration kForegroundLook = std::chrono::milliseconds(250);
 
-// Bytes that a pipe holds, also one whose reader has left.
+// Bytes that a pipe holds, even if its reader has left.
 std::size_t held_by(int pipe) {
   int bytes = 0;
   return ::ioctl(pipe, FIONREAD, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
 }
 
-// How much of the numbers these ranges cover together.
+// How many numbers these ranges cover together.
 std::uint64_t covered(std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges) {
   std::sort(ranges.begin(), ranges.end());
   std::uint64_t sum = 0, end = 0;
@@ -50,7 +50,7 @@ StdinPump::StdinPump(asio::io_context& loop, int source)
   struct stat st {};
   const int flags = ::fcntl(source, F_GETFL);
   ended_ = flags < 0 || ::fstat(source, &st) != 0;
-  // nohup leaves a stdin that can only be written: its workers are to find an empty one.
+  // nohup leaves a write-only stdin: its workers should find an empty one.
   can_hand_over_ = !ended_ && (flags & O_ACCMODE) != O_WRONLY && ::isatty(source) == 0;
   // /dev/null and files cannot be waited for and need not be.
   pollable_ = !ended_ && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || ::isatty(source));
@@ -78,7 +78,7 @@ Result<UniqueFd> StdinPump::add_taker() {
   UniqueFd reading(ends[0]), writing(ends[1]);
   if (ended_) return reading;  // an empty stdin
   ::fcntl(writing.get(), F_SETFL, O_NONBLOCK);
-  // A pipe of one page has room again only when its reader has taken all that was in it.
+  // A pipe of one page has room again only when its reader has taken all bytes in it.
   ::fcntl(writing.get(), F_SETPIPE_SZ, static_cast<int>(kFirstPiece));
   auto taker = std::make_shared<Taker>(loop_);
   asio::error_code ec;
@@ -88,7 +88,7 @@ Result<UniqueFd> StdinPump::add_taker() {
   taker->sent = chunk_.size();
   taker->begun = read_;
   takers_.push_back(std::move(taker));
-  // Not at once: the other workers that are being started are to get the same.
+  // Not at once: the other workers that are being started must get the same input.
   if (takers_.size() == 1) asio::post(loop_, [this] { read_more(); });
   return reading;
 }
@@ -98,7 +98,7 @@ void StdinPump::close() {
   end();
 }
 
-// The workers are to see it at once; what they leave in their pipes is known at the end of the job.
+// Workers should see the end at once; the bytes left in their pipes are counted at the job's end.
 void StdinPump::end_of_input() {
   for (const auto& taker : takers_) {
     const int pipe = taker->pipe.native_handle();
@@ -137,7 +137,7 @@ void StdinPump::note_taken(std::uint64_t from, std::uint64_t to) {
   }
 }
 
-// Where the job ends before its input. What we have read ahead of a file is given back.
+// Called if the job ends before its input. Gives back what we have read ahead of a file.
 void StdinPump::settle_accounts() {
   for (const auto& taker : takers_) note_taken(*taker);
   for (const Rest& rest : rests_) {
@@ -219,7 +219,7 @@ void StdinPump::on_readable() {
   if (ended_) return;
   drop_takers_that_left();
   if (nobody()) return;
-  // A source that we share stays blocking, and another process may have been quicker.
+  // A source that we share stays blocking, and another process may have read it first.
   if (pollable_ && source_ == given_ && !is_readable(source_)) return read_more();
   if (chunk_.size() == piece_) grow();
   chunk_.resize(piece_);
@@ -247,7 +247,7 @@ bool StdinPump::all_served() const {
          std::all_of(hosts_.begin(), hosts_.end(), [](const auto& host) { return host.second; });
 }
 
-// A shell's `fg` of a job that is stopped sends SIGCONT, of one that runs nothing.
+// A shell's `fg` sends SIGCONT to a stopped job, but nothing to a running one.
 void StdinPump::wait_for_foreground() {
   reading_ = true;
   again_.expires_after(kForegroundLook);

@@ -29,12 +29,12 @@ Character character_at(std::string_view text) {
   return {code, size, true};
 }
 
-// What begins with ESC: the whole of it, as far as it goes.
+// The size of a sequence that begins with ESC, as far as it goes.
 std::size_t escape_size(std::string_view text) {
   if (text.size() < 2) return text.size();
   if (text[1] == '[') return control_sequence(text).value_or(text.size());
   if (text[1] != ']') return 2;
-  // A title, or a link, which ends with BEL or ESC "\".
+  // A title, or a link, ends with BEL or ESC "\".
   const auto end = text.find_first_of("\a\x1b", 2);
   if (end == std::string_view::npos) return text.size();
   return std::min(end + (text[end] == '\a' ? 1 : 2), text.size());
@@ -62,7 +62,7 @@ bool shows_nothing(std::string_view text) {
   return true;
 }
 
-// The C library knows, but only in a locale that speaks UTF-8, whatever the user's is.
+// The C library knows the widths, but only in a UTF-8 locale, which the user's may not be.
 int columns_of(char32_t character) {
   static const locale_t utf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   if (utf8 == nullptr) return 1;

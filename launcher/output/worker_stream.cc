@@ -23,7 +23,7 @@ void StreamTail::append(std::string_view bytes) {
 
 std::vector<std::string> StreamTail::lines(std::size_t most) const {
   std::string_view text = text_;
-  // The rest of a line, where there is a whole one behind it.
+  // Skips the rest of a line, if a whole one follows.
   const auto newline = text.find('\n');
   if (cut_ && newline != std::string_view::npos && newline + 1 < text.size()) {
     text.remove_prefix(newline + 1);
@@ -41,7 +41,7 @@ Result<UniqueFd> WorkerStream::open_pipe(std::size_t pipe_bytes) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("pipe for a worker's output", errno);
   UniqueFd reading(ends[0]), writing(ends[1]);
-  // As a favour: one user's pipes may hold only so much together, and smaller ones work, too.
+  // Best effort: the total size of a user's pipes is limited, and smaller pipes work, too.
   if (pipe_bytes > kDefaultPipe) {
     ::fcntl(writing.get(), F_SETPIPE_SZ, static_cast<int>(pipe_bytes));
   }
@@ -66,7 +66,7 @@ Result<void> WorkerStream::open_log(const std::string& folder, int round) {
   fs::create_directories(own, ec);
   if (ec) return errno_error("--log-dir: make " + own.string(), ec.value());
   const std::string path = (own / (error_ ? "stderr" : "stdout")).string();
-  // What an earlier job has left there is not ours to destroy.
+  // Appends: an earlier job's output there is not ours to destroy.
   UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file) return errno_error("--log-dir: write " + path, errno);
   log_ = std::make_shared<FileWriter::File>(std::move(file), path);

@@ -38,7 +38,7 @@ class StreamTail {
 
 class WorkerStream {
  public:
-  static constexpr std::size_t kDefaultPipe = 64 << 10;  // what the kernel gives unasked
+  static constexpr std::size_t kDefaultPipe = 64 << 10;  // the kernel's default
 
   WorkerStream(asio::io_context& loop, int slot, int its_rank, bool error)
       : rank(its_rank), slot_(slot), error_(error), pipe_(loop) {}
@@ -51,7 +51,7 @@ class WorkerStream {
   // Makes the pipe, with room for `pipe_bytes` where the kernel allows it; returns the worker's
   // end.
   Result<UniqueFd> open_pipe(std::size_t pipe_bytes);
-  // Reads from that end of a pipe instead.
+  // Reads from that end of a pipe instead of one of its own.
   Result<void> adopt(UniqueFd reading);
   // FOLDER/ROUND/RANK/{stdout,stderr}; of a spare FOLDER/ROUND/spareSLOT/…
   Result<void> open_log(const std::string& folder, int round);
@@ -61,7 +61,7 @@ class WorkerStream {
   const FileWriter::FilePtr& log_file() const { return log_; }
   void close();
 
-  // read(2) without waiting: < 0 with errno where nothing is there, 0 at the end.
+  // read(2) without waiting: < 0 with errno if nothing is there, 0 at the end.
   long read(char* buffer, std::size_t size);
   // Bytes that the pipe holds now.
   std::size_t held();
@@ -73,9 +73,9 @@ class WorkerStream {
 
   int rank;                         // -1: a spare
   bool shown = false;               // on our own output
-  bool reaped = false;              // the worker has ended; who still writes is nobody we wait for
+  bool reaped = false;              // the worker has ended; we do not wait for other writers
   std::optional<TimePoint> said;    // the last time that something was read
-  std::function<void()> passed_on;  // not a worker's: called at the end
+  std::function<void()> passed_on;  // of pass_on(): called at the end
   LineSplitter lines;
   std::uint64_t bar_version = 0;  // of its bars that are drawn
   StreamTail tail;

@@ -1,5 +1,5 @@
-// How many accelerators other than NVIDIA's this host has, by what the kernel shows of them. No
-// driver's library is loaded.
+// Counts this host's accelerators other than NVIDIA's in the kernel's files. Loads no driver's
+// library.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,8 @@ namespace dlaunch {
 std::span<const std::string_view> accelerator_kinds();
 
 // xpu: Intel GPUs (/sys/class/drm/renderD*), hpu: Intel Gaudi (/sys/class/accel), npu: Huawei
-// Ascend
-// (/dev/davinci*), mlu: Cambricon (/dev/cambricon_dev*), musa: Moore Threads (/dev/mtgpu.*).
-// nullopt: a kind that this does not know. `root`: "" is the machine's own.
+// Ascend (/dev/davinci*), mlu: Cambricon (/dev/cambricon_dev*), musa: Moore Threads (/dev/mtgpu.*).
+// nullopt: an unknown kind. `root`: "" is the machine's own.
 std::optional<int> count_accelerators(std::string_view kind, const std::string& root = "");
 
 }  // namespace dlaunch

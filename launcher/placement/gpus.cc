@@ -25,7 +25,7 @@ std::string value_of(const std::string& information, std::string_view key) {
   return information.substr(at, end == std::string::npos ? end : end - at);
 }
 
-// An instance of a GPU is where that is.
+// An instance of a GPU is near the same CPUs as the GPU.
 Gpu gpu_at(const std::string& name, const GpuFiles& files) {
   return {name, cpus_in_list(files.local_cpus), files.bridges};
 }
@@ -101,7 +101,7 @@ Result<std::vector<Gpu>> usable_gpus(const std::vector<GpuFiles>& files,
   }
   for (const std::string& entry : entries_of(*visible)) {
     if (entry.starts_with("MIG-")) {
-      // Which GPU an instance is of is not in these files, unless there is only one.
+      // These files do not say which GPU an instance belongs to, unless there is only one.
       gpus.push_back(files.size() == 1 ? gpu_at(entry, files[0]) : Gpu{entry, {}});
       continue;
     }

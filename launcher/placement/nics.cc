@@ -40,7 +40,7 @@ std::vector<Hca> read_hcas(const std::string& root) {
   return all;
 }
 
-// What all of them share says as little as what none does.
+// Empty if all are near: that tells them apart as little as if none is.
 std::vector<std::string> hcas_near(const std::vector<std::string>& bridges,
                                    const std::vector<int>& cpus, const std::vector<Hca>& hcas) {
   std::vector<const Hca*> active;

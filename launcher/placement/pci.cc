@@ -9,7 +9,7 @@ namespace dlaunch {
 
 namespace fs = std::filesystem;
 
-// Of /sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0 all but the last, from the host bridge on.
+// /sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0: all but the last, from the host bridge on.
 std::vector<std::string> bridges_of(const fs::path& device) {
   std::error_code none;
   std::vector<std::string> found;

@@ -13,7 +13,8 @@
 namespace dlaunch {
 namespace {
 
-// -- What of hwloc is used, found at run time: only binding needs it. Its inline functions are not.
+// -- The functions of hwloc, found at run time because only binding needs them; inline ones are
+// linked.
 
 struct Hwloc {
   decltype(&::hwloc_topology_init) topology_init;
@@ -96,14 +97,14 @@ std::vector<hwloc_obj_t> all_of_type(hwloc_topology_t topology, hwloc_obj_type_t
   return all;
 }
 
-// The logical index of the core's ancestor of that type; `otherwise` where the machine shows none.
+// The logical index of the core's ancestor of that type; `otherwise` if the machine shows none.
 int index_of(hwloc_obj_type_t type, hwloc_obj_t core, int otherwise) {
   hwloc_obj_t ancestor = core->parent;
   while (ancestor != nullptr && ancestor->type != type) ancestor = ancestor->parent;
   return ancestor != nullptr ? static_cast<int>(ancestor->logical_index) : otherwise;
 }
 
-// Memory is no ancestor of a core in hwloc 2 but hangs beside it; the nodeset is the way there.
+// In hwloc 2 memory is no ancestor of a core but hangs beside it; the nodeset leads to it.
 int numa_of(const std::vector<hwloc_obj_t>& nodes, hwloc_obj_t core) {
   const int os_index = lib->bitmap_first(core->nodeset);
   if (os_index < 0) return 0;
@@ -146,7 +147,7 @@ Result<Topology> discover_topology() {
   auto topology = init();
   if (!topology) return topology.error();
   const auto raw = topology->get();
-  // It would move us over every CPU in turn to ask each one; the kernel's files know enough.
+  // hwloc would move us over every CPU in turn to ask each one; the kernel's files know enough.
   lib->topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   auto value = load(raw, "discover this machine's cores");
   if (!value) return value.error();

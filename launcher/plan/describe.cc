@@ -1,4 +1,4 @@
-// The plan as --dry-run prints it: in full what a job is, and of all else what is not as usual.
+// The plan as --dry-run prints it: the job itself in full, other settings only if not the default.
 #include <string.h>
 
 #include <array>

@@ -1,7 +1,7 @@
-// Hosts as users list them, as values. One parser reads the hostfiles of Open MPI
-// ("node01 slots=8 max_slots=16"), Horovod ("node01 slots=8") and MPICH ("node01:8"), with or
-// without "user@", "port=22", ranges ("node[01-16,20]:8") and comments; another the lists of
-// --hosts ("node01:8,node[02-04]:8").
+// Hosts as users list them, as values. One parser reads the hostfiles of Open MPI ("node01 slots=8
+// max_slots=16"), Horovod ("node01 slots=8") and MPICH ("node01:8"), with or without "user@",
+// "port=22", ranges ("node[01-16,20]:8") and comments; another reads the lists of --hosts
+// ("node01:8,node[02-04]:8").
 //
 // Pure. A host named twice gets the slots of both, as in Open MPI.
 #pragma once
@@ -18,10 +18,10 @@ namespace dlaunch {
 struct HostEntry {
   std::string host;
   std::string user;              // "": ours
-  std::optional<int> slots;      // nullopt: not said
-  std::optional<int> max_slots;  // never more workers than this; nullopt: not said
+  std::optional<int> slots;      // nullopt: not given
+  std::optional<int> max_slots;  // never more workers than this; nullopt: not given
   std::optional<int> port;       // of its sshd; nullopt: the usual one
-  int line = 0;                  // where it was named first; 0 in a --hosts list
+  int line = 0;                  // of its first mention; 0 in a --hosts list
 
   bool operator==(const HostEntry&) const = default;
 };

@@ -73,7 +73,7 @@ std::string quoted_words(const std::vector<std::string>& words) {
   return out;
 }
 
-// Which ranks run which program, for hosts to compare: the paths may differ.
+// The ranks of each program, for hosts to compare; without paths, because they may differ.
 std::string shares_of(const Plan& plan) {
   std::string text;
   for (const JobProgram& program : plan.programs) {

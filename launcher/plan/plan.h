@@ -20,7 +20,7 @@
 
 namespace dlaunch {
 
-// Of a job; as its least: all that there are at the start.
+// Of a job; as min_nproc: all workers at the start.
 inline constexpr int kMaxWorkers = 16384;
 
 enum class OutputMode {
@@ -30,7 +30,7 @@ enum class OutputMode {
   files,   // only into --log-dir
   none,    // discarded (the report still quotes stderr)
 };
-// What is shown of progress bars, which workers draw over with carriage returns.
+// What is shown of progress bars, which workers draw with carriage returns.
 enum class BarMode {
   first,   // of the first rank that has one now; of others the end
   all,     // of all ranks
@@ -51,23 +51,23 @@ struct OutputPlan {
   bool timestamps = false;   // time of emission, ms, local time
   bool host_prefix = false;  // "[host:3]" instead of "[3]"
   bool color = false;        // decided by the command line (terminal, NO_COLOR)
-  bool passed_on = false;    // to another dlaunch, and it may be to a terminal there
+  bool passed_on = false;    // to another dlaunch, which may show it on a terminal
 };
 
 enum class StdinPlan { none, one_rank, all };
 
 enum class BindPolicy { none, core, l3, numa, socket, gpu };
 
-// What starts the dlaunch of another host: ssh, or the scheduler's own launcher.
+// The program that starts the dlaunch of another host: ssh, or the scheduler's own launcher.
 enum class Starter : std::uint8_t { ssh, srun, pbsdsh, blaunch, qrsh, flux };
 const char* name_of(Starter starter);
 
-// A host that dlaunch starts the job on, by a Starter unless it is the one that leads.
+// A host that dlaunch starts the job on; the leader's own needs no Starter.
 struct HostPlan {
   std::string name;         // as the user wrote it
   std::string user;         // "": ssh's own choice
   std::optional<int> port;  // the same
-  int nproc = 0;            // workers there; 0: as many as it says itself (--nproc auto)
+  int nproc = 0;            // workers there; 0: the host decides (--nproc auto)
   bool leads = false;
   int cpus = 0;   // of Slurm's allocation
   int place = 0;  // in PBS's list of processes, or Flux's of hosts
@@ -75,46 +75,46 @@ struct HostPlan {
 
 // The hosts of the job.
 struct NodesPlan {
-  enum class Lead { yes, if_free, no };  // if_free: follow if somebody listens there already
+  enum class Lead { yes, if_free, no };  // if_free: follow if a leader listens there already
   int min = 1, max = 1;
-  int rank = -1;  // of this one; -1: as it comes
+  int rank = -1;  // of this node; -1: any
   Lead lead = Lead::yes;
-  std::string endpoint;         // host:port of the dlaunch that leads; "": on one host, or elected
-  bool leader_returns = false;  // lost, it is started again, perhaps with another address
-  std::string journal;          // of one that leads and may be started again; "": none
-  std::string slurm_job;        // whose journal it is, and it goes on only in
-  int requeued = 0;             // the same one after it was put into the queue again, so often
+  std::string endpoint;         // host:port of the leader; "": on one host, or elected
+  bool leader_returns = false;  // a lost leader is restarted, perhaps at another address
+  std::string journal;          // of a leader that may be restarted; "": none
+  std::string slurm_job;        // the journal's job; the journal is valid only in
+  int requeued = 0;             // the same job, requeued so often
   enum class Step { none, slurm, flux };
-  Step step = Step::none;  // a scheduler started one on each node
+  Step step = Step::none;  // a scheduler started one dlaunch on each node
 
-  // Where the leader is elected: a shared folder or etcd; neither: somewhere else.
+  // Where the leader is elected: a shared folder or etcd; neither: there is no election.
   std::string folder;
   std::optional<EtcdAccess> etcd;
-  bool leads_only = false;  // and has no workers: those of its host are another process's
+  bool leads_only = false;  // has no workers: another process has those of its host
   int total = 0;            // workers at the start on all hosts; 0: not known here
 
-  // Where one dlaunch starts all others; node by node. Empty: started by hand, or only one host.
+  // If one dlaunch starts all others; node by node. Empty: started by hand, or only one host.
   std::vector<HostPlan> hosts;
-  std::vector<std::string> ssh;  // how to reach them
+  std::vector<std::string> ssh;  // the command that reaches them
   Starter starter = Starter::ssh;
   int logins = 32;        // at the same time
-  std::string discovery;  // a command that lists the hosts there are now; "": they stay
+  std::string discovery;  // a command that lists the present hosts; "": they never change
   std::string order;      // for the dlaunch there (cli/ssh_order.h)
-  Duration host_timeout = std::chrono::seconds(3);  // so long silent, a host is lost
-  int lifeline = -1;  // of the one there: a descriptor that ends with who started it
-  int login = 0;      // and what it says to whom started it: by which login
+  Duration host_timeout = std::chrono::seconds(3);  // a host silent for this long is lost
+  int lifeline = -1;  // of a started dlaunch: the descriptor that closes with its starter
+  int login = 0;      // and the number of the login that started it
 
   bool by_scheduler() const { return starter != Starter::ssh; }
-  // A signal to the job may come from each of its hosts, to which a scheduler has sent it.
+  // A signal to the job may come from each of its hosts, because a scheduler sends it to all.
   bool signalled_by_all() const { return in_step() || by_scheduler(); }
   bool in_step() const { return step != Step::none; }
-  // Slurm's steps signal the workers themselves, but for what ends the job.
+  // Slurm's steps signal the workers themselves, except for signals that end the job.
   bool steps_signal_workers() const { return starter == Starter::srun || step == Step::slurm; }
   bool elects() const { return !folder.empty() || etcd; }
   bool outlives_leader() const { return elects() || (!journal.empty() && slurm_job.empty()); }
   std::string where_elected() const;  // in words
   bool several() const { return max > 1 || lead == Lead::no || !hosts.empty(); }
-  // Of the host that leads; -1: it is none of the job's.
+  // The number of the leader's own node; -1: it is not part of the job.
   int own_number() const { return hosts.empty() && !leads_only ? std::max(rank, 0) : rank; }
   int nproc_of(std::size_t node, int if_not_said) const {
     return node < hosts.size() ? std::max(hosts[node].nproc, 1) : if_not_said;
@@ -128,7 +128,7 @@ struct JobProgram {
   std::vector<std::string> argv;  // as Plan::argv
   EnvVariables env;               // applied after the plan's
   std::string chdir;              // "": the plan's
-  RankSet ranks;                  // that run it
+  RankSet ranks;                  // the ranks that run it
   std::size_t segment = 0;        // its place on the command line, or in the file
 };
 
@@ -137,13 +137,13 @@ struct JobRole {
   std::string name;
   int first = 0, count = 1;
 };
-// The rank's; null: there is none.
+// The rank's role; null: it has none.
 const JobRole* role_of(const std::vector<JobRole>& roles, int rank);
-// Ranks whose work is never done, because others use them: parameter servers (ps), and beside a
-// chief and parameter servers the workers, which the chief gives work to.
+// Ranks that never finish by themselves, because others use them: parameter servers (ps), and, in
+// jobs with a chief and parameter servers, the workers, which get their work from the chief.
 std::set<int> serving_ranks(const std::vector<JobRole>& roles);
 
-// Whose variables workers get beside those that all get.
+// The framework whose variables workers get beside the common ones.
 enum class Framework {
   automatic,   // TF_CONFIG once a Python program imports TensorFlow
   tensorflow,  // TF_CONFIG from the start
@@ -151,12 +151,12 @@ enum class Framework {
   none,
 };
 
-// More ranks are not told each other's addresses: a variable of the environment has 128 KiB.
+// Jobs with more ranks get no list of addresses: an environment variable has at most 128 KiB.
 inline constexpr int kMostPeers = 1024;
 
 struct Plan {
   std::vector<std::string> argv;  // program and arguments, macros not yet expanded
-  // In place of it where ranks run different ones, by number (MPI_APPNUM); `argv` is the first's.
+  // Replaces argv if ranks run different programs, by number (MPI_APPNUM); `argv` is the first's.
   std::vector<JobProgram> programs;
   int nproc = 1;  // workers on this node
   NodesPlan nodes;
@@ -165,34 +165,34 @@ struct Plan {
   EnvVariables env;              // --env, in order, applied last
   std::string chdir;             // "": stay
   std::string role = "default";  // ROLE_NAME of the workers
-  std::vector<JobRole> roles;    // or of each of them: all ranks, in order; empty: `role`
+  std::vector<JobRole> roles;    // the role of each rank, in order; empty: `role`
   Framework framework = Framework::automatic;
   bool in_place_of_horovod = false;  // Python's `import horovod` gives dlaunch.horovod
-  std::string health_check;  // before a host joins a job that has begun: a command; "": none
+  std::string health_check;  // a command that a host must pass to join a running job; "": none
   BindPolicy bind = BindPolicy::none;
   bool report_bindings = false;
   std::optional<int> omp_threads;         // OMP_NUM_THREADS; nullopt: leave it alone
   std::vector<std::vector<int>> cpusets;  // per local rank; empty: not bound
   std::vector<std::string> gpus;          // CUDA_VISIBLE_DEVICES by local rank; empty: as inherited
-  bool virtual_local_rank = false;        // LOCAL_RANK is 0, of the one GPU that a worker sees
+  bool virtual_local_rank = false;        // LOCAL_RANK is 0: of the only GPU that a worker sees
   std::string hcas;                       // NCCL_IB_HCA, for all ranks here; "": open
-  int gpus_asked = 0;                     // that were there when an option went by the host's GPUs
+  int gpus_asked = 0;                     // number of GPUs here when an option depended on it
   OutputPlan output;
   StdinPlan stdin_to = StdinPlan::one_rank;
   int stdin_rank = 0;
   Duration grace = std::chrono::seconds(10);  // between SIGTERM and SIGKILL
   Duration timeout = Duration::zero();        // of the whole job; 0: none
-  std::optional<Duration> end_signal_after;   // of the start; none: no limit is known
+  std::optional<Duration> end_signal_after;   // after the start; none: no limit is known
   int end_signal = 0;
-  RestartLimit max_restarts;       // of all workers together, as torchrun counts
-  int same_failures = 2;           // that end the job; 0: any number of them is answered
-  std::set<int> final_exit_codes;  // of workers that must not be started again
+  RestartLimit max_restarts;       // of all workers together, as in torchrun
+  int same_failures = 2;           // so many end the job; 0: no number does
+  std::set<int> final_exit_codes;  // workers with these are not started again
   int min_nproc = 1;               // with fewer the job does not go on
-  int max_nproc = 1;               // it may grow to as many
-  int spares = 0;                  // processes that wait for a place
+  int max_nproc = 1;               // it may grow to this size
+  int spares = 0;                  // idle processes that can replace a worker
   RestartScope restart_scope = RestartScope::automatic;
-  Duration hang_timeout = Duration::max();           // max: nothing that hangs is replaced
-  Duration hang_warning = std::chrono::seconds(60);  // max: only what will be replaced is told
+  Duration hang_timeout = Duration::max();           // max: hung workers are not replaced
+  Duration hang_warning = std::chrono::seconds(60);  // max: only for workers to be replaced
   std::optional<ChaosConfig> chaos;
   StragglerMode straggler = StragglerMode::warn;
   double straggler_ratio = 1.1;  // of a slow worker's time to the others'
@@ -203,33 +203,33 @@ struct Plan {
   std::string master_addr = "127.0.0.1";  // the workers' MASTER_ADDR; an address of this host
   int master_port = 0;                    // 0: reserve a free one
   std::string secret_file;                // "": make a secret for this job
-  std::string key_file;                   // the user's own, to make it of; "": at random
-  std::string secret;                     // its bytes where they were handed over; never printed
-  std::string transport = "auto";         // exported as DLAUNCH_TRANSPORT
-  std::string debug;                      // exported as DLAUNCH_DEBUG; "": not
-  std::string interface;                  // exported as DLAUNCH_INTERFACE; "": not
-  std::string port_range;                 // exported as DLAUNCH_PORT_RANGE; "": not
-  bool tls = false;                       // connections are encrypted; exported as DLAUNCH_TLS
+  std::string key_file;            // the user's own, from which to make the secret; "": at random
+  std::string secret;              // its bytes if they were passed to us; never printed
+  std::string transport = "auto";  // exported as DLAUNCH_TRANSPORT
+  std::string debug;               // exported as DLAUNCH_DEBUG; "": not
+  std::string interface;           // exported as DLAUNCH_INTERFACE; "": not
+  std::string port_range;          // exported as DLAUNCH_PORT_RANGE; "": not
+  bool tls = false;                // connections are encrypted; exported as DLAUNCH_TLS
   bool quiet = false;
-  bool says_all = false;  // the program does: where it exits with 1 there is no report
+  bool says_all = false;  // the program reports its errors itself: no report if it exits with 1
 
-  // The number of the program that a rank runs; 0 where there is one for all.
+  // The number of the program that a rank runs; 0 if all run the same.
   int program_of(int rank) const;
-  // Words of the command that a rank runs, and where.
+  // The rank's command and its folder.
   const std::vector<std::string>& argv_of(int rank) const;
   const std::string& chdir_of(int rank) const;
 
-  // After the loss of a worker or a host: with new ones, or with fewer hosts.
+  // After the loss of a worker or a host the job goes on: with new workers, or with fewer hosts.
   bool survives_losses() const { return max_restarts.restarts > 0 || nodes.min < nodes.max; }
 };
 
-// Who gets our stdin, as --stdin says it.
+// The receivers of our stdin, in the words of --stdin.
 std::string stdin_of(const Plan& plan);
 
 // The command, with " : " between those of several programs.
 std::string command_line(const Plan& plan);
 
-// What must be alike on all hosts of a job, in words.
+// The settings that must be equal on all hosts of a job, in words.
 std::string what_must_agree(const Plan& plan);
 
 // The plan as --dry-run prints it: a "key: value" line each.

@@ -26,7 +26,7 @@ constexpr std::size_t kMaxPrinted = 1 << 20;
 
 }  // namespace
 
-// Lives until its process has been reaped, which may be later than anybody waits for it.
+// Lives until its process has been reaped, which may be later than the call's end.
 struct Command::Run : std::enable_shared_from_this<Run> {
   Run(asio::io_context& loop, std::set<pid_t>& all)
       : helpers(all), output(loop), exited(loop), timer(loop) {}
@@ -37,7 +37,7 @@ struct Command::Run : std::enable_shared_from_this<Run> {
   void kill_group() const {
     if (pid >= 0) ::kill(-pid, SIGKILL);
   }
-  // Those in sessions of their own first: once it has ended nobody knows whose they are.
+  // Kills those in sessions of their own first: after its end they can no longer be attributed.
   void kill_all() const {
     if (pid >= 0) kill_descendants_of(pid);
     kill_group();
@@ -52,7 +52,7 @@ struct Command::Run : std::enable_shared_from_this<Run> {
   asio::steady_timer timer;
   pid_t pid = -1;  // while it runs
   End end;
-  std::function<void(const End&)> done;  // none: it was told
+  std::function<void(const End&)> done;  // empty: already called
 };
 
 void Command::Run::read() {
@@ -77,10 +77,10 @@ void Command::Run::watch() {
     siginfo_t info{};
     const int found = ::waitid(P_PID, static_cast<id_t>(self->pid), &info, WEXITED | WNOHANG);
     if (found == 0 && info.si_pid == 0) return self->watch();
-    self->kill_group();  // what it left there would keep its output open
+    self->kill_group();  // its leftovers would keep its output open
     self->helpers.erase(std::exchange(self->pid, -1));
     self->end.status = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
-    if (found != 0) self->end.status = -SIGKILL;  // with all our descendants, and reaped there
+    if (found != 0) self->end.status = -SIGKILL;  // killed and reaped with all our descendants
     self->exited.close(ec);
     self->check_over();
   };
@@ -152,7 +152,7 @@ Result<Command::End> run_command(const Command::Request& request) {
     told = true;
   });
   if (!ran) return ran.error();
-  while (!told) loop.run_one();  // and not until it can be reaped: a driver may hold it
+  while (!told) loop.run_one();  // not until it can be reaped: a driver may hold it
   return end;
 }
 

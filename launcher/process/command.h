@@ -1,6 +1,6 @@
-// Command: a program that dlaunch runs for itself, not one of the job's: to its end, or until its
-// time is up. It leads a process group of its own and reads nothing; what it prints is kept, up to
-// 1 MiB. One thread, the loop's; nothing blocks.
+// Command: runs a program for dlaunch itself, not one of the job's, to its end or until its time is
+// up. The program leads a process group of its own and has no input; up to 1 MiB of its output is
+// kept. One thread, the loop's; nothing blocks.
 #pragma once
 
 #include <sys/types.h>
@@ -21,24 +21,25 @@ namespace dlaunch {
 class Command {
  public:
   struct Request {
-    std::vector<std::string> argv;  // the first is the program's path, too
+    std::vector<std::string> argv;  // argv[0] is also the program's path
     std::vector<std::string> env;   // "K=V"
-    bool keep_errors = false;       // its stderr is kept like its stdout; else it is ours
+    bool keep_errors = false;       // keep stderr like stdout; else it goes to ours
     Duration limit;
   };
   struct End {
-    std::string text;       // that it printed
+    std::string text;       // its output
     int status = 0;         // its exit code, or the signal as a negative number
-    bool too_late = false;  // and killed
+    bool too_late = false;  // it was killed at the limit
   };
-  // helpers: has its process while there is one.
+  // helpers: has its process while it runs.
   Command(asio::io_context& loop, std::set<pid_t>& helpers) : loop_(loop), helpers_(helpers) {}
-  // Kills what runs; nobody is told.
+  // Kills a running program without calling `done`.
   ~Command() { stop(); }
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
 
-  // done: once, later. An error: it cannot be started. Not while another one runs.
+  // done: called once, later. Error: the program cannot be started. Do not call it while another
+  // one runs.
   Result<void> run(const Request& request, std::function<void(const End&)> done);
 
  private:
@@ -50,10 +51,10 @@ class Command {
   std::shared_ptr<Run> run_;
 };
 
-// Runs it and waits for its end, where nothing else goes on meanwhile.
+// Runs it and waits for its end; for use without a loop.
 Result<Command::End> run_command(const Command::Request& request);
 
-// Our own environment, as a program is given it.
+// Our own environment, as "K=V".
 std::vector<std::string> own_environment();
 
 // The command for the shell, with our environment.

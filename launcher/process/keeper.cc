@@ -40,7 +40,7 @@ OriginalSignals note_original() {
   ::_exit(code);
 }
 
-// Reaps what has ended; the agent's wait status once it is among them.
+// Reaps ended children; returns the agent's wait status once it is among them.
 std::optional<int> reap(pid_t agent) {
   std::optional<int> ended;
   int status = 0;
@@ -54,7 +54,7 @@ std::optional<int> reap(pid_t agent) {
 void relay(int pipe, int signal) {
   const auto byte = static_cast<unsigned char>(signal);
   [[maybe_unused]] const auto written = ::write(pipe, &byte, 1);
-  // The agent has its own way of stopping the workers; the shell wants to see its job stopped.
+  // The agent stops the workers in its own way; the shell wants to see its job stopped.
   if (signal == SIGTSTP) ::raise(SIGSTOP);
 }
 
@@ -72,7 +72,7 @@ int exit_code_of(int status, bool all_killed) {
 Result<void> open_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
-    // The lowest free number is the one we are at.
+    // The lowest free number is the present one.
     if (::open("/dev/null", O_RDWR) != fd) return errno_error("open /dev/null", errno);
   }
   return {};
@@ -87,9 +87,8 @@ int run_kept(const std::function<int(UniqueFd signals, const OriginalSignals&)>&
     if (signal != SIGHUP || !original.hangup_ignored) sigaddset(&waited, signal);
   }
   sigaddset(&waited, SIGCHLD);
-  ::signal(SIGCHLD, SIG_DFL);  // an ignored SIGCHLD, inherited, would reap behind our back
-  // Blocked, so that sigwaitinfo gets them even where they were ignored (a script's background
-  // job).
+  ::signal(SIGCHLD, SIG_DFL);  // with an inherited ignored SIGCHLD the kernel would reap for us
+  // Blocked, so that sigwaitinfo gets them even if they were ignored (a script's background job).
   ::sigprocmask(SIG_BLOCK, &waited, &old_mask);
 
   int ends[2];
@@ -110,7 +109,7 @@ int run_kept(const std::function<int(UniqueFd signals, const OriginalSignals&)>&
     be_agent(agent, std::move(reading), original, old_mask);
   }
   reading.reset();
-  ::signal(SIGPIPE, SIG_IGN);  // of an agent that ends as we tell it, and of a reader that has left
+  ::signal(SIGPIPE, SIG_IGN);  // the agent, or the reader of our output, may have gone
   std::optional<int> status;
   while (!status) {
     const int signal = ::sigwaitinfo(&waited, nullptr);

@@ -28,8 +28,8 @@
 namespace dlaunch {
 namespace {
 
-// -- What of libdw is used, found at run time: loading it and its own libraries takes longer than a
-// start of dlaunch should, and only stacks need it.
+// -- The functions of libdw, found at run time: loading it and its own libraries takes longer than
+// dlaunch's start should, and only stacks need it.
 
 struct Libdw {
   decltype(&::dwarf_getsrc_die) getsrc_die;
@@ -99,7 +99,7 @@ constexpr std::size_t kMaxFrames = 128;
 struct Thread {
   pid_t tid = 0;
   std::string name;
-  char state = '?';  // as /proc has it, before we came
+  char state = '?';  // from /proc, before we attached
   bool held = false;
   int pending = 0;  // a signal that was about to be delivered
   std::string why_not;
@@ -130,12 +130,12 @@ std::vector<pid_t> threads_of(pid_t pid) {
   return tids;
 }
 
-// PTRACE_SEIZE and not PTRACE_ATTACH: no SIGSTOP is sent, which could stay behind, and a process
-// that stood stopped stays so.
+// PTRACE_SEIZE instead of PTRACE_ATTACH: it sends no SIGSTOP, which could stay behind, and a
+// stopped process stays stopped.
 class Held {
  public:
   explicit Held(pid_t pid) : pid_(pid) {
-    // Those that have not stopped yet may make new threads.
+    // Threads that have not stopped yet may create new threads.
     for (std::size_t known = 0; threads.size() < kMaxThreads;) {
       for (const pid_t tid : threads_of(pid)) seize(tid);
       if (threads.size() == known) break;
@@ -226,8 +226,7 @@ struct Source {
   int line = 0;
 };
 
-// By the table of addresses, which GCC writes and clang does not: then each unit is asked for its
-// own.
+// Uses the table of addresses, which GCC writes and clang does not: without it, asks each unit.
 Source source_of(Dwfl_Module* module, Dwarf_Addr pc) {
   Source source;
   if (Dwfl_Line* known = libdw().module_getsrc(module, pc); known != nullptr) {
@@ -274,7 +273,7 @@ std::string words_for(char state) {
   }
 }
 
-// Threads often stand in the same places, and finding out where that is may take long.
+// Threads often stand in the same places, and finding a place's name may take long.
 using Places = std::map<Dwarf_Addr, std::string>;
 
 void tell(Dwfl* dwfl, const Thread& thread, Places& places,

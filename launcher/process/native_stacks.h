@@ -1,6 +1,6 @@
-// The stacks of native code, by ptrace and elfutils' libdw (a line says so where dlaunch was built
-// without). Blocks; meant for a process of its own that ends afterwards, be it killed: the kernel
-// then lets the traced process go on as it was. See launcher/process/stacks.h.
+// The stacks of native code, by ptrace and elfutils' libdw (a line says so if dlaunch was built
+// without libdw). Blocks. Meant for a process of its own that may be killed: when it ends, the
+// kernel lets the traced process go on as before. See launcher/process/stacks.h.
 #pragma once
 
 #include <sys/types.h>

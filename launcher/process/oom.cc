@@ -47,7 +47,7 @@ OomCounter read_oom_counter() {
   const std::string v1 = path_in(cgroups, ":memory:");
   counter.cgroup = v1.empty() ? path_in(cgroups, "0::") : v1;
   const std::string root = v1.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-  // In a container the path is the host's, and what we may see stands at the root.
+  // In a container the path is the host's, and our visible part begins at the root.
   for (const std::string& folder : {root + counter.cgroup, root}) {
     const auto text = text_of(folder + (v1.empty() ? "/memory.events" : "/memory.oom_control"));
     if (!find_count(text, "oom_kill", counter.kills)) continue;

@@ -14,7 +14,7 @@ struct OomCounter {
   std::uint64_t limit = 0;  // bytes; 0: none
 };
 
-// Of the cgroup this process is in, version 2 or 1.
+// The counter of this process's cgroup, version 2 or 1.
 OomCounter read_oom_counter();
 
 // "memory cgroup /x (limit 2 GiB): out-of-memory kills rose from 0 to 1"; "" if they did not rise.

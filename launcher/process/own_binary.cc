@@ -26,7 +26,7 @@ std::optional<T> value_at(std::string_view bytes, std::size_t offset) {
 
 std::size_t padded(std::size_t size) { return (size + 3) & ~std::size_t{3}; }
 
-// Among the notes there.
+// Searches the notes there.
 std::string_view find_in_notes(std::string_view start, std::size_t at, std::size_t size) {
   if (at > start.size() || size > start.size() - at) return {};
   const std::string_view notes = start.substr(0, at + size);

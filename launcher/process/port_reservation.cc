@@ -13,7 +13,7 @@
 namespace dlaunch {
 namespace {
 
-// An abstract AF_UNIX name that one process at a time can hold, and that goes away with it.
+// An abstract AF_UNIX name: one process at a time can hold it, and it goes away with the process.
 UniqueFd claim_name(const std::string& port) {
   sockaddr_un address;
   const socklen_t size = abstract_address("dlaunch-master-" + port, address);
@@ -49,8 +49,8 @@ Result<PortReservation> bind_to(const std::string& context, std::uint16_t port) 
   const bool v6 = static_cast<bool>(held.socket);
   if (!v6) held.socket.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!held.socket) return errno_error(context, errno);
-  // SO_REUSEADDR lets the workers in, and us where connections of the last job still time out; a
-  // listener keeps us out all the same. Only another job's reservation would not: hence the name.
+  // SO_REUSEADDR lets the workers in, and us if connections of the last job still time out; a
+  // listener still keeps us out. Another job's reservation would not: hence the name.
   const int on = 1, off = 0;
   ::setsockopt(held.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (v6) ::setsockopt(held.socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
@@ -73,8 +73,8 @@ Result<PortReservation> reserve_port(const std::string& address, std::uint16_t p
     if (!held || held->name) return held;
     if (port != 0) return errno_error(context + " (another dlaunch job has it)", EADDRINUSE);
   }
-  // Names are free to all users, and somebody keeps them from us; the kernel hardly ever gives two
-  // jobs one port.
+  // All users can claim the name, and another process holds it; but the kernel hardly ever gives
+  // two jobs one port.
   return bind_to(context, port);
 }
 

@@ -1,6 +1,6 @@
-// MASTER_PORT, held and not guessed: a socket that is bound to the port and never listens. Nobody
-// else is given the port, neither by the kernel nor by asking for it plainly, while a worker that
-// listens with SO_REUSEADDR, as PyTorch's store does, gets in.
+// Reserves MASTER_PORT: a socket that is bound to the port and never listens. No other program gets
+// the port, neither from the kernel nor by a plain bind, but a worker that listens with
+// SO_REUSEADDR, as PyTorch's store does, gets it.
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,7 @@ std::string read_proc(const std::string& path) {
   return text;
 }
 
-// "12 15 ": of all threads, for each may have forked.
+// "12 15 ": of all threads, because each may have forked.
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
   const std::string tasks = "/proc/" + std::to_string(parent) + "/task";
@@ -72,8 +72,8 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-// From /proc/PID/stat, "pid (comm) state ppid …", where comm may hold anything, ')' included. 0: it
-// has gone, or has none.
+// From /proc/PID/stat, "pid (comm) state ppid …", where comm may hold anything, ')' included. 0:
+// the process has gone, or has no parent.
 pid_t parent_of(pid_t pid) {
   const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
   const auto comm_end = text.rfind(')');
@@ -82,7 +82,7 @@ pid_t parent_of(pid_t pid) {
   return std::sscanf(text.c_str() + comm_end + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-// Where the kernel keeps no lists of children: of everybody.
+// For kernels without lists of children: of all processes.
 std::multimap<pid_t, pid_t> children_of_all() {
   std::multimap<pid_t, pid_t> children;
   for_each_number("/proc", [&](pid_t pid) {
@@ -96,8 +96,8 @@ bool kernel_lists_children() {
   return lists;
 }
 
-// Reaps what has ended. False: no child is left, hence no descendant, for a subreaper's orphaned
-// descendants are its children.
+// Reaps ended children. False: no child is left, hence no descendant, because a subreaper's
+// orphaned descendants are its children.
 bool reap_children() {
   while (true) {
     const pid_t pid = ::waitpid(-1, nullptr, WNOHANG | __WALL);
@@ -128,7 +128,7 @@ ProcessState untraced(char state) {
   }
 }
 
-// A child of ours that reads stacks, or what that one runs for it.
+// The tracer is a child of ours that reads stacks, or a program that the child runs for that.
 bool is_our_tracer(pid_t tracer) {
   const pid_t parent = parent_of(tracer);
   if (parent == ::getpid()) return runs_our_program(tracer);
@@ -182,8 +182,8 @@ std::optional<ProcessState> state_of_process(pid_t pid) {
     if (tracer == 0 && *state != 't') return untraced(*state);
     if (is_our_tracer(tracer)) return std::nullopt;
     if (!is_ending(tracer) && tracer != ::getpid()) return ProcessState::traced;
-    // The tracer ended while we read, and nothing says any more whether it was ours. While it lets
-    // go the kernel may name the parent in its place, which is us.
+    // The tracer ended while we read, and we cannot tell whether it was ours. While it detaches
+    // the kernel may name the parent in its place, which is us.
   }
   return std::nullopt;
 }
@@ -238,8 +238,8 @@ bool kill_descendants() {
     const auto spent = steady_now() - begun;
     if (spent >= kTreePatience) return false;
     const bool patient = spent < kCleanerPatience;
-    // Children at once, for one that forks and leaves, again and again, is hard to catch; what it
-    // leaves comes to us and is a child the next time.
+    // Children at once, because a process that forks and leaves again and again is hard to catch;
+    // its orphans come to us and are children the next time.
     for (const pid_t pid : children_of(::getpid())) kill_or_ask(pid, patient);
     for (const pid_t pid : descendants_of(::getpid())) kill_or_ask(pid, patient);
     ::poll(nullptr, 0, 1);

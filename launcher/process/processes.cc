@@ -74,7 +74,7 @@ std::vector<Slot> Processes::members() const {
   return found;
 }
 
-// Of those that run.
+// Finds a running worker.
 template <class Pred>
 std::optional<Slot> Processes::find(Pred is_meant) const {
   for (const Slot slot : running_slots()) {
@@ -127,8 +127,8 @@ void Processes::watch(Slot slot) {
                              });
 }
 
-// Of a worker that was told to end its group was: a shell ends at once, and what it runs may be
-// saving a checkpoint. It counts as running until that has ended, too.
+// The signal to end went to the worker's whole group: a shell ends at once, and its child may be
+// saving a checkpoint. The worker counts as running until the group has ended, too.
 bool Processes::group_lives(const Process& process) const {
   if (!ends_the_job(process.signal_sent)) return false;
   const auto all = orphans();
@@ -147,7 +147,7 @@ void Processes::reap_if_ended(Slot slot) {
   if (running(slot)) (void)reap(slot);
 }
 
-// False: it has not ended. It may be left as a zombie for now, which keeps its number.
+// False: it has not ended. It may stay a zombie for now, which keeps its number.
 bool Processes::reap(Slot slot) {
   Process& process = at(slot);
   siginfo_t info{};
@@ -200,7 +200,7 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
   if (end.signal == 0 && end.exit_code == 0) return end;
   note_out_of_memory(end, oom_before_);
   note_left_files(end, process.place);
-  // What it had heard of others before somebody killed it explains nothing.
+  // Reports about peers from before its SIGKILL explain nothing.
   if (end.signal == SIGKILL) end.peer_lost = -1;
   end.stderr_tail = hub_.stderr_tail(slot, kTailLines);
   end.stderr_log = hub_.stderr_log(slot);
@@ -208,7 +208,7 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
   return end;
 }
 
-// It ends by that, unless it had begun to end before.
+// The signal ends it, unless it had begun to end before.
 void Processes::note_signal(Slot slot, int number) {
   Process& process = at(slot);
   if (process.signal_sent == 0) {
@@ -238,7 +238,7 @@ void Processes::signal(Slot slot, int number) {
   if (!process.running) return;
   if (number == SIGKILL || ends_the_job(number)) note_signal(slot, number);
   if (number == SIGKILL) kill_descendants_of(process.pid);
-  // Just forked, it may not lead its group yet.
+  // A process that has just been forked may not lead its group yet.
   if (::kill(-process.pid, number) != 0 || number == SIGKILL) ::kill(process.pid, number);
 }
 
@@ -257,7 +257,7 @@ void Processes::end_leftovers() {
   helpers_.empty() ? static_cast<void>(kill_descendants()) : kill_leftovers();
 }
 
-// Whoever cleans up after a worker hears of its end when we do.
+// Cleaners of a worker learn of its end when we do: gives them time.
 void Processes::await_orphans() {
   for (const auto until = steady_now() + kCleanUp; !orphans().empty() && steady_now() < until;) {
     ::poll(nullptr, 0, 2);
@@ -276,9 +276,9 @@ void Processes::kill_later() {
   });
 }
 
-// What a worker leaves behind comes to us, its subreaper. The trees of those that run are not
-// looked at: each look leaves entries in the kernel's cache of /proc that make a process, or a
-// thread, slow to end.
+// A worker's orphans come to us, its subreaper. The trees of running workers are not searched:
+// each search leaves entries in the kernel's cache of /proc that make a process, or a thread, slow
+// to end.
 void Processes::kill_leftovers() {
   for (const pid_t child : orphans()) {
     if (is_leftover(child)) tell_of_leftover(child);
@@ -290,8 +290,8 @@ void Processes::kill_leftovers() {
   }
 }
 
-// Whose it was stands in its environment, wherever it has moved; one that has another environment
-// may be in the worker's group still.
+// Its environment names its worker, wherever it has moved; a process with another environment may
+// still be in the worker's group.
 bool Processes::is_leftover(pid_t pid) const {
   const auto worker = environment_of(pid, "DLAUNCH_WORKER");
   if (!worker) return ended_groups_.contains(::getpgid(pid));
@@ -300,7 +300,7 @@ bool Processes::is_leftover(pid_t pid) const {
           }).has_value();
 }
 
-// Of a worker that has failed nobody asks what else is ended.
+// Leftovers of a failed worker are not reported.
 void Processes::tell_of_leftover(pid_t pid) const {
   const auto worker = environment_of(pid, "DLAUNCH_WORKER");
   const auto done = ranks_of_done_.find(worker ? std::atoi(worker->c_str()) : 0);
@@ -320,7 +320,7 @@ bool Processes::stays(pid_t child) const {
          find([=](const Process& process) { return process.pid == child; }).has_value();
 }
 
-// Orphans of workers come back to us, the subreaper, and are ours to reap.
+// Orphans of workers come back to us, the subreaper; we reap them.
 void Processes::watch_orphans() {
   children_.async_wait([this](asio::error_code error, int) {
     if (error) return;
@@ -333,7 +333,7 @@ void Processes::watch_orphans() {
 void Processes::reap_orphans() {
   siginfo_t info{};
   while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
-    if (stays(info.si_pid)) return;  // its pidfd tells, and then we are called again
+    if (stays(info.si_pid)) return;  // its pidfd reports it, and then we are called again
     ::waitpid(info.si_pid, nullptr, WNOHANG);
     info = {};
   }

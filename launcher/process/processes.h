@@ -1,6 +1,6 @@
-// Processes: the worker processes of this node. Starts them, learns of their end by pidfd, reaps
-// them and says how they ended; signals them, and ends what they leave behind. Orphans that come
-// back to this process, a subreaper, are reaped, too. One thread, the loop's.
+// Processes: the worker processes of this node. Starts them, waits for their ends by pidfd, reaps
+// them and describes their ends; signals them, and ends what they leave behind. Also reaps orphans
+// that come back to this process, a subreaper. One thread, the loop's.
 #pragma once
 
 #include <algorithm>
@@ -31,11 +31,11 @@ class Processes {
     std::function<void(Slot, const WorkerEnd&)> ended;
     // A child was stopped or continued, or has ended.
     std::function<void()> child_changed;
-    // It was started, but ended before it came to run its program.
+    // It was started, but ended before its program ran.
     std::function<void(Slot, const SpawnError&)> never_ran;
   };
-  // All but the numbers must outlive this object.
-  // helpers: children that are no workers and are left to whoever started them.
+  // All but the numbers must outlive this object. helpers: children that are no workers; their
+  // starters reap them.
   Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& starter,
             const std::set<pid_t>& helpers, int slots, Listener listener);
 
@@ -45,15 +45,15 @@ class Processes {
   }
   // stage == none on success.
   SpawnError start(Slot slot, const WorkerPlace& place);
-  // The worker's place from now on: of a later round.
+  // Changes the worker's place to that of a later round.
   void move(Slot slot, int rank, int round, std::string round_dir);
-  // To its process group; SIGKILL to all its descendants.
+  // Signals its process group; SIGKILL goes to all its descendants.
   void signal(Slot slot, int number);
-  // Reaps it at once if it has ended already, which calls the listener.
+  // Reaps it at once, and calls the listener, if it has ended already.
   void reap_if_ended(Slot slot);
-  // What workers that have ended left behind has a moment to go by itself, as those do that clean
-  // up after a process (Python's resource_tracker), and is killed then. Where no worker runs,
-  // blocks until it is gone, but for no more than 3 s; otherwise returns at once.
+  // Gives processes that ended workers left behind a moment to end by themselves, because some
+  // clean up after a worker (Python's resource_tracker), and kills them then. If no worker runs,
+  // blocks until they are gone, but for no more than 3 s; otherwise returns at once.
   void end_leftovers();
 
   bool running(Slot slot) const;
@@ -64,24 +64,24 @@ class Processes {
   // As OutputHub::threw_at() and OutputHub::on_traceback().
   std::optional<TimePoint> threw_at(Slot slot) const { return hub_.threw_at(slot); }
   void on_traceback(std::function<void()> begun) { hub_.on_traceback(std::move(begun)); }
-  // What a worker has done since its last traceback; nullopt: it has printed none.
+  // The worker's progress since its last traceback; nullopt: it has printed none.
   std::optional<AfterTraceback> after_traceback(Slot slot) const;
-  // The process that has linked libdlring, if one has told: the worker itself, or one below it.
+  // The process that has linked libdlring, if known: the worker itself, or one below it.
   pid_t program_pid(Slot slot) const;
-  // CUDA_VISIBLE_DEVICES, as it was given to it.
+  // The CUDA_VISIBLE_DEVICES that it got.
   const std::string& gpus(Slot slot) const;
   void set_program_pid(Slot slot, pid_t pid) { at(slot).program_pid = pid; }
-  // It waits for its next round, in which move() puts it.
+  // It waits for its next round; move() ends the wait.
   bool waits(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->waits; }
   void set_waits(Slot slot, bool waits) { at(slot).waits = waits; }
-  // It has called MPI_Abort() and waits to be killed: it ends by that, with this exit code.
+  // It has called MPI_Abort() and waits to be killed: its end counts as this exit code.
   void abort(Slot slot, int exit_code);
-  // Why the worker is about to be killed; stands in what is told of its end.
+  // Why the worker is about to be killed; goes into its WorkerEnd.
   void call_hung(Slot slot, const std::string& why) { at(slot).hung = why; }
-  // --chaos is about to kill it; so does this.
+  // --chaos is about to kill it; this does not kill.
   void note_chaos(Slot slot) { at(slot).by_chaos = true; }
   const WorkerPlace& place(Slot slot) const;
-  // Of those that run:
+  // Of the running workers:
   std::vector<Slot> running_slots() const;
   std::vector<Slot> members() const;  // that have a rank
   std::optional<Slot> slot_of_worker(int worker) const;
@@ -95,7 +95,7 @@ class Processes {
     std::string hung;
     bool by_chaos = false;
     asio::posix::stream_descriptor exited;  // the pidfd
-    asio::steady_timer look;                // at what is left of its group
+    asio::steady_timer look;                // looks at the rest of its group
     TimePoint started{};
     int signal_sent = 0;
     Duration silent{};   // as WorkerEnd::silent_since_traceback
@@ -130,10 +130,10 @@ class Processes {
   const std::set<pid_t>& helpers_;
   Listener listener_;
   asio::signal_set children_;
-  asio::steady_timer leftovers_;  // for what is left while other workers run
+  asio::steady_timer leftovers_;  // for leftovers while other workers run
   bool kills_later_ = false;
   std::set<pid_t> ended_groups_;      // of workers
-  std::map<int, int> ranks_of_done_;  // workers that have ended with code 0, by their number
+  std::map<int, int> ranks_of_done_;  // workers that ended with code 0, by number
   OomCounter oom_before_;
   std::vector<std::unique_ptr<Process>> processes_;  // by slot; null: never used
 };

@@ -27,7 +27,7 @@ constexpr const char* kScriptEndings[] = {".py", ".sh", ".bash", ".pl", ".rb", "
 
 constexpr std::size_t kStackBytes = 64 << 10;
 
-// Everything the child needs, prepared beforehand: between clone and exec it may only make system
+// All data for the child, prepared beforehand: between clone and exec it may only make system
 // calls, because it runs on our memory.
 struct Child {
   const char* path;
@@ -61,7 +61,7 @@ void fail(Child& child, Stage stage) {
 void reset_signals(const Child& child) {
   for (int signal = 1; signal < NSIG; ++signal) {
     if (signal == SIGHUP && child.ignore_hangup) continue;
-    ::signal(signal, SIG_DFL);  // refused for SIGKILL and SIGSTOP, which need it not
+    ::signal(signal, SIG_DFL);  // refused for SIGKILL and SIGSTOP, which do not need it
   }
   sigset_t none;
   sigemptyset(&none);
@@ -72,11 +72,11 @@ int run_child(void* argument) {
   Child& child = *static_cast<Child*>(argument);
   ::prctl(PR_SET_PDEATHSIG, child.death_signal);
   if (::getppid() != child.parent) ::_exit(127);  // the parent died before the line above
-  // Our own children may look at its stacks, which Yama forbids otherwise; kept by exec.
+  // Lets our own children look at its stacks, which Yama forbids otherwise; exec keeps this.
   ::prctl(PR_SET_PTRACER, child.parent);
   ::setpgid(0, 0);
   for (int fd = 0; fd < 3; ++fd) {
-    // dup2 of a descriptor onto itself would leave it to be closed by exec.
+    // exec would close a descriptor that dup2 copied onto itself.
     const int result =
         child.stdio[fd] == fd ? ::fcntl(fd, F_SETFD, 0) : ::dup2(child.stdio[fd], fd);
     if (result < 0) fail(child, Stage::stdio);
@@ -101,12 +101,12 @@ std::vector<char*> c_strings(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-// A path as the worker sees it, from where we are.
+// The path of a file of the worker's, from our own folder.
 std::string seen_from_here(const std::string& path, const std::string& folder) {
   return path.starts_with("/") || folder.empty() ? path : folder + "/" + path;
 }
 
-// What the "#!" line of a script asks for; "" if it has none.
+// The interpreter in the "#!" line of a script; "" if it has none.
 std::string interpreter_of(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   char text[256] = "";
@@ -182,14 +182,14 @@ char* child_stack() {
   static char* const stack = static_cast<char*>(
       ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 #if defined(__SANITIZE_ADDRESS__)
-  // The last child never returned from its frames: the sanitizer still takes them for alive.
+  // The last child never returned from its frames: the sanitizer still considers them alive.
   __asan_unpoison_memory_region(stack, kStackBytes);
 #endif
   return stack;
 }
 
-// fork with a pidfd. Not fork() and its handlers: the child makes system calls only. Not clone3,
-// which the seccomp filters of containers refuse.
+// fork with a pidfd. Not fork(), because of its handlers: the child makes system calls only. Not
+// clone3, because the seccomp filters of containers refuse it.
 pid_t fork_child(Child& child, int& pidfd) {
   const long pid = ::syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, nullptr, &pidfd, nullptr, nullptr);
   if (pid == 0) ::_exit(run_child(&child));
@@ -284,7 +284,7 @@ std::string similar_file(const std::string& name, const std::string& folder) {
   return did_you_mean(name, candidates);
 }
 
-// A script's name is that of a file, which nobody looks for in PATH.
+// A script's name is a file name, which is not searched in PATH.
 std::string why_not_found(const std::string& name, const std::string& folder) {
   const std::string here = seen_from_here(name, folder);
   struct stat st {};
@@ -300,7 +300,7 @@ std::string why_not_found(const std::string& name, const std::string& folder) {
 
 Result<std::string> find_program(const std::string& name, const std::string& path_variable,
                                  const std::string& folder) {
-  if (name.find('/') != std::string::npos) return name;  // exec itself tells what is wrong with it
+  if (name.find('/') != std::string::npos) return name;  // exec itself reports the error
   int err = ENOENT;
   std::size_t from = 0;
   while (from <= path_variable.size()) {

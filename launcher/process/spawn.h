@@ -1,8 +1,8 @@
-// Starting one worker, in one of two ways. A job's first worker shares our memory until it execs
-// (as with vfork): the call returns once the program runs or has told at which stage and with which
+// Starts one worker, in one of two ways. A job's first worker shares our memory until it execs (as
+// with vfork): the call returns once the program runs or has reported at which stage and with which
 // errno it failed, so that no other worker is started in vain. The others are forked and exec while
-// the next one is being started, which is several times faster; should one fail all the same, it
-// says so in a pipe and exits with 127. Needs Linux 5.3 (pidfds that can be waited for).
+// the next one is being started, which is several times faster; one that fails all the same says so
+// in a pipe and exits with 127. Needs Linux 5.3 (pidfds that can be waited for).
 #pragma once
 
 #include <signal.h>
@@ -28,7 +28,7 @@ struct SpawnRequest {
   int inherited = -1;            // stays open as it is; -1: none
   rlimit open_files{};           // RLIMIT_NOFILE that the worker gets
   bool ignore_hangup = false;
-  int death_signal = SIGKILL;  // that it gets when we die
+  int death_signal = SIGKILL;  // that the worker gets when we die
   int worker = 0;
   bool wait_for_exec = true;
   int failure_pipe = -1;  // writing end, for !wait_for_exec
@@ -46,20 +46,20 @@ struct SpawnError {
   std::string what;  // "exec './trian': No such file or directory"
 };
 
-// What a forked child left in the failure pipe.
+// A forked child's message in the failure pipe.
 struct SpawnFailure {
   int worker;
   Stage stage;
   int os_errno;
 };
-// The sentence for it.
+// Describes it in a sentence.
 SpawnError explain_failure(const SpawnRequest& request, Stage stage, int os_errno);
 
 // The worker leads a process group of its own and dies with us (PR_SET_PDEATHSIG). Returns
 // stage == none on success.
 SpawnError spawn(const SpawnRequest& request, Spawned& worker);
 
-// Why spawn() would fail, as far as it can be told without it: the folder, and the program there.
+// Checks, without spawn(), whether it would fail: the folder, and the program there.
 SpawnError foresee_failure(const SpawnRequest& request);
 
 // Where execvp would find the program after a chdir to `folder` ("": none): `name` itself if it has

@@ -64,13 +64,14 @@ bool runs_python(pid_t pid) {
   return false;
 }
 
-// False: it has said why.
+// False: it has printed the reason.
 bool py_spy(const std::string& program, pid_t pid, bool stopped) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const std::string number = std::to_string(pid);
-    // It would let a stopped process go on, to stop it itself; that one holds still anyway.
+    // Without it py-spy would stop the process itself and then continue it; this one is stopped
+    // already.
     const char* const nonblocking = stopped ? "--nonblocking" : nullptr;
     ::execl(program.c_str(), "py-spy", "dump", "--pid", number.c_str(), nonblocking, nullptr);
     ::_exit(127);
@@ -97,7 +98,7 @@ void look(pid_t pid) {
   native_stacks(pid, emit);
 }
 
-// It may wait for a process below it, as a shell does, or a program for a loader of data.
+// The process may wait for one below it, as a shell does, or a program for a loader of data.
 void look_at_all(pid_t pid) {
   look(pid);
   std::vector<pid_t> below = descendants_of(pid);
@@ -118,7 +119,7 @@ void look_at_all(pid_t pid) {
   ::dup2(null, STDIN_FILENO);
   ::dup2(pipe, STDOUT_FILENO);
   ::dup2(pipe, STDERR_FILENO);
-  // Pipes of workers, the lock of the job's folder: they must not live longer for our sake.
+  // Closes workers' pipes and the lock of the job's folder: we must not keep them open.
   ::syscall(SYS_close_range, 3U, ~0U, 0U);
   look_at_all(pid);
   [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, &kComplete, 1);
@@ -141,7 +142,7 @@ class Dump : public std::enable_shared_from_this<Dump> {
     const pid_t child = ::fork();
     if (child == 0) be_child(pid, writing.get(), parent);
     if (child < 0) return errno_error("start a process", errno);
-    // Nobody reaps it before we are back in the loop.
+    // Nothing reaps it before we are back in the loop.
     const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, child, 0));
     asio::error_code ec;
     child_.assign(pidfd, ec);
@@ -178,7 +179,7 @@ class Dump : public std::enable_shared_from_this<Dump> {
 
   void finish() {
     siginfo_t info{};
-    // Whoever reaps all orphans may have been here first.
+    // The code that reaps all orphans may have been first.
     ::waitid(P_PIDFD, static_cast<id_t>(child_.native_handle()), &info, WEXITED | WNOHANG);
     limit_.cancel();
     done_(lines());

@@ -1,4 +1,4 @@
-// TF_CONFIG: how a worker's TensorFlow learns of the job's other workers. Pure.
+// TF_CONFIG: gives a worker's TensorFlow the addresses of the job's other workers. Pure.
 // https://www.tensorflow.org/guide/distributed_training describes it.
 #pragma once
 
@@ -10,8 +10,8 @@
 namespace dlaunch {
 
 // peers: "host:port" of each rank. Without roles each rank is a "worker". An evaluator has a task
-// of its own, but stands in nobody's cluster, as TensorFlow wants it. "": the rank has none,
-// because it is a spare or its peers are unknown.
+// of its own, but is in no cluster, as TensorFlow requires. "": the rank has none, because it is a
+// spare or its peers are unknown.
 std::string tf_config(const std::vector<JobRole>& roles, int rank,
                       const std::vector<std::string>& peers);
 

@@ -1,4 +1,4 @@
-// UnixAcceptor: a socket by a path, and whoever connects to it. Out of descriptors, it leaves them
+// UnixAcceptor: a listening socket at a path. When it is out of descriptors, it leaves connections
 // in the backlog for a while. An asio shell; one thread, the loop's.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace dlaunch {
 
 class UnixAcceptor {
  public:
-  // A non-blocking socket, and which process and user is at its other end.
+  // A non-blocking socket, and the process and user at its other end.
   using OnPeer = std::function<void(UniqueFd, const ucred&)>;
   // type: SOCK_STREAM or SOCK_SEQPACKET.
   static Result<std::unique_ptr<UnixAcceptor>> open(asio::io_context& loop, const std::string& path,

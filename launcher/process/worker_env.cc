@@ -38,11 +38,11 @@ constexpr std::array kStalePrefixes = {"PMI_",
 constexpr std::array kStaleNames = {"MPI_LOCALRANKID",    "MPI_LOCALNRANKS",      "SLURM_PROCID",
                                     "SLURM_LOCALID",      "JSM_JSRUN_PORT",       "FLUX_TASK_RANK",
                                     "FLUX_TASK_LOCAL_ID", "FLUX_PMI_LIBRARY_PATH"};
-// Settings a user of those launchers may well have made for the workers themselves.
+// Settings that users of those launchers may have made for the workers themselves.
 constexpr std::array kKeptPrefixes = {"OMPI_MCA_",       "PMIX_MCA_",   "HOROVOD_FUSION",
                                       "HOROVOD_CYCLE",   "HOROVOD_LOG", "HOROVOD_STALL",
                                       "HOROVOD_TIMELINE"};
-// What mpirun says there of itself: a program would look for that one.
+// mpirun's own data there: a program would look for that mpirun.
 constexpr std::array kStaleSettings = {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix",
                                        "OMPI_MCA_initial_wdir"};
 
@@ -89,7 +89,8 @@ std::string in_place(const Macro& macro, std::string_view rest) {
   return endpoint ? "[" + macro.second + "]" : macro.second;
 }
 
-// Before a macro two dollars stand for one, and nowhere else: shells mean their own number by them.
+// Two dollars before a macro stand for one, but nowhere else: for shells they are a process
+// number.
 std::string expand(const std::string& text, const Plan& plan, const WorkerPlace& place) {
   const std::vector<Macro> macros = macros_of(plan, place);
   std::string out;
@@ -114,7 +115,7 @@ std::string expand(const std::string& text, const Plan& plan, const WorkerPlace&
 
 using EnvByName = std::map<std::string, std::string>;
 
-// A spare has none yet, and must not take one that an enclosing launcher has left.
+// A spare has no rank yet, and must not take one from an enclosing launcher.
 void set_rank(EnvByName& env, const char* name, int rank) {
   if (rank < 0)
     env.erase(name);
@@ -155,7 +156,7 @@ void set_torchrun(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   env.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
 }
 
-// What scripts of other worlds read to learn their place.
+// Variables in which other launchers' scripts find their place.
 void set_other_worlds(EnvByName& env, const WorkerPlace& place) {
   set_numbers(env, {"OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"}, place.rank);
   set_numbers(env,
@@ -167,8 +168,8 @@ void set_other_worlds(EnvByName& env, const WorkerPlace& place) {
   set_numbers(env, {"HOROVOD_CROSS_SIZE"}, place.nodes);
 }
 
-// A TF_CONFIG that is there is the user's own, unless dlaunch gave it to an enclosing worker. A
-// Python that imports TensorFlow takes DLAUNCH_TF_CONFIG for it (dlaunch_start.py).
+// An existing TF_CONFIG is the user's own, unless dlaunch gave it to an enclosing worker. A Python
+// that imports TensorFlow copies DLAUNCH_TF_CONFIG to it (dlaunch_start.py).
 void set_tensorflow(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   if (plan.framework == Framework::none) return;
   const std::string config = tf_config(plan.roles, place.rank, place.peers);
@@ -181,7 +182,7 @@ void set_tensorflow(EnvByName& env, const Plan& plan, const WorkerPlace& place) 
   if (has_peers) env["DLAUNCH_TF_CONFIG"] = config;
 }
 
-// Only with somebody who answers: a linked MPI library takes it as an invitation to a job.
+// Only if a server answers: a linked MPI library treats it as an invitation to a job.
 void set_mpi(EnvByName& env, const WorkerPlace& place) {
   for (const auto& [name, value] : place.pmix) env[name] = value;
   if (place.pmi_fd < 0) return;
@@ -190,21 +191,21 @@ void set_mpi(EnvByName& env, const WorkerPlace& place) {
   set_numbers(env, {"PMI_SIZE"}, place.size);
 }
 
-// And not an address or a network.
+// It is a name, not an address or a network.
 bool names_interface(const std::string& text) {
   const bool address = text.find_first_of(":/") != std::string::npos ||
                        text.find_first_not_of("0123456789.") == std::string::npos;
   return !text.empty() && !address;
 }
 
-// Where NCCL is to look for other hosts. An address tells it nothing, but a name does; a user's own
-// choice stands. Alike for all ranks of a host: NCCL puts what they see into one picture of it.
+// The interfaces on which NCCL looks for other hosts. It understands a name, but no address; a
+// user's own choice stands. The same for all ranks of a host: NCCL merges their views of it.
 void set_nics(EnvByName& env, const Plan& plan) {
   if (names_interface(plan.interface)) env.emplace("NCCL_SOCKET_IFNAME", "=" + plan.interface);
   if (!plan.hcas.empty()) env.emplace("NCCL_IB_HCA", "=" + plan.hcas);
 }
 
-// A host that may be silent for longer than libdlring would wait by itself; a user's own choice
+// For hosts that may be silent for longer than libdlring waits by default; a user's own choice
 // stands.
 void set_patience(EnvByName& env, const Plan& plan) {
   if (plan.nodes.host_timeout <= kOwnPatience) return;
@@ -224,11 +225,11 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   if (!plan.debug.empty()) env["DLAUNCH_DEBUG"] = plan.debug;
   if (!plan.interface.empty()) env["DLAUNCH_INTERFACE"] = plan.interface;
   if (!plan.port_range.empty()) env["DLAUNCH_PORT_RANGE"] = plan.port_range;
-  env["DLAUNCH_TLS"] = plan.tls ? "1" : "0";  // whatever word the user's own has
+  env["DLAUNCH_TLS"] = plan.tls ? "1" : "0";  // whatever the user's own word is
   if (!plan.gpus.empty() && place.local_rank >= 0) {
     const auto at = static_cast<std::size_t>(place.local_rank) % plan.gpus.size();
     env["CUDA_VISIBLE_DEVICES"] = plan.gpus[at];
-    // ROCm's programs look there first.
+    // ROCm's programs read that one first.
     if (plan.virtual_local_rank && env.contains("HIP_VISIBLE_DEVICES")) {
       env["HIP_VISIBLE_DEVICES"] = plan.gpus[at];
     }
@@ -240,7 +241,7 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   env.emplace("PYTHONUNBUFFERED", "1");  // lines appear when they are printed
 }
 
-// That of a worker within which this dlaunch runs.
+// Drops the TF_CONFIG of a worker within which this dlaunch runs.
 void drop_outer_tf_config(EnvByName& env, const std::vector<std::string>& inherited) {
   const auto own = env.find("TF_CONFIG");
   if (own == env.end()) return;

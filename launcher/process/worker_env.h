@@ -12,13 +12,13 @@ namespace dlaunch {
 // What the agent knows beyond the Plan when it starts a worker.
 struct WorkerPlace {
   int round = 1;       // from 1
-  int rank = 0;        // -1: a spare, which will be told
+  int rank = 0;        // -1: a spare, which gets its rank later
   int size = 1;        // of the round
   int local_rank = 0;  // among those of this node; -1: a spare
   int local_size = 1;
   int node_rank = 0;  // among the nodes that have members
   int nodes = 1;
-  int worker = 0;  // this process among all of the job: never used again
+  int worker = 0;  // this process's number in the job: never used again
   std::string master_addr;
   int master_port = 0;
   bool one_world = true;           // all ranks of the round are new
@@ -36,15 +36,15 @@ struct WorkerPlace {
   int appnum = 0;                                         // the number of its program
 };
 
-// `inherited` is our own environment, "K=V" each; variables of an enclosing launcher that would
+// `inherited` is our own environment, "K=V" each; an enclosing launcher's variables that would
 // mislead the worker are left out, torchrun's and our own are set, and --env comes last.
 std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace& place,
                                             const std::vector<std::string>& inherited);
 
 // The rank's command with ${rank}, ${program_rank}, ${local_rank}, ${world_size},
-// ${local_world_size}, ${node_rank}, ${host},
-// ${job_id}, ${round}, ${master_addr} and ${master_port} filled in; an IPv6 address that a colon
-// follows gets brackets. $${rank} is ${rank}. Anything else in ${…} stays as it is.
+// ${local_world_size}, ${node_rank}, ${host}, ${job_id}, ${round}, ${master_addr} and
+// ${master_port} filled in; an IPv6 address before a colon gets brackets. $${rank} is ${rank}.
+// Anything else in ${…} stays as it is.
 std::vector<std::string> worker_arguments(const Plan& plan, const WorkerPlace& place);
 
 }  // namespace dlaunch

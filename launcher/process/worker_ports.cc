@@ -78,7 +78,7 @@ Result<WorkerPorts> reserve_worker_ports(const Plan& plan, int master_port) {
   auto master = reserve_port(plan.master_addr, static_cast<std::uint16_t>(master_port));
   if (!master) return master.error();
   ports.master = std::move(*master);
-  // A range was chosen for the ports of libdlring: nothing else takes from it unless asked to.
+  // The user chose the range for the ports of libdlring: other uses must be requested.
   const bool insists = plan.framework == Framework::tensorflow;
   if (plan.framework == Framework::none || (!insists && !plan.port_range.empty())) return ports;
   auto held = reserve_ranks(plan);

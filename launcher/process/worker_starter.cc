@@ -13,7 +13,7 @@ extern char** environ;
 namespace dlaunch {
 namespace {
 
-// What execvp uses where PATH is not set.
+// execvp's path if PATH is not set.
 constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
 
 std::string path_of(const std::vector<std::string>& env) {
@@ -23,7 +23,7 @@ std::string path_of(const std::vector<std::string>& env) {
   return kDefaultPath;
 }
 
-// Four descriptors a worker are more than the usual 1,024 allow for a few hundred of them.
+// With four descriptors for each worker, the usual limit of 1,024 is too low for a few hundred.
 Result<rlimit> raise_open_files(int workers) {
   rlimit original{};
   ::getrlimit(RLIMIT_NOFILE, &original);
@@ -80,7 +80,7 @@ SpawnRequest WorkerStarter::request_for(const WorkerPlace& place) const {
 
 SpawnError WorkerStarter::foresee_failure(const Plan& plan) {
   if (plan.programs.empty()) return WorkerStarter(plan).foresee_failure_of(0);
-  // Which of them run here is only known when they start.
+  // Only the start decides which of them run here.
   if (plan.nodes.several()) return {};
   for (const JobProgram& program : plan.programs) {
     const auto error = WorkerStarter(plan).foresee_failure_of(*program.ranks.begin());
@@ -90,7 +90,7 @@ SpawnError WorkerStarter::foresee_failure(const Plan& plan) {
 }
 
 SpawnError WorkerStarter::foresee_failure_of(int rank) {
-  // A program that is another one for each rank is only known when it starts.
+  // A program that differs from rank to rank is only known at its start.
   if (plan_->argv_of(rank).at(0).find("${") != std::string::npos) return {};
   const WorkerPlace place{.rank = rank};
   SpawnRequest request = request_for(place);

@@ -1,5 +1,5 @@
-// Starts the workers of a Plan, one call each: arguments, environment, placement and descriptors
-// come together here.
+// Starts the workers of a Plan, one call each: combines arguments, environment, placement and
+// descriptors.
 #pragma once
 
 #include <sys/resource.h>
@@ -24,21 +24,20 @@ class WorkerStarter {
   // back. `plan` must outlive the starter. Error: the hard limit is too low for that many workers.
   static Result<WorkerStarter> make(const Plan& plan, const OriginalSignals& original);
 
-  // Why no worker of that plan could be started here, where that can be told beforehand; stage ==
-  // none: nothing is known against it.
+  // Why no worker of that plan could start here, as far as that can be checked beforehand; stage ==
+  // none: no reason is known.
   static SpawnError foresee_failure(const Plan& plan);
 
-  // Starts the worker, `place.worker` 1 in such a way that it is known at once whether its program
-  // could be run, before others are started in vain. The descriptors in `stdio` may be closed
-  // afterwards. stage == none on success; even then a worker may turn out not to have come as far
-  // as its program.
+  // Starts the worker; for `place.worker` 1 it waits until the program runs, before others are
+  // started in vain. The caller may close the descriptors in `stdio` afterwards. stage == none on
+  // success; even then a worker may end before its program runs.
   SpawnError start(const WorkerPlace& place, const OutputHub::WorkerStdio& stdio, Spawned& worker);
 
   // The number of the program that the rank runs.
   int program_of(int rank) const { return plan_->program_of(rank); }
 
-  // Why a worker that start() had started ended before its program ran; none if it did run. To be
-  // asked once it was reaped.
+  // Why a started worker ended before its program ran; none if it did run. Call it after the worker
+  // was reaped.
   std::optional<SpawnError> failure_of(const WorkerPlace& place);
 
  private:

@@ -20,13 +20,13 @@ enum class Kind {
   stopped,            // by us
   lost_peer,          // libdlring said so
   broken_connection,  // its last words say so
-  failed_meanwhile,   // by itself, but when we had sent it a signal already
+  failed_meanwhile,   // by itself, but after we had sent it a signal
   own,                // by itself
 };
 
 bool failed(const WorkerEnd& worker) { return worker.signal != 0 || worker.exit_code != 0; }
 
-// Of these we may have sent one, and an earlier one than the last.
+// A signal that dlaunch sends; the worker may have ended by an earlier one than the last.
 bool may_be_ours(const WorkerEnd& worker) {
   switch (worker.signal) {
     case SIGINT:
@@ -61,8 +61,8 @@ bool speaks_of_timeout(const std::string& text) {
                      [&](const char* word) { return text.find(word) != std::string::npos; });
 }
 
-// The cause of an exit stands in the error file, or else in the traceback that tells of it, or else
-// in the last lines.
+// The cause of an exit is in the error file, or else in the traceback about it, or else in the
+// last lines.
 bool complains_of_connection(const WorkerEnd& worker, bool by_traceback) {
   if (!worker.error_file.empty()) return speaks_of_connection(worker.error_file);
   constexpr std::ptrdiff_t kLastWords = 8;
@@ -77,7 +77,7 @@ bool complains_of_connection(const WorkerEnd& worker, bool by_traceback) {
   return std::any_of(from, tail.end(), speaks_of_connection);
 }
 
-// by_traceback: its last traceback tells of this failure.
+// by_traceback: its last traceback is about this failure.
 Kind kind_of(const WorkerEnd& worker, bool by_traceback) {
   if (!failed(worker)) return Kind::fine;
   if (!worker.hung.empty()) return Kind::own;
@@ -85,11 +85,11 @@ Kind kind_of(const WorkerEnd& worker, bool by_traceback) {
   const bool complains = complains_of_connection(worker, by_traceback) || worker.signal == SIGPIPE;
   if (worker.signal_we_sent != 0) {
     const bool crashed = worker.signal != 0 && !may_be_ours(worker) && worker.signal != SIGPIPE;
-    // It had begun to fail before our signal reached it: an exception was on its way out.
+    // It had begun to fail before our signal came: an exception was ending it.
     const bool thrown = by_traceback || !worker.error_file.empty();
     return crashed || (thrown && !complains) ? Kind::failed_meanwhile : Kind::stopped;
   }
-  // A crash is no answer to a broken connection; an exception that nobody caught is (SIGABRT).
+  // A crash is no reaction to a broken connection; an uncaught exception is (SIGABRT).
   const bool crashed = worker.signal != 0 && worker.signal != SIGABRT && worker.signal != SIGPIPE;
   return complains && !crashed ? Kind::broken_connection : Kind::own;
 }
@@ -129,14 +129,14 @@ class Judge {
   int unseen_ = -1;  // a lost peer that had not failed
 };
 
-// Workers stand in the order in which they ended.
+// facts_.workers is in the order in which they ended.
 Judge::Index Judge::first(Kind kind) const {
   const auto it = std::find(kinds_.begin(), kinds_.end(), kind);
   if (it == kinds_.end()) return std::nullopt;
   return static_cast<std::size_t>(it - kinds_.begin());
 }
 
-// How long each took to end after our signal says nothing.
+// The first in the order of failing: how long each took to end after our signal says nothing.
 Judge::Index Judge::first_meanwhile() const {
   Index found;
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
@@ -155,13 +155,13 @@ Judge::Index Judge::with_rank(int rank) const {
 
 bool Judge::by_traceback(const WorkerEnd& worker) const {
   if (!failed(worker)) return false;
-  // How long it took to end after our signal says nothing.
+  // Uses the first failure's time: how long it took to end after our signal says nothing.
   const auto first = std::find_if(facts_.workers.begin(), facts_.workers.end(), failed);
   const WorkerEnd& failure = worker.signal_we_sent != 0 ? *first : worker;
   return tells_of_failure(worker, failure.ended);
 }
 
-// Its end may have waited for our SIGKILL.
+// Its end may have waited for our SIGKILL: takes the time of failing.
 TimePoint Judge::failed_at(std::size_t index) const {
   const WorkerEnd& worker = facts_.workers[index];
   const bool before = kinds_[index] == Kind::failed_meanwhile && by_traceback(worker);
@@ -187,14 +187,14 @@ Judge::Index Judge::find_root() {
     verdict_.lost_each_other = unseen_ < 0;
     return lost;
   }
-  // Whoever failed was sent our signal before we saw it: an exit code speaks rather than a signal.
+  // Failed workers got our signal before we saw them: an exit code says more than a signal.
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     if (kinds_[i] == Kind::stopped && facts_.workers[i].signal == 0) return i;
   }
   return first(Kind::stopped);
 }
 
-// From peer to lost peer, to one whose end explains the loss.
+// From peer to lost peer, until one whose end explains the loss.
 Judge::Index Judge::follow_lost_peers(std::size_t start) {
   std::set<std::size_t> seen;
   for (std::size_t at = start; seen.insert(at).second;) {
@@ -244,7 +244,7 @@ void Judge::sort_others() {
   }
 }
 
-// The difference of two clocks beside a third has the errors of both.
+// The difference of two clocks measured against a third has the errors of both.
 void Judge::find_doubts() {
   if (!verdict_.root) return;
   const WorkerEnd& root = facts_.workers[*verdict_.root];
@@ -271,7 +271,7 @@ void Judge::find_other_end() {
   }
 }
 
-// What ended the job is no failure, or one of somebody who waited for others.
+// The job's end was no failure, or that of a rank that waited for others.
 bool Judge::leaves_cause_open() const {
   if (facts_.end == JobEnd::timed_out || facts_.end == JobEnd::interrupted) return true;
   if (!verdict_.root) return facts_.end == JobEnd::given_up;
@@ -287,7 +287,7 @@ void Judge::find_likely_cause() {
     const WorkerEnd& worker = facts_.workers[i];
     return worker.traceback ? worker.traceback->begun : worker.ended;
   };
-  // Whoever ends a job a moment after a traceback may have any reason.
+  // A user who ends a job a moment after a traceback may have any reason.
   const bool from_outside = facts_.end == JobEnd::timed_out || facts_.end == JobEnd::interrupted;
   const Duration least = from_outside ? kSuspicious : Duration(1);
   for (std::size_t i = 0; i < facts_.workers.size(); ++i) {
@@ -306,7 +306,7 @@ int Judge::spawn_exit_code() const {
 int Judge::exit_code_of(const WorkerEnd& root) const {
   if (root.signal == 0) return root.exit_code;
   if (root.signal_we_sent != 0 && may_be_ours(root) && root.hung.empty()) {
-    // Our signal hid its own code: that of the first who failed because of it.
+    // Our signal hid the root's own code: uses that of the first that failed because of it.
     for (const auto& worker : facts_.workers) {
       if (worker.signal_we_sent == 0 && worker.exit_code != 0) return worker.exit_code;
     }

@@ -18,8 +18,8 @@ constexpr std::ptrdiff_t kShownTail = 10;
 constexpr std::ptrdiff_t kShownTraceback = 12, kShownOfChain = 6;
 constexpr std::size_t kMaxBytes = 240;  // of a quoted line
 
-// Without control sequences and characters, which could repaint the terminal; not too long, and
-// not cut within a UTF-8 character.
+// Removes control sequences and characters, which could repaint the terminal. Limits the length
+// without cutting a UTF-8 character.
 std::string printable(const std::string& line) {
   std::string out;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -55,15 +55,15 @@ Lines without_blank_end(Lines lines) {
   return lines;
 }
 
-// The last lines, indented; what stands before them is counted.
+// Quotes the last lines, indented, and the number of lines before them.
 void quote(Lines& out, const Lines& quoted, std::ptrdiff_t most) {
   const auto from = static_cast<std::size_t>(std::max(std::ssize(quoted) - most, std::ptrdiff_t{}));
   if (from > 0) out.push_back(fmt::format("    … {} earlier lines", from));
   for (std::size_t i = from; i < quoted.size(); ++i) out.push_back("    " + printable(quoted[i]));
 }
 
-// What a TORCHELASTIC_ERROR_FILE says: {"message": {"message": …, "extraInfo": {"py_callstack":
-// …}}} or {"message": "…"}. Empty where it is neither.
+// The message in a TORCHELASTIC_ERROR_FILE: {"message": {"message": …, "extraInfo":
+// {"py_callstack": …}}} or {"message": "…"}. Empty if it is neither.
 Lines python_error(const std::string& file) {
   const auto root = nlohmann::json::parse(file, nullptr, false);
   if (!root.is_object() || !root.contains("message")) return {};
@@ -80,13 +80,13 @@ Lines python_error(const std::string& file) {
   return lines.empty() ? split(text_of(message, "message")) : lines;
 }
 
-// The lines that the report would quote of it.
+// The lines that the report would quote from it.
 Lines shown_tail(const Lines& tail) {
   return {tail.end() - std::min(std::ssize(tail), kShownTail), tail.end()};
 }
 
-// Whether these lines show the exception, of a chain also its first one. What came after it may be
-// nothing but noise.
+// Whether these lines show the exception, of a chain also its first one. Later lines may be mere
+// noise.
 bool shows(const Lines& shown, const Traceback& traceback) {
   if (traceback.first.empty()) {
     return std::find(shown.begin(), shown.end(), traceback.lines.front()) != shown.end();
@@ -116,7 +116,7 @@ void quote_chain(Lines& out, const Traceback& traceback, const Lines& last, bool
   }
 }
 
-// With what may be the rest of its message.
+// With lines that may belong to its message.
 Lines whole(const Traceback& traceback) {
   Lines lines = traceback.lines;
   lines.insert(lines.end(), traceback.behind.begin(), traceback.behind.end());

@@ -22,7 +22,7 @@ const char* json_word(Stage stage) {
   return kNames[static_cast<int>(stage)];
 }
 
-// libdlring's last ones; times are those before the worker's end.
+// libdlring's last operations; times are before the worker's end.
 json last_operations(const WorkerEnd& worker) {
   constexpr std::size_t kMost = 8;
   static constexpr const char* kStates[] = {"", "running", "done", "failed"};
@@ -40,8 +40,8 @@ json last_operations(const WorkerEnd& worker) {
   return list;
 }
 
-// What a worker has left, as JSON if it is. What nests deeper is left out: it is copied and written
-// by recursion.
+// A worker's error file, as JSON if it is JSON. Deeper nesting is left out, because copying and
+// writing recurse.
 json error_of(const std::string& file) {
   constexpr int kDeepest = 64;
   const auto shallow = [](int depth, json::parse_event_t, const json&) {

@@ -15,7 +15,7 @@
 namespace dlaunch {
 namespace {
 
-// With all else that is said, the report stays within a small screen (25 lines).
+// With all other lines, the report stays within a small screen (25 lines).
 constexpr std::size_t kShownFailures = 3;
 
 using Lines = std::vector<std::string>;
@@ -55,7 +55,7 @@ std::string who(const JobFacts& facts, const WorkerEnd& worker) {
 
 // -- The cause
 
-// What it was doing, by libdlring's flight record.
+// Its last operation, from libdlring's flight record.
 void add_last_operation(Lines& out, const WorkerEnd& worker) {
   if (worker.flight.empty()) return;
   const auto& last = worker.flight.back();
@@ -97,7 +97,7 @@ RankSet ranks_of(const JobFacts& facts, const std::vector<std::size_t>& workers)
   return ranks;
 }
 
-// Of the connection that the root lost.
+// About the other end of the connection that the root lost.
 void add_other_end(Lines& out, const JobFacts& facts, const Verdict& verdict) {
   const bool left = !verdict.left_before.empty();
   const RankSet ranks = ranks_of(facts, left ? verdict.left_before : verdict.maybe_cause);
@@ -115,7 +115,7 @@ void add_other_end(Lines& out, const JobFacts& facts, const Verdict& verdict) {
   out.push_back("  its error is of a lost connection: " + who);
 }
 
-// Of a job that something else ended.
+// For a job whose end was no failure.
 void add_likely_cause(Lines& out, const JobFacts& facts, const Verdict& verdict) {
   if (verdict.likely_cause.empty()) return;
   const auto& worker = facts.workers[verdict.likely_cause.front()];
@@ -184,14 +184,14 @@ void add_waits(Lines& out, const JobFacts& facts) {
   }
 }
 
-// -- What became of the others because of it
+// -- The consequences for the others
 
 std::string on_other_host(const WorkerEnd& worker, const WorkerEnd* root) {
   if (root == nullptr || worker.host == root->host || worker.host.empty()) return "";
   return " on host " + worker.host;
 }
 
-// How well "later" is known of a worker on another host than the root.
+// How certain "later" is for a worker on another host than the root.
 std::string clocks(const Verdict& verdict, std::size_t index, const WorkerEnd& worker,
                    const WorkerEnd* root) {
   if (root == nullptr || worker.host == root->host) return "";

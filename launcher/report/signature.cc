@@ -10,7 +10,7 @@
 namespace dlaunch {
 namespace {
 
-// The exception, of a chain the first and the last, or else the last line that says something.
+// The exception, of a chain the first and the last, or else the last line with content.
 std::string innermost_line(const WorkerEnd& end) {
   if (tells_of_failure(end, end.ended) && !end.traceback->lines.empty()) {
     const Traceback& last = *end.traceback;

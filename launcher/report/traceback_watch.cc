@@ -21,7 +21,7 @@ constexpr std::string_view kSyntaxErrors[] = {"SyntaxError", "IndentationError",
 constexpr std::size_t kSyntaxLines = 4;  // of a SyntaxError before its name
 constexpr std::size_t kGroupFrames = 2;  // the last lines of frames of each exception in a group
 
-// But for one that is part of "\r\n".
+// The last "\r" that is not part of "\r\n" at the end.
 std::size_t last_return(std::string_view text) {
   if (!text.empty()) text.remove_suffix(1);
   return text.rfind('\r');
@@ -33,7 +33,7 @@ bool is_blank(std::string_view text) {
 
 bool is_indented(std::string_view text) { return text.starts_with(' ') || text.starts_with('\t'); }
 
-// `  File "a.py", line 1`: where it goes on with ", in f" it is a frame.
+// `  File "a.py", line 1`: followed by ", in f" it is a frame.
 bool begins_syntax_error(std::string_view text) {
   if (!text.starts_with("  File \"")) return false;
   const auto digits = text.find_last_not_of("0123456789");
@@ -55,7 +55,7 @@ bool ends_branch(std::string_view text) {
   return text.find_first_not_of(" +-") == std::string_view::npos;
 }
 
-// What stands behind the margin; "" where there is none.
+// The text behind the margin; "" if there is no margin.
 std::string_view behind_margin(std::string_view text) {
   const auto bar = text.find('|');
   return text.substr(std::min(text.size(), bar == std::string_view::npos ? bar : bar + 2));
@@ -73,7 +73,7 @@ void TracebackWatch::feed(TimePoint now, std::string_view bytes) {
   while (!bytes.empty()) {
     const auto newline = bytes.find('\n');
     std::string_view part = bytes.substr(0, newline);
-    // A progress bar may stand before it in its line; the last state of the bar is enough.
+    // A progress bar may precede it in its line; the last state of the bar is enough.
     if (!part.empty() && std::exchange(returned_, part.ends_with('\r'))) line_.clear();
     if (const auto at = last_return(part); at != std::string_view::npos) {
       line_.clear();
@@ -136,7 +136,7 @@ void TracebackWatch::take_line(TimePoint now, std::string_view line) {
   }
 }
 
-// An exception, or another one of its chain.
+// An exception begins, or another one of its chain.
 bool TracebackWatch::begins(TimePoint now, std::string_view line) {
   if (last_ && !last_->error.empty() && is_chain_line(line) && has_prefix(line)) {
     at_ = At::chained;
@@ -175,7 +175,7 @@ void TracebackWatch::take_frame(std::string_view line) {
     seen_frame_ = true;
     return;
   }
-  // That names the exception.
+  // This line names the exception.
   if (!has_prefix(line)) prefix_.clear();
   at_ = seen_frame_ ? At::behind : At::outside;
   seen_frame_ ? static_cast<void>(last_->error = line) : lines.clear();
@@ -193,7 +193,7 @@ void TracebackWatch::take_behind(std::string_view line) {
   }
 }
 
-// Of each exception in the tree the last lines of frames, its name and its message are kept.
+// Keeps the last lines of frames, the name and the message of each exception in the tree.
 void TracebackWatch::take_group(std::string_view line) {
   const std::string_view text = text_of(line), said = behind_margin(text);
   strays_ = 0;

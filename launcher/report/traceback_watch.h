@@ -1,7 +1,7 @@
-// TracebackWatch: finds, in what a worker writes to stderr, the last exception that it tells of,
-// and when. It knows Python's "Traceback (most recent call last)" with chains, exception groups,
-// notes and the form of a SyntaxError that has no traceback, and "terminate called after throwing"
-// of C++. It keeps the end of it apart from the tail of stderr, which may not reach back so far: a
+// TracebackWatch: finds the last exception, and its time, in what a worker writes to stderr. It
+// knows Python's "Traceback (most recent call last)" with chains, exception groups, notes and the
+// form of a SyntaxError without a traceback, and "terminate called after throwing" of C++. It keeps
+// the end of the traceback apart from the tail of stderr, which may not reach back so far: a
 // traceback can be long, and much can follow it. Pure: bytes and the time go in.
 #pragma once
 
@@ -21,7 +21,7 @@ bool is_chain_line(std::string_view line);
 class TracebackWatch {
  public:
   void feed(TimePoint now, std::string_view bytes);
-  // What comes from now on does not count.
+  // Ignores further input.
   void stop();
   std::optional<Traceback> last() const;
   // When the last one began; nullopt: there is none.
@@ -31,9 +31,9 @@ class TracebackWatch {
   static constexpr std::size_t kLines = 8, kLinesBehind = 4, kGroupLines = 12;
   static constexpr std::size_t kMaxLine = 1 << 10;
 
-  // Where the line before was: in nothing, in frames, in what may be the message of an exception,
-  // in the tree of an exception group, at the end of an exception that another one follows, or in
-  // what may become a SyntaxError.
+  // The state after the line before: outside, in frames, in the possible message of an exception,
+  // in the tree of an exception group, at the end of an exception with another one to follow, or in
+  // a possible SyntaxError.
   enum class At { outside, frames, behind, group, chained, syntax };
   void take_line(TimePoint now, std::string_view line);
   bool begins(TimePoint now, std::string_view line);
@@ -45,16 +45,16 @@ class TracebackWatch {
   bool has_prefix(std::string_view line) const;
   std::string_view text_of(std::string_view line) const;
 
-  std::string line_;       // begun, and not ended yet; no more than kMaxLine of it
-  bool returned_ = false;  // it ended in "\r" so far
+  std::string line_;       // the unfinished line, at most kMaxLine of it
+  bool returned_ = false;  // it ends in "\r" so far
   std::optional<Traceback> last_;
   At at_ = At::outside;
-  std::string prefix_;  // of its first line, as "[rank1]: "
+  std::string prefix_;  // of its first line, such as "[rank1]: "
   bool seen_frame_ = false;
-  bool of_no_matter_ = false;         // Python goes on to say what it ignores
+  bool of_no_matter_ = false;         // Python then says that it ignores the exception
   std::vector<std::string> pending_;  // of a group: the last frames; or a SyntaxError's first lines
   std::size_t left_out_ = 0;          // lines of a group
-  std::size_t strays_ = 0;            // lines in a row that are not of the group
+  std::size_t strays_ = 0;            // consecutive lines that are not of the group
   TimePoint syntax_begun_{};
   bool stopped_ = false;
 };

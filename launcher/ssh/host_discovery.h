@@ -1,7 +1,7 @@
-// HostDiscovery asks the user's --host-discovery-script, every second, which hosts there are: a
-// command for the shell that prints lines as Horovod's does, "host:slots" or "host", or as any
-// hostfile has them (hostfile.h). One that fails, takes longer than 5 s or lists nothing changes
-// nothing; what was wrong is told once. One thread, the loop's; nothing blocks.
+// HostDiscovery runs the user's --host-discovery-script every second to list the present hosts: a
+// command for the shell that prints lines as Horovod's does, "host:slots" or "host", or as in a
+// hostfile (hostfile.h). A run that fails, takes longer than 5 s or lists nothing changes nothing;
+// the problem is reported once. One thread, the loop's; nothing blocks.
 #pragma once
 
 #include <sys/types.h>
@@ -25,16 +25,16 @@ class HostDiscovery {
  public:
   using Listener = std::function<void(const std::vector<HostEntry>&)>;
   struct Times {
-    Duration period = std::chrono::seconds(1);    // between an answer and the next question
-    Duration patience = std::chrono::seconds(5);  // with it; then it is killed with its children
+    Duration period = std::chrono::seconds(1);    // between an answer and the next run
+    Duration patience = std::chrono::seconds(5);  // then a run is killed with its children
   };
-  // helpers: has its process while it runs. The listener gets a list whenever it is another one.
+  // helpers: has its process while it runs. The listener gets each list that differs from the last.
   HostDiscovery(asio::io_context& loop, std::string script, std::set<pid_t>& helpers,
                 Listener listener)
       : HostDiscovery(loop, std::move(script), helpers, std::move(listener), Times()) {}
   HostDiscovery(asio::io_context& loop, std::string script, std::set<pid_t>& helpers,
                 Listener listener, const Times& times);
-  // Asks for the first time.
+  // Starts the first run.
   void start() { ask(); }
 
  private:

@@ -35,7 +35,7 @@ namespace {
 
 constexpr Duration kStartLimit = std::chrono::seconds(60);  // for PBS, to start it there
 constexpr Duration kConnectLimit = std::chrono::seconds(10);
-constexpr std::size_t kPipePiece = 4096;  // so much a pipe takes without blocking, if it takes any
+constexpr std::size_t kPipePiece = 4096;  // a pipe that has room takes this much without blocking
 
 std::string pbs_variable(const char* name) {
   const char* const value = ::getenv(name);
@@ -78,7 +78,7 @@ Result<BackListener> listen_back_at(const std::string& host) {
 
 struct Pbsdsh {
   Spawned process;
-  UniqueFd words;  // what it prints
+  UniqueFd words;  // its output
 };
 
 Result<Pbsdsh> run_pbsdsh(const std::string& pbsdsh, const std::string& index,
@@ -93,7 +93,7 @@ Result<Pbsdsh> run_pbsdsh(const std::string& pbsdsh, const std::string& index,
   UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   request.in = nothing.get();
   request.out = request.err = printing.get();
-  request.death_signal = SIGTERM;  // it passes that on, to what it started
+  request.death_signal = SIGTERM;  // pbsdsh passes it on to the program that it started
   ::getrlimit(RLIMIT_NOFILE, &request.open_files);
   Spawned spawned;
   if (const auto error = spawn(request, spawned); error.stage != Stage::none) {
@@ -102,7 +102,7 @@ Result<Pbsdsh> run_pbsdsh(const std::string& pbsdsh, const std::string& index,
   return Pbsdsh{std::move(spawned), std::move(words)};
 }
 
-// The last line of what it printed.
+// The last line of its output.
 std::string last_line_of(const Pbsdsh& pbsdsh) {
   std::string text(kPipePiece, '\0');
   const ssize_t n = ::read(pbsdsh.words.get(), text.data(), text.size());
@@ -111,15 +111,14 @@ std::string last_line_of(const Pbsdsh& pbsdsh) {
   return lines.empty() ? "" : fmt::format(" ({})", lines.back());
 }
 
-// By the number of the descriptor that each is there. The handshake has it as the rank it comes
-// from.
+// By the number of its descriptor in the task. The handshake carries it as the sender's rank.
 using TaskStreams = std::array<UniqueFd, 3>;
 
 bool all_there(const TaskStreams& streams) {
   return std::all_of(streams.begin(), streams.end(), [](const UniqueFd& fd) { return bool(fd); });
 }
 
-// Strangers, too, may come to the port.
+// Strangers may connect to the port, too.
 void take_stream(const BackListener& listener, TaskStreams& streams) {
   UniqueFd fd(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd) return;
@@ -137,7 +136,7 @@ Result<TaskStreams> wait_for_streams(const BackListener& listener, const Pbsdsh&
   while (!all_there(streams)) {
     std::array<pollfd, 3> fds = {{{listener.socket.get(), POLLIN, 0},
                                   {pbsdsh.process.pidfd.get(), POLLIN, 0},
-                                  {STDIN_FILENO, 0, 0}}};  // whether who started us is there
+                                  {STDIN_FILENO, 0, 0}}};  // whether our starter lives
     ::poll(fds.data(), fds.size(), poll_timeout_ms(steady_now(), deadline));
     if (fds[0].revents != 0) {
       take_stream(listener, streams);
@@ -157,7 +156,7 @@ Result<TaskStreams> wait_for_streams(const BackListener& listener, const Pbsdsh&
   return streams;
 }
 
-// Bytes on their way from one descriptor to another.
+// Bytes in transit from one descriptor to another.
 struct ByteChannel {
   int from, to;
   std::string held = {};
@@ -217,7 +216,7 @@ int run_pbs_login(const std::vector<std::string>& words) {
   if (words.size() != 5) return kExitUsage;
   const auto& [pbsdsh, index, host, address, dlaunch] =
       std::tie(words[0], words[1], words[2], words[3], words[4]);
-  // PBS may send the job's signals to each of its processes: the one that started us ends us.
+  // PBS may send the job's signals to each of its processes: our starter ends us.
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE}) {
     ::signal(signal, SIG_IGN);
   }

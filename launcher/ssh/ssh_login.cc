@@ -39,9 +39,9 @@ constexpr int kSshFailed = 255;  // ssh's own exit code
 constexpr int kMaxSeconds = 3600;
 constexpr Duration kConfigLimit = std::chrono::seconds(2);
 
-// What would have a say in how ssh connects, or in what it makes of the address, and the value with
-// which it has none. What is not listed has none either. ProxyCommand is printed only if somebody
-// has said something, be it none; what a LocalCommand runs would inherit the socket.
+// Settings that influence how ssh connects, or how it uses the address, each with the value that
+// has no influence. Settings that are not listed have none. ssh prints ProxyCommand only if it is
+// set, even to none; the program of a LocalCommand would inherit the socket.
 struct Setting {
   std::string_view name, neutral;
 };
@@ -69,20 +69,19 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// ssh runs its ProxyCommand by the user's shell, which is to do that and nothing else: those of
-// services run nothing, and what zsh, fish and BASH_ENV have every shell read first may talk into
-// the connection.
+// ssh runs its ProxyCommand by the user's shell, which must do only that: the shells of service
+// accounts run nothing, and startup files of zsh, fish and BASH_ENV may print into the connection.
 bool has_quiet_shell() {
   const std::string shell = variable("SHELL");
-  if (shell.empty()) return true;  // ssh takes sh
+  if (shell.empty()) return true;  // ssh uses sh
   constexpr std::array<std::string_view, 4> kQuiet = {"sh", "dash", "ksh", "bash"};
   return shell[0] == '/' && ::access(shell.c_str(), X_OK) == 0 &&
          std::find(kQuiet.begin(), kQuiet.end(), name_in(shell)) != kQuiet.end() &&
          variable("BASH_ENV").empty();
 }
 
-// A bash that is no other shell's child, and whose stdin is a socket, takes itself for one that
-// sshd has started, and reads ~/.bashrc.
+// A bash that is no other shell's child, and whose stdin is a socket, concludes that sshd started
+// it, and reads ~/.bashrc.
 void be_a_shell() {
   if (variable("SHLVL").empty() || variable("SHLVL") == "0") ::setenv("SHLVL", "1", 1);
 }
@@ -90,13 +89,13 @@ void be_a_shell() {
 std::vector<std::string> quicker(const std::string& path, const std::vector<std::string>& ssh) {
   const auto own = OwnBinary::open();
   if (!own || !is_own_binary(own->path()) || !has_quiet_shell()) return ssh;
-  if (own->path().find('\\') != std::string::npos) return ssh;  // ssh has rules of its own for it
+  if (own->path().find('\\') != std::string::npos) return ssh;  // ssh treats a backslash specially
   const auto asked = run_command({.argv = asking_for_config(path, ssh),
                                   .env = own_environment(),
                                   .keep_errors = true,
                                   .limit = kConfigLimit});
   if (!asked) return ssh;
-  if (asked->too_late) ::waitpid(-1, nullptr, 0);  // killed; it would be a zombie of that ssh
+  if (asked->too_late) ::waitpid(-1, nullptr, 0);  // killed; else ssh would have a zombie child
   if (asked->status != 0 || asked->too_late) return ssh;
   const int seconds = plain_connection(asked->text);
   if (seconds == 0) return ssh;
@@ -109,7 +108,7 @@ int say_why_not(const std::string& why) {
   return kSshFailed;
 }
 
-// To the process that started this one, by its stdout.
+// Passes the socket to the process that started this one, through its stdout.
 bool pass_on(int connection) {
   char byte = 0;
   PassedDescriptors<1> passed;
@@ -121,7 +120,7 @@ bool pass_on(int connection) {
   return ::sendmsg(STDOUT_FILENO, &message, MSG_NOSIGNAL) == 1;
 }
 
-// As ssh leaves one that it has made itself, but for TCP_NODELAY.
+// The options that ssh sets on its own connections, except TCP_NODELAY.
 void set_up(int connection) {
   constexpr int kOn = 1;
   ::setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &kOn, sizeof kOn);
@@ -160,13 +159,13 @@ std::vector<std::string> asking_for_config(const std::string& path, std::vector<
 
 std::vector<std::string> with_own_connection(std::vector<std::string> ssh, std::string_view own,
                                              int seconds) {
-  std::string path;  // ssh takes % for one of its own
+  std::string path;  // ssh expands %
   for (const char c : shell_quoted(std::string(own))) path += c == '%' ? "%%" : std::string(1, c);
   const std::string command =
       fmt::format("ProxyCommand={} {} %h %p {}", path, kSshConnectWord, seconds);
   const auto words = {std::string("-o"), command, std::string("-o"),
                       std::string("ProxyUseFdpass=yes")};
-  ssh.insert(ssh.begin() + 1, words);  // of two that say the same the first one counts
+  ssh.insert(ssh.begin() + 1, words);  // of two equal options ssh uses the first
   return ssh;
 }
 

@@ -67,8 +67,8 @@ struct SshStarter::Host {
   Descriptor exited;  // the pidfd
   bool running = false;
   bool given_up = false;
-  bool told = false;  // that the job is over
-  std::string how;    // it ended
+  bool told = false;  // it knows that the job is over
+  std::string how;    // how it ended
   SshTalk talk;
   std::string unsent;
   std::size_t sent = 0;
@@ -120,7 +120,7 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
   return {};
 }
 
-// -- Who is started when
+// -- Starts
 
 void SshStarter::decide(const HostStarts::Event& event) {
   if (finishing_) return;
@@ -176,7 +176,7 @@ void SshStarter::end_host(int node) {
   }
 }
 
-// As it was listed, where the plan does not have it.
+// Uses the listed host, if the plan does not have it.
 void SshStarter::settle_place(const HostStarts::LogIn& login) {
   HostPlan& there = host_at(login.node);
   if (there.name == login.name) return;
@@ -294,12 +294,12 @@ void SshStarter::watch(const HostPtr& host) {
   });
 }
 
-// -- What it prints until it is ready
+// -- Its output until it is ready
 
 void SshStarter::read(const HostPtr& host, bool error) {
   host->out[error].async_wait(Descriptor::wait_read, [this, host, error](asio::error_code) {
     Descriptor& stream = host->out[error];
-    if (!stream.is_open()) return;  // the hub has it
+    if (!stream.is_open()) return;  // the hub has it now
     char bytes[4096];
     const ssize_t size = ::read(stream.native_handle(), bytes, sizeof bytes);
     if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) {
@@ -363,7 +363,7 @@ void SshStarter::failed_there(const HostPtr& host, const SshTalk::Failed& failed
   decide(HostStarts::Failed{host->node, reached, failed.what});
 }
 
-// -- What it is told
+// -- Messages to it
 
 void SshStarter::send(const HostPtr& host, std::string_view bytes) {
   const bool idle = host->unsent.empty();
@@ -387,7 +387,7 @@ void SshStarter::write(const HostPtr& host) {
 
 // -- Ends
 
-// Of its process, or of one of its outputs: all of them count.
+// A host is over when its process and all its outputs have ended.
 void SshStarter::over(const HostPtr& host) {
   if (!host->over()) return;
   forget_if_over(host);
@@ -413,14 +413,14 @@ void SshStarter::finish(const std::function<bool(int node)>& linked, std::functi
   for (const auto& host : running_) {
     asio::error_code ec;
     host->in.close(ec);
-    // An earlier or later login's agent may be the one that is linked.
+    // The linked agent may be that of an earlier or later login.
     host->told = host->state == Host::State::ready && linked(host->node);
   }
   check_done();
   be_patient();
 }
 
-// With those that were told longer than with the others, for they have something to show yet.
+// Waits longer for those that know of the end, because they still have output to show.
 void SshStarter::be_patient() {
   if (!done_) return;
   patience_.expires_after(kEndPatience);
@@ -442,7 +442,7 @@ void SshStarter::be_patient() {
 }
 
 void SshStarter::give_up_on(const HostPtr& host) {
-  host->given_up = true;  // nobody waits for what else holds its outputs open
+  host->given_up = true;  // do not wait for other processes that hold its outputs
   if (host->running) ::kill(host->pid, SIGKILL);
 }
 

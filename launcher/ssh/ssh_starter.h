@@ -1,9 +1,9 @@
-// SshStarter: starts a dlaunch on each of the other hosts of a Plan by its Starter, tells each what
-// it needs, and passes on what it prints. What is said, and what becomes of the answers, is
-// ssh_talk.h's; who is started when, and again, elastic/host_starts.h's. One thread, the loop's.
+// SshStarter: starts a dlaunch on each of the other hosts of a Plan by its Starter, sends each its
+// order, and passes on its output. ssh_talk.h has the protocol and judges the answers;
+// elastic/host_starts.h decides which host is started when, and again. One thread, the loop's.
 //
-// The dlaunch there lives as long as its stdin does: the end of this process, of its ssh or of the
-// connection ends it and its workers.
+// The dlaunch there lives as long as its stdin is open: the end of this process, of its ssh or of
+// the connection ends it and its workers.
 #pragma once
 
 #include <sys/types.h>
@@ -37,14 +37,14 @@ class SshStarter {
   struct Listener {
     // All hosts have answered; some may not be able to take part.
     std::function<void(const std::vector<HostFailure>&)> answered;
-    // The ssh of a host that was ready has ended. again: it will be started again, and the user was
-    // told.
+    // The ssh of a host that was ready has ended. again: it will be started again; the user was
+    // informed.
     std::function<void(const HostFailure&, bool again)> lost;
-    // A host is to leave the job: end_host() once nothing of the job is there.
+    // A host should leave the job: call end_host() once no worker of the job is there.
     std::function<void(int node)> leave;
   };
-  // helpers: gets the processes while they run, so that nobody else ends or reaps them. All but the
-  // listener must outlive this object.
+  // helpers: gets the processes while they run, so that no other code ends or reaps them. All but
+  // the listener must outlive this object.
   SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub, std::set<pid_t>& helpers,
              Listener listener);
   ~SshStarter();
@@ -53,29 +53,29 @@ class SshStarter {
   // there is no such ssh.
   Result<void> start(const Secret& secret, const std::string& endpoint);
 
-  // These are the hosts there are from now on.
+  // Replaces the list of hosts.
   void list(const std::vector<HostEntry>& hosts);
   // The ssh of that login has not ended.
   bool runs(int login) const;
-  // The host leaves as one that is not listed any more, or comes back; `runs`: end_host() was not
-  // called for it.
+  // The host leaves as if no longer listed, or comes back; `runs`: end_host() was not called for
+  // it.
   void drain(int node) { decide(HostStarts::Drain{node}); }
   void undrain(int node, bool runs) { decide(HostStarts::Undrain{node, runs}); }
   // Ends the dlaunch there.
   void end_host(int node);
-  // How it is with the host there, in words; "": as it should be.
+  // The host's problem, in words; "": none.
   std::string words(int node) const { return starts_.words(steady_now(), node); }
-  // Who has that place; "": nobody has had it yet.
+  // The name of the host at that place; "": there has been none yet.
   const std::string& name(int node) const { return starts_.name(node); }
 
-  // The job is over. Ends all at their stdin, and waits until what they had to show is shown; no
-  // longer than a second for those that `linked` does not hold for, and for the others until
-  // nothing has come from any for ten seconds.
+  // The job is over. Closes the stdin of all, and waits until their remaining output is shown: no
+  // longer than a second for hosts for which `linked` is false, and for the others until nothing
+  // has come from any for ten seconds.
   void finish(const std::function<bool(int node)>& linked, std::function<void()> done);
 
  private:
   struct Host;
-  // Whoever fails is started again.
+  // Failed hosts are started again.
   static bool starts_again(const Plan& plan) {
     return plan.max_restarts.restarts > 0 || !plan.nodes.discovery.empty();
   }
@@ -120,16 +120,16 @@ class SshStarter {
   std::string pushed_;               // its content, once a host needs it
   OrderFrame order_;
   HostStarts starts_;
-  std::vector<HostPlan> hosts_;    // as the plan's, and who came later
-  std::vector<HostEntry> listed_;  // lately
-  std::vector<HostPtr> running_;   // each time one is started
+  std::vector<HostPlan> hosts_;    // the plan's, then later ones
+  std::vector<HostEntry> listed_;  // the newest list
+  std::vector<HostPtr> running_;   // one for each start
   std::vector<HostFailure> failures_;
   int logins_ = 0;  // so far
   bool all_answered_ = false;
   bool finishing_ = false;
   TimePoint finished_at_{};
   asio::steady_timer next_;      // of the starts
-  asio::steady_timer patience_;  // with those that do not end
+  asio::steady_timer patience_;  // with hosts that do not end
   std::function<void()> done_;
 };
 

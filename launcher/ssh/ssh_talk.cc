@@ -15,15 +15,15 @@ namespace {
 
 constexpr RecordLimits kOrderLimits{.text = kMaxOrder};
 constexpr std::string_view kMark = "dlaunch-ssh ";
-constexpr std::size_t kKept = 4096;  // of what others print
+constexpr std::size_t kKept = 4096;  // limit of others' output
 constexpr std::size_t kMaxTalkLine = 16384;
 
-// For any shell, and without a quote or a newline of its own. One program and no pipe looks at the
-// file that is there: a place behind its end, in it and itself once more, shows both its size and
-// what is there. It is pushed to the first folder that programs may run from: where one is mounted
-// noexec, its files are executable for nobody. Our binary takes the folder away that it was pushed
-// to; the trap does where it does not come to run. Where everybody may make folders, what is in one
-// that is not the user's own may be anybody's, with the build ID of ours.
+// For any shell, and without a quote or a newline of its own. One program without a pipe checks
+// the file there: od skips past the file's end into a second copy of it, so that the bytes found
+// prove both its size and its content. The binary is pushed to the first folder from which programs
+// may run: in one that is mounted noexec no file is executable. Our binary removes the folder that
+// it was pushed to; if it does not run, the trap does. Where all users may make folders, a folder
+// that is not the user's own may hold any file, even one with the build ID of ours.
 constexpr const char* kScript =
     "p=$1 n=$2 o=$3 j=$4 k=$5 i=$6; "
     "set -- $(od -An -v -tx1 -j \"$j\" -N \"$k\" \"$p\" \"$p\" 2>/dev/null); "
@@ -40,7 +40,7 @@ constexpr const char* kScript =
     "head -c \"$n\" >\"$d/dlaunch\" && chmod 700 \"$d/dlaunch\" || exit 73; "
     "exec \"$d/dlaunch\" --ssh-node \"$d\"";
 
-// As od shows them.
+// The words as od prints them.
 std::string hex_words(std::string_view bytes) {
   std::string words;
   for (const char c : bytes) {
@@ -59,7 +59,7 @@ std::vector<std::string> script_arguments(const SameBinary& binary, std::size_t 
           id};
 }
 
-// Takes the last line that is not empty off the text.
+// Removes and returns the last line that is not empty.
 std::string_view cut_last_line(std::string_view& text) {
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);  // npos + 1 is 0
   const auto start = text.rfind('\n') + 1;
@@ -70,8 +70,8 @@ std::string_view cut_last_line(std::string_view& text) {
 
 std::string last_line(std::string_view text) { return escaped(cut_last_line(text)); }
 
-// The last line, but for what ssh says of a connection it was to be given: why it was not stands
-// before.
+// The last line, except ssh's message about the connection from its ProxyCommand: the reason
+// stands before it.
 std::string telling_line(std::string_view text) {
   const std::string last = last_line(text);
   while (!text.empty()) {
@@ -165,7 +165,7 @@ bool asks_srun(std::string_view variable) {
       "SLURM_SACK_SOCKET", "SLURM_WORKING_CLUSTER", "SLURM_RESTART_COUNT", "SLURM_JOB_END_TIME",
       "SLURM_JOB_NAME"};
   const auto name = variable.substr(0, variable.find('='));
-  if (name.starts_with("SLURM_ARRAY_")) return false;  // the job's, on all of its hosts
+  if (name.starts_with("SLURM_ARRAY_")) return false;  // the same on all hosts of the job
   return (name.starts_with("SLURM_") || name.starts_with("SRUN_")) &&
          std::find(kKept.begin(), kKept.end(), name) == kKept.end();
 }
@@ -179,7 +179,7 @@ std::string error_line(int exit_code, const std::string& what) {
 }
 
 std::optional<SshTalk::Action> SshTalk::judge(std::string_view line) const {
-  // What a login script left unfinished stands before it.
+  // A login script's unfinished line may stand before it.
   const auto mark = line.find(kMark);
   if (mark == line.npos) return std::nullopt;
   line.remove_prefix(mark + kMark.size());
@@ -209,7 +209,7 @@ std::vector<SshTalk::Action> SshTalk::heard(std::string_view bytes) {
       continue;
     }
     if (std::holds_alternative<Push>(*action)) pushed_ = true;
-    if (std::holds_alternative<Order>(*action) && !pushed_) continue;  // it has it
+    if (std::holds_alternative<Order>(*action) && !pushed_) continue;  // it has the order
     if (auto* ready = std::get_if<Ready>(&*action)) {
       ready->begun = bytes;
       bytes = {};

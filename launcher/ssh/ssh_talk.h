@@ -1,5 +1,5 @@
-// SshTalk: what is said over ssh, or over the launcher of a scheduler, to start the dlaunch of
-// another host, and how it is judged. Pure; SshStarter has the processes.
+// SshTalk: the dialogue over ssh, or over a scheduler's launcher, that starts the dlaunch of
+// another host, and how its lines are judged. Pure; SshStarter has the processes.
 //
 //   we     ssh HOST "exec sh -c '…' …"           with the path of our own binary, how to know it
 //                                                (SameBinary), and the order's size
@@ -11,11 +11,11 @@
 //   we     u32 size, order
 //   there  dlaunch-ssh ready | error CODE …\n    all is there that the job needs
 //
-// We send the order before anybody asks for it, so that a host which has our binary costs no round
+// We send the order before the host asks for it, so that a host which has our binary costs no round
 // trip beyond the login.
 //
-// Afterwards the dlaunch there joins the job by TCP, its stdout and stderr are what it shows, and
-// the end of its stdin ends it. Neither secrets nor the environment stand in an argument.
+// Afterwards the dlaunch there joins the job by TCP, its stdout and stderr carry its output, and it
+// ends when its stdin closes. Neither secrets nor the environment are in an argument.
 #pragma once
 
 #include <cstdint>
@@ -30,24 +30,26 @@
 
 namespace dlaunch {
 
-// The word after which dlaunch takes its orders from stdin, and the folder to remove, if one is.
+// The word before the arguments: dlaunch takes its order from stdin; and the folder to remove, if
+// any.
 inline constexpr const char* kSshNodeWord = "--ssh-node";
 
-// What the dlaunch of one host is told.
+// The order to the dlaunch of one host.
 struct OrderFrame {
   std::string secret;
-  std::string endpoint;     // host:port of the dlaunch that leads
+  std::string endpoint;     // host:port of the leader
   std::int32_t number = 0;  // of the node
-  std::int32_t nproc = 0;   // 0: as many as it says itself
-  std::int32_t login = 0;   // which of all that start a dlaunch, from 1
+  std::int32_t nproc = 0;   // 0: the host decides
+  std::int32_t login = 0;   // the number of this start of a dlaunch, from 1
   std::string order;        // the same for all: cli/ssh_order.h
 };
 inline constexpr std::uint32_t kMaxOrder = 64 << 20;
-// With its size in front; decode takes it without.
+// encode: with its size in front; decode: without it.
 std::string encode(const OrderFrame& frame);
 Result<OrderFrame> decode_order_frame(std::string_view bytes);
 
-// A file that has our own binary's path, has its size and, at the same place, its build ID.
+// A file is the same if it has our own binary's path, its size and, at the same offset, its build
+// ID.
 struct SameBinary {
   std::string path;
   std::size_t size = 0;
@@ -60,23 +62,23 @@ struct SameBinary {
 std::vector<std::string> ssh_arguments(const std::vector<std::string>& ssh, const HostPlan& host,
                                        const SameBinary& binary, std::size_t order_size);
 
-// The same of the srun that starts a step on that node of the allocation we are in; with all that
-// Slurm has given to the job there, beside other steps, and not bound to a part of it.
+// The same for the srun that starts a step on that node of our allocation: with all resources that
+// Slurm gave to the job there, beside other steps, and not bound to a part of them.
 std::vector<std::string> srun_arguments(const HostPlan& host, const SameBinary& binary,
                                         std::size_t order_size);
-// The same of LSF's blaunch and of Grid Engine's qrsh -inherit, `words`, which may hand the command
-// to a shell: dlaunch has to be at the same path on each host. Error: the path has what a shell
-// would take for its own.
+// The same for LSF's blaunch and Grid Engine's qrsh -inherit, `words`, which may hand the command
+// to a shell: dlaunch must be at the same path on each host. Error: the path has characters that a
+// shell would interpret.
 Result<std::vector<std::string>> plain_arguments(std::vector<std::string> words,
                                                  const HostPlan& host, const SameBinary& binary);
 
-// The same of Flux, whose broker there is the host's place; without a shell.
+// The same for Flux, whose broker rank is the host's place; without a shell.
 std::vector<std::string> flux_arguments(const HostPlan& host, const SameBinary& binary);
 
-// What of our environment srun would take as options for the step is left out.
+// Whether srun would read the variable as an option for the step; such variables are left out.
 bool asks_srun(std::string_view variable);
 
-// The lines that a dlaunch says when it was ordered.
+// The lines that an ordered dlaunch prints.
 std::string here_line();
 std::string ready_line();
 std::string error_line(int exit_code, const std::string& what);
@@ -92,7 +94,7 @@ class SshTalk {
   struct Push {};   // send the binary
   struct Order {};  // send the order once more
   struct Ready {
-    std::string begun;  // what had come behind it, not ours to judge
+    std::string begun;  // the text behind the line, not ours to judge
   };
   struct Failed {
     int exit_code;
@@ -103,12 +105,12 @@ class SshTalk {
   // starter: "ssh", "srun", for messages.
   explicit SshTalk(std::string starter = "ssh") : starter_(std::move(starter)) {}
 
-  // Of its stdout. What other programs print there, a login script say, is passed over.
+  // Text from its stdout. Ignores other programs' output, such as a login script's.
   std::vector<Action> heard(std::string_view bytes);
-  // Of its stderr.
+  // Text from its stderr.
   void said(std::string_view bytes);
-  // Before Ready or Failed: `how` is what became of the process, the words are ssh's own or of
-  // whatever it ran.
+  // The process ended before Ready or Failed: `how` describes its end; the words are those of ssh
+  // or of the program it ran.
   Failed ended(const std::string& how) const;
 
  private:
@@ -118,10 +120,10 @@ class SshTalk {
   bool pushed_ = false;
 };
 
-// The lines that tell of hosts that cannot be started on, one each, in the order of the hosts.
+// One line for each host that could not be started on, in the order of the hosts.
 std::vector<std::string> failure_table(std::vector<HostFailure> failures,
                                        const std::vector<HostPlan>& hosts);
-// Of the first of them in that order.
+// The exit code of the first of them in that order.
 int exit_code_of(const std::vector<HostFailure>& failures);
 
 }  // namespace dlaunch

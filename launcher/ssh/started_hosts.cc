@@ -49,7 +49,7 @@ void StartedHosts::on_lost(const HostFailure& failure, bool again) {
   log_warn("host {}: {}", starter_.name(failure.node), failure.what);
 }
 
-// All hosts are needed, or as many as --nnodes says, ours among them.
+// The job needs all hosts, or as many as --nnodes says, ours included.
 void StartedHosts::on_failed(const std::vector<HostFailure>& failures) {
   if (over_) return;
   const auto& hosts = plan_.nodes.hosts;

@@ -117,7 +117,7 @@ bool sizes(const char* call, const char* argument, PyObject* given, std::vector<
     if (number == -1 && PyErr_Occurred() != nullptr) {
       return wrong_type(call, argument, "a sequence of whole numbers", item);
     }
-    // So that sums of as many as there are ranks do not overflow.
+    // A limit, so that a sum over all ranks does not overflow.
     if (number < 0 || number > (Py_ssize_t{1} << 44)) {
       PyErr_Format(PyExc_ValueError, "%s: %s has %zd in it", call, argument, number);
       return false;

@@ -1,4 +1,4 @@
-// Arguments of calls: which there are, and their numbers and names as C's.
+// Arguments of calls, with C's numbers and names.
 #pragma once
 
 #include <array>
@@ -12,27 +12,27 @@
 namespace dlaunch::python {
 
 constexpr int kMostArguments = 10;
-using Given = std::array<PyObject*, kMostArguments>;  // borrowed; null where it is left out
+using Given = std::array<PyObject*, kMostArguments>;  // borrowed; null if left out
 
 struct Signature {
   const char* call;
   std::array<const char*, kMostArguments> names;  // null: no more
   int required;
-  int by_position;  // so many of them may be given without a name
+  int by_position;  // this many may be given without a name
 };
 
-// False, with an exception.
+// False: sets an exception.
 bool parse(const Signature& signature, PyObject* const* args, Py_ssize_t count, PyObject* names,
            Given& given);
 
-// Leave the value as it is where the argument is left out. False, with an exception.
+// Leave the value unchanged if the argument is left out. False: sets an exception.
 bool integer(const char* call, const char* argument, PyObject* given, int& value);
 bool seconds(const char* call, const char* argument, PyObject* given, double& value);
 bool operation(const char* call, PyObject* given, dl_op& op);
 const char* name_of(dl_op op);
 // A sequence of whole numbers >= 0.
 bool sizes(const char* call, const char* argument, PyObject* given, std::vector<std::size_t>& all);
-// UTF-8 text; `kept` has it.
+// UTF-8 text; `kept` owns it.
 bool text(const char* call, const char* argument, PyObject* given, Ref& kept, const char*& value);
 
 }  // namespace dlaunch::python

@@ -6,7 +6,7 @@
 namespace dlaunch::python {
 namespace {
 
-PyObject* g_empty = nullptr;  // stays for ever
+PyObject* g_empty = nullptr;  // never freed
 
 using Shape = std::vector<Py_ssize_t>;
 
@@ -29,7 +29,7 @@ Ref new_array(PyObject* like, const Shape& shape) {
 
 bool given_out(PyObject* out) { return out != nullptr && out != Py_None; }
 
-// The view goes with `like`: as many elements as expected, of the same type, on the same GPU.
+// Whether the view fits `like`: the expected number of elements, the same type, the same GPU.
 bool fits(const View& view, std::size_t expected, const View& like, Named named) {
   if (view.count() != expected) {
     PyErr_Format(PyExc_ValueError, "%s: %s has %zu elements, and needs %zu", named.call,
@@ -55,7 +55,7 @@ bool take_in(const Collective& what, PyObject* object, Use use, Call& call) {
   return true;
 }
 
-// The result: `out`, or a new array of this shape. call.in has been taken.
+// Takes the result: `out`, or a new array of this shape. call.in must have been taken.
 bool take_out(const Collective& what, PyObject* in, PyObject* out, std::size_t expected,
               const Shape& shape, Call& call) {
   const Named named{what.signature.call, "out"};
@@ -65,7 +65,7 @@ bool take_out(const Collective& what, PyObject* in, PyObject* out, std::size_t e
   return fits(call.out, expected, call.in, named);
 }
 
-// The type that libdlring reduces the element as, by call.op; none, with an exception.
+// The type in which libdlring reduces the element by call.op; none: sets an exception.
 std::optional<Carried> reduced_by(const Collective& what, Element element, const Call& call) {
   const auto type = reduced(element, call.op);
   if (!type) {
@@ -87,7 +87,7 @@ bool reduces(const Collective& what, std::size_t count, Call& call) {
   return set_type(reduced_by(what, call.in.element(), call), count, call);
 }
 
-// The array's elements are cut into as many equal parts as there are ranks.
+// Cuts the array's elements into as many equal parts as ranks.
 bool parts(const Collective& what, dl_comm* comm, const Call& call, std::size_t& count,
            Shape& shape) {
   const auto size = static_cast<std::size_t>(dl_size(comm));
@@ -162,7 +162,7 @@ bool prepare_all_gather(dl_comm* comm, const Given& given, Call& call) {
          moves(call.in.count(), call);
 }
 
-// Parts that differ: checks them, and sets `total`.
+// Checks parts of different sizes, and sets `total`.
 bool take_counts(const Collective& what, dl_comm* comm, PyObject* counts, Call& call,
                  std::size_t& total) {
   const auto size = static_cast<std::size_t>(dl_size(comm));
@@ -255,7 +255,7 @@ bool prepare_broadcast(dl_comm* comm, const Given& given, Call& call) {
 
 // -- Lists.
 
-// Takes all arrays of a sequence, which are all of one type.
+// Takes all arrays of a sequence, which must have one type.
 bool take_list(Named named, PyObject* sequence, Use use, Call& call,
                std::vector<const View*>& taken) {
   const Ref arrays = Ref::owned(PySequence_Tuple(sequence));
@@ -376,7 +376,7 @@ PyObject* result_of(const Collective& collective, Call& call) {
   return call.result.get();
 }
 
-// -- What each call is made with, in the background as well as not.
+// -- The table of the calls, blocking and in the background.
 
 namespace {
 

@@ -1,4 +1,4 @@
-// A call of libdlring on arrays of Python: checked before it is made, and what keeps them until it
+// A call of libdlring on arrays of Python, checked before it is made. It keeps the arrays until it
 // is done.
 #pragma once
 
@@ -24,13 +24,13 @@ struct Call {
   int tag = 0;
   int source = -1;
   std::vector<std::size_t> counts;
-  // Of lists.
+  // For lists.
   std::list<View> views;
   std::vector<const void*> all_from;
   std::vector<void*> all_to;
-  Ref result;  // what the call returns
+  Ref result;  // the call returns this
 
-  // The arrays are free.
+  // Releases the arrays.
   void drop() {
     in.drop();
     out.drop();
@@ -41,21 +41,21 @@ struct Call {
 // One of the library's calls that take arrays.
 struct Collective {
   Signature signature;
-  // False, with an exception: nothing has been done.
+  // False: sets an exception; it has done nothing.
   bool (*prepare)(dl_comm* comm, const Given& given, Call& call);
   dl_result (*run)(dl_comm* comm, Call& call);
   dl_result (*start)(dl_comm* comm, Call& call, dl_request** request);
   bool result_is_source = false;
 };
 
-// What a call that is done returns to its caller.
+// The return value of a call that is done.
 PyObject* result_of(const Collective& collective, Call& call);
 
 extern const Collective kAllReduce, kAllReduceList, kReduce, kReduceScatter, kAllGather,
     kAllGatherV, kGather, kGatherV, kScatter, kAllToAll, kBroadcast, kBroadcastList, kBarrier,
     kSend, kRecv, kRecvAny;
 
-// dlaunch._arrays.empty, which makes results; false, with an exception.
+// Loads dlaunch._arrays.empty, which makes results. False: sets an exception.
 bool load_arrays();
 
 }  // namespace dlaunch::python

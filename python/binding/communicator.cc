@@ -1,4 +1,4 @@
-// dlaunch.Communicator, whose manual is python/dlaunch/_core.pyi.
+// dlaunch.Communicator; see python/dlaunch/_core.pyi for its manual.
 #include <cstring>
 #include <string>
 
@@ -37,7 +37,7 @@ PyObject* background(PyObject* self, PyObject* const* args, Py_ssize_t count, Py
   });
 }
 
-// body(handle) by one thread at a time; it returns what the method does.
+// Calls body(handle), one thread at a time; the method returns its result.
 template <class Body>
 PyObject* alone_in(PyObject* self, const char* call, Body body) {
   return contained([&]() -> PyObject* {
@@ -92,7 +92,7 @@ PyObject* group(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObjec
     }
     std::vector<int> ranks;
     ranks.reserve(members.size());
-    // A number that is no rank stays none.
+    // An invalid rank stays invalid.
     for (const std::size_t rank : members) ranks.push_back(rank < 1 << 30 ? int(rank) : -1);
     dl_comm* group = nullptr;
     const dl_result result = beside_others([&] {
@@ -326,7 +326,7 @@ PyObject* exit_with(PyObject* self, PyObject* const*, Py_ssize_t, PyObject*) {
   return finalize(self, nullptr);
 }
 
-// -- What it says of itself.
+// -- Its properties.
 
 constexpr Signature kExplain{"explain", {"collective", "count", "dtype", "op", "root"}, 3, 3};
 PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
@@ -364,7 +364,7 @@ PyObject* get_closed(PyObject* self, void*) {
   return PyBool_FromLong(parts_of<Parts>(self).handle->closed() ? 1 : 0);
 }
 
-// What the library says of a communicator that is there: null, with an exception, where it is not.
+// Asks the library about an open communicator; null: sets an exception, because it is closed.
 template <class Ask>
 PyObject* ask(PyObject* self, const char* call, Ask question) {
   return contained([&]() -> PyObject* {

@@ -3,7 +3,7 @@
 namespace dlaunch::python {
 namespace {
 
-PyObject* g_exceptions = nullptr;  // by the number of the result; stays for ever
+PyObject* g_exceptions = nullptr;  // by the number of the result; never freed
 
 }  // namespace
 

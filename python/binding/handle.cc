@@ -53,7 +53,7 @@ bool Handle::enter_alone(const char* call) {
 }
 
 void Handle::keep(std::shared_ptr<Operation> operation) {
-  // Few are under way at a time.
+  // Few are pending at a time.
   for (std::size_t i = under_way_.size(); i-- > 0;) {
     Operation& old = *under_way_[i];
     if (under_way_[i].use_count() == 1 && is_done(*this, old)) {

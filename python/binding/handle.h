@@ -1,5 +1,5 @@
-// A communicator of libdlring, and what may be done with it when: the objects of Python share it.
-// All of it is for who has Python's lock.
+// A communicator of libdlring, shared by objects of Python, and the calls that it allows at a time.
+// All functions need Python's lock.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@
 
 namespace dlaunch::python {
 
-// A call in the background, which owns its arrays until it is done.
+// A background call, which owns its arrays until it is done.
 struct Operation {
   Call call;
   dl_request* request = nullptr;
@@ -28,7 +28,7 @@ struct Operation {
   int lost = -1;
 };
 
-// A rank's own bytes of a state: those of an array, or what a sync has put together.
+// A rank's own bytes of a state: an array's, or those that a sync has put together.
 struct OwnBytes {
   std::list<View> array;  // one or none
   std::vector<std::byte> made;
@@ -36,7 +36,7 @@ struct OwnBytes {
   std::size_t bytes = 0;
 };
 
-// A state of <dlaunch/elastic.h>, with its samplers and the memory that it knows.
+// A state of <dlaunch/elastic.h>, with its samplers and its known memory.
 struct StateParts {
   dl_state* state = nullptr;
   OwnBytes own;
@@ -46,8 +46,8 @@ struct StateParts {
 
 class Handle {
  public:
-  // owner: an object that finalizes the communicator, and has to be there until this has ended.
-  // Without one this finalizes it.
+  // owner: an object that finalizes the communicator and outlives this. Without one this finalizes
+  // it.
   explicit Handle(dl_comm* comm, Ref owner = {});
   // Leaves, as close() does.
   ~Handle();
@@ -56,39 +56,42 @@ class Handle {
 
   [[nodiscard]] dl_comm* comm() const { return comm_; }
   [[nodiscard]] bool closed() const { return closed_; }
-  // In a child of the process that made it, where nothing can be done with it.
+  // In a forked child of the process that made it, where no call works.
   [[nodiscard]] bool forked() const;
 
-  // For a call of one thread at a time: false, with an exception, while there is another one.
+  // Begins a call that only one thread at a time may make. False: sets an exception, because
+  // another one is running.
   bool enter(const char* call);
   void leave() { busy_ = alone_ = false; }
-  // For what may go on beside calls, but not beyond the communicator's end or its next round.
+  // Begins a call that may run beside others, but not beyond the communicator's end or its next
+  // round.
   bool enter_beside(const char* call);
   void leave_beside() { --beside_; }
-  // For the end of it, and its next round: false, with an exception, while there is any call.
+  // Begins the end of the communicator, or its next round. False: sets an exception, because a call
+  // is running.
   bool enter_alone(const char* call);
   [[nodiscard]] bool is_alone() const { return alone_; }
 
-  // Operations that nobody asks for any more are forgotten once they are done.
+  // Keeps an operation, and drops earlier ones without other owners that are done.
   void keep(std::shared_ptr<Operation> operation);
-  // An operation that was waited for, or is done.
+  // Drops an operation that is done or has been waited for.
   void forget(const Operation& operation);
-  // Waits for all of them, whatever comes of it.
+  // Waits for all operations and ignores their results.
   void settle();
 
   void add_group(const std::shared_ptr<Handle>& group);
-  // False, with an exception, where one of them is in a call.
+  // False: sets an exception, because a group is in a call.
   bool close_groups(const char* call);
 
   void add_state(std::shared_ptr<StateParts> state) { states_.push_back(std::move(state)); }
   void drop_state(const std::shared_ptr<StateParts>& state);
 
-  // Memory of dl_alloc(): while there is some, the communicator is not freed.
+  // Memory of dl_alloc(): the communicator is not freed before it.
   void add_memory() { ++memories_; }
   void drop_memory();
 
-  // Leaves in good order, or by an abort if operations are under way. Between enter_alone() and
-  // the end of it.
+  // Leaves in good order, or aborts if operations are pending. Call it between enter_alone() and
+  // leave().
   void close();
 
  private:
@@ -110,14 +113,13 @@ class Handle {
   std::vector<std::shared_ptr<StateParts>> states_;
 };
 
-// Waits for the operation, at most so many seconds (<0: as long as it takes), or tests it: fills in
-// what came of it where it is done. The caller is in beside calls.
+// Waits for the operation, at most `seconds` (<0: no limit), or tests it; fills in the result if it
+// is done. The caller has called enter_beside().
 void wait_for(Handle& handle, Operation& operation, double seconds = -1);
 bool is_done(Handle& handle, Operation& operation);
 void take_end(Handle& handle, Operation& operation, dl_result result);
 
-// A call's time in the handle, from the one to the other: false, with an exception, where it is not
-// let in.
+// A call's time in the handle, from `enter` to `leave`. False: not let in; an exception is set.
 template <bool (Handle::*enter)(const char*), void (Handle::*leave)()>
 class Within {
  public:

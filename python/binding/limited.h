@@ -1,9 +1,9 @@
-// Python's limited API of 3.9, which every CPython from 3.9 on serves, and what this module needs
-// beside it.
+// Python's limited API of 3.9, which every CPython from 3.9 on provides, and additions for this
+// module.
 //
-// The buffer protocol is part of the stable ABI from 3.11 on, with the structure that it has had
-// since 3.0 and with functions that 3.9 and 3.10 export, too. So they are declared here and looked
-// up when the module is loaded.
+// The buffer protocol is part of the stable ABI from 3.11 on, with the same structure since 3.0 and
+// with functions that 3.9 and 3.10 export, too. So this file declares them, and the module looks
+// them up when it is loaded.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -44,10 +44,10 @@ struct BufferFunctions {
   void (*release)(Buffer*) = nullptr;
 };
 const BufferFunctions& buffers();
-// False, with an exception, where this Python lacks one of the functions.
+// False: sets an exception, because this Python lacks one of the functions.
 bool find_buffer_functions();
 
-// A reference that is owned, or none.
+// An owned reference, or none.
 class Ref {
  public:
   Ref() = default;
@@ -72,7 +72,7 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
-// Other threads of Python run as long as it exists.
+// Other threads of Python run while it exists.
 class OthersRun {
  public:
   OthersRun() : state_(PyEval_SaveThread()) {}
@@ -84,14 +84,14 @@ class OthersRun {
   PyThreadState* const state_;
 };
 
-// What call() returns, which runs while other threads of Python do.
+// Returns call()'s result; other threads of Python run meanwhile.
 template <class Call>
 auto beside_others(Call call) {
   const OthersRun others_run;
   return call();
 }
 
-// Exceptions of C++ end before they reach Python: the only ones are those of memory.
+// Stops exceptions of C++ before they reach Python; only memory exceptions occur.
 template <class Body>
 PyObject* contained(Body body) noexcept {
   try {

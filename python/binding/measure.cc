@@ -1,4 +1,4 @@
-// What dlaunch.bench compares a call of Python with: the call of C alone.
+// The call from C alone, with which dlaunch.bench compares a call from Python.
 #include <time.h>
 
 #include "python/binding/errors.h"
@@ -17,7 +17,7 @@ double now_ns() {
 
 }  // namespace
 
-// Nanoseconds of an all_reduce in place, called so many times from C.
+// Nanoseconds of an all_reduce in place, called this many times from C.
 PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return contained([&]() -> PyObject* {
     Given given;

@@ -1,4 +1,4 @@
-// dlaunch.Memory: what alloc() returns, for arrays to lie in.
+// dlaunch.Memory, which alloc() returns: memory for arrays.
 #include "python/binding/types.h"
 
 namespace dlaunch::python {

@@ -1,5 +1,5 @@
-// The module dlaunch._core. One phase, and one for each process: interpreters that have a lock of
-// their own refuse it, which keeps its globals safe.
+// The module dlaunch._core. It has one phase, and one instance for each process: interpreters with
+// their own lock refuse it, which protects its globals.
 #include "python/binding/errors.h"
 #include "python/binding/types.h"
 
@@ -26,7 +26,7 @@ PyModuleDef g_module{PyModuleDef_HEAD_INIT,
 
 bool add_type(PyObject* module, const char* name, PyTypeObject* type) {
   if (type == nullptr) return false;
-  Py_INCREF(type);  // one reference is the module's, one ours
+  Py_INCREF(type);  // the module owns one reference, we own the other
   return PyModule_AddObject(module, name, reinterpret_cast<PyObject*>(type)) == 0;
 }
 

@@ -1,4 +1,4 @@
-// dlaunch.Request: a call in the background.
+// dlaunch.Request: a background call.
 #include "python/binding/errors.h"
 #include "python/binding/types.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 using Request = RequestParts;
 
-// What the caller gets of an operation that is done.
+// The result of an operation that is done, for its caller.
 PyObject* outcome(Request& request) {
   Operation& operation = *request.operation;
   request.handle->forget(operation);
@@ -63,8 +63,8 @@ PyMethodDef g_request_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-// The requests of wait_any(): false, with an exception, where one of them is none, or is waited
-// for.
+// The requests of wait_any(). False: sets an exception, because an argument is not a Request, or
+// another thread waits for it.
 bool take_requests(PyObject* tuple, std::vector<Request>& all) {
   const Py_ssize_t count = PyTuple_Size(tuple);
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -85,7 +85,7 @@ bool take_requests(PyObject* tuple, std::vector<Request>& all) {
   return true;
 }
 
-// Blocks for the first of them, whose communicators have been entered.
+// Blocks for the first of them; the caller has entered their communicators.
 PyObject* first_of(std::vector<Request>& all) {
   std::vector<dl_request*> requests;
   requests.reserve(all.size());
@@ -125,12 +125,13 @@ PyObject* start(const std::shared_ptr<Handle>& handle, const Collective& collect
   if (!entered) return nullptr;
   auto operation = std::make_shared<Operation>();
   if (!collective.prepare(handle->comm(), given, operation->call)) return nullptr;
-  // Before it begins: nothing may fail between its begin and its place in the list.
+  // Make it before the operation begins: no step may fail between the begin and its place in the
+  // list.
   Ref request = Ref::owned(new_object(
       g_request_type,
       RequestParts{.handle = handle, .operation = operation, .collective = &collective}));
   if (!request) return nullptr;
-  operation->done = true;  // as long as it has not begun
+  operation->done = true;  // until it has begun
   handle->keep(operation);
   const dl_result result = beside_others(
       [&] { return collective.start(handle->comm(), operation->call, &operation->request); });

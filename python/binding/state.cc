@@ -1,4 +1,4 @@
-// dlaunch._core.State: <dlaunch/elastic.h> for dlaunch.elastic, which is the manual.
+// dlaunch._core.State: <dlaunch/elastic.h> for dlaunch.elastic, which has the manual.
 #include "python/binding/errors.h"
 #include "python/binding/types.h"
 
@@ -15,7 +15,7 @@ PyObject* raise_of(const StateObject& object, dl_result result) {
                      dl_peer_lost(object.handle->comm()));
 }
 
-// call(state), by one thread at a time.
+// Calls call(state), one thread at a time.
 template <class Call>
 PyObject* of_state(PyObject* self, const char* name, Call call) {
   return contained([&]() -> PyObject* {
@@ -24,7 +24,7 @@ PyObject* of_state(PyObject* self, const char* name, Call call) {
     return entered ? call(object) : nullptr;
   });
 }
-// The same while other threads run.
+// The same; other threads run meanwhile.
 template <class Call>
 PyObject* by_library(PyObject* self, const char* name, Call call) {
   return of_state(self, name, [&](StateObject& object) -> PyObject* {
@@ -60,8 +60,8 @@ PyObject* replicated(PyObject* self, PyObject* const* args, Py_ssize_t count, Py
 
 constexpr const char* kOwn = "_own";
 
-// The old ranks' bytes go to the new ranks in turn, so that they all are somewhere, and those of
-// this rank's number are first.
+// Deals the old ranks' bytes to the new ranks in turn, so that none are lost. Those of this rank's
+// own number come first.
 dl_result put_together(void* user, const dl_shards* old, int rank, int size, void** at,
                        std::size_t* bytes) {
   auto& own = *static_cast<OwnBytes*>(user);
@@ -81,7 +81,7 @@ dl_result put_together(void* user, const dl_shards* old, int rank, int size, voi
   return DL_OK;
 }
 
-// The array's bytes are this rank's, once tell(state, own, at, bytes) has told libdlelastic.
+// Makes the array's bytes this rank's, once tell(state, own, at, bytes) has informed libdlelastic.
 template <class Tell>
 PyObject* take_own(PyObject* self, PyObject* array, const char* name, Tell tell) {
   return of_state(self, name, [&](StateObject& object) -> PyObject* {
@@ -152,7 +152,7 @@ PyObject* recover(PyObject* self, PyObject*) {
     Handle& handle = *object.handle;
     if (!handle.close_groups("recover") || !handle.enter_alone("recover")) return nullptr;
     const dl_result result = beside_others([&] { return dl_state_recover(object.parts->state); });
-    // dl_rejoin() has ended what was under way. Before it a receive may wait for as long as its
+    // dl_rejoin() has ended pending operations. Before it a receive may wait for as long as its
     // limit.
     if (result == DL_OK) handle.settle();
     handle.leave();
@@ -199,7 +199,7 @@ PyObject* sampler(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
   });
 }
 
-// call(sampler) for the number that is given.
+// Calls call(sampler) for the sampler of the given number.
 template <class Call>
 PyObject* of_sampler(PyObject* self, PyObject* number, const char* name, Call call) {
   return of_state(self, name, [&](StateObject& object) -> PyObject* {

@@ -1,4 +1,4 @@
-// The types of this module: what their objects hold, and how they are made.
+// The types of this module: the contents of their objects, and how to make them.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace dlaunch::python {
 
-// An object of a heap type, with parts of C++ in it.
+// An object of a heap type, with C++ parts.
 template <class Parts>
 struct Object {
   PyObject base;
-  Parts* parts;  // null only where making it has failed
+  Parts* parts;  // null only if its construction failed
 };
 
 struct CommunicatorParts {
@@ -35,7 +35,8 @@ struct MemoryParts {
         memory(std::exchange(other.memory, nullptr)),
         bytes(other.bytes) {}
   MemoryParts& operator=(MemoryParts&&) = delete;
-  // The memory itself goes with its communicator: all ranks free it at the same place, or none.
+  // The memory itself ends with its communicator: all ranks free it at the same place, or none
+  // does.
   ~MemoryParts() {
     if (memory != nullptr) handle->drop_memory();
   }
@@ -52,7 +53,7 @@ struct StateObjectParts {
   ~StateObjectParts() {
     if (parts) handle->drop_state(parts);
   }
-  Ref communicator;  // whose rank and size change with the rounds
+  Ref communicator;  // its rank and size change with the rounds
   std::shared_ptr<Handle> handle;
   std::shared_ptr<StateParts> parts;
 };
@@ -62,7 +63,7 @@ Parts& parts_of(PyObject* object) {
   return *reinterpret_cast<Object<Parts>*>(object)->parts;
 }
 
-// A new object of this type; null, with an exception.
+// A new object of this type; null: sets an exception.
 template <class Parts>
 PyObject* new_object(PyTypeObject* type, Parts&& parts) {
   PyObject* const object = PyType_GenericAlloc(type, 0);
@@ -105,7 +106,7 @@ PyTypeObject* make_state_type();
 
 // owner: as Handle's.
 PyObject* new_communicator(dl_comm* comm, Ref owner = {});
-// In another round they may be others.
+// Updates rank and size, which may change with the round.
 void learn_place(PyObject* communicator);
 // Starts the call in the background and returns its Request.
 PyObject* start(const std::shared_ptr<Handle>& handle, const Collective& collective,

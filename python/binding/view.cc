@@ -5,7 +5,7 @@
 namespace dlaunch::python {
 namespace {
 
-// Elements of an array of this shape; -1 where the shape is none.
+// The number of elements of an array of this shape; -1: the shape is invalid.
 Py_ssize_t elements(const Py_ssize_t* shape, int dimensions, std::size_t element_bytes) {
   const Py_ssize_t most = PY_SSIZE_T_MAX / static_cast<Py_ssize_t>(element_bytes);
   Py_ssize_t count = 1;
@@ -34,7 +34,7 @@ bool is_contiguous(const Py_ssize_t* shape, const Py_ssize_t* strides, int dimen
   return true;
 }
 
-alignas(64) char g_nothing[64];  // where arrays without elements are
+alignas(64) char g_nothing[64];  // the address for arrays without elements
 
 }  // namespace
 
@@ -49,7 +49,7 @@ bool View::take(PyObject* object, Use use, Named named) {
   const bool has_buffer = buffers().check(object) != 0;
   Refusal refusal;
   Took took = has_buffer ? take_buffer(object, use, named, refusal) : Took::not_it;
-  if (took == Took::not_it && has_buffer) {  // of ml_dtypes, which no format describes
+  if (took == Took::not_it && has_buffer) {  // an array of ml_dtypes, which no format describes
     took = take_interface(object, "__array_interface__", use, named);
   }
   if (took == Took::not_it) took = take_dlpack(object, use, named);
@@ -95,7 +95,7 @@ View::Took View::take_buffer(PyObject* object, Use use, Named named, Refusal& re
               .strides = buffer_.strides,
               .element = *element,
               .readonly = buffer_.readonly != 0};
-  if (buffer_.shape == nullptr) {  // bytes without a form
+  if (buffer_.shape == nullptr) {  // bytes without a shape
     own_shape_.assign(1, buffer_.len / buffer_.itemsize);
     claim.dimensions = 1;
     claim.shape = own_shape_.data();

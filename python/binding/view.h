@@ -1,5 +1,4 @@
-// The memory of an array of Python, checked, and held as long as this exists: nobody can free or
-// move it meanwhile.
+// The checked memory of an array of Python. While it exists nothing can free or move the memory.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +11,13 @@ namespace dlaunch::python {
 
 enum class Use { read, write };
 
-// What an argument is called in errors: "all_reduce: out …".
+// The argument's name in errors: "all_reduce: out …".
 struct Named {
   const char* call;
   const char* argument;
 };
 
-// An exception that is put aside, and perhaps raised after all.
+// An exception that is put aside, and perhaps raised later.
 class Refusal {
  public:
   void take() {
@@ -28,7 +27,7 @@ class Refusal {
     value_ = Ref::owned(value);
     trace_ = Ref::owned(trace);
   }
-  // False where there is none.
+  // False if there is none.
   bool restore() {
     if (!type_) return false;
     PyErr_Restore(type_.release(), value_.release(), trace_.release());
@@ -39,7 +38,7 @@ class Refusal {
   Ref type_, value_, trace_;
 };
 
-// Stays where it was made: an exporter of a buffer may point into it.
+// Must not move: an exporter of a buffer may point into it.
 class View {
  public:
   View() = default;
@@ -47,9 +46,9 @@ class View {
   View(const View&) = delete;
   View& operator=(const View&) = delete;
 
-  // Takes the buffer protocol where the object has it; else DLPack, __cuda_array_interface__ or
-  // __array_interface__. False, with an exception: it is no array, is not C-contiguous or aligned,
-  // or cannot be written.
+  // Takes the buffer protocol if the object has it; else DLPack, __cuda_array_interface__ or
+  // __array_interface__. False: sets an exception, because the object is not an array, is not
+  // C-contiguous or aligned, or cannot be written.
   bool take(PyObject* object, Use use, Named named);
   void drop();
 
@@ -58,13 +57,13 @@ class View {
   [[nodiscard]] std::size_t bytes() const { return count_ * element_.bytes; }
   [[nodiscard]] std::size_t count() const { return count_; }  // elements
   [[nodiscard]] Element element() const { return element_; }
-  [[nodiscard]] int gpu() const { return gpu_; }  // -1: the host's
+  [[nodiscard]] int gpu() const { return gpu_; }  // -1: host memory
   [[nodiscard]] int dimensions() const { return dimensions_; }
   [[nodiscard]] Py_ssize_t extent(int dimension) const { return shape_[dimension]; }
 
  private:
   enum class Took { it, not_it, failed };
-  // What a protocol says of the memory, before it is checked.
+  // A protocol's description of the memory, before the checks.
   struct Claim {
     void* data = nullptr;
     int dimensions = 0;
@@ -75,7 +74,7 @@ class View {
     bool on_gpu = false;
   };
 
-  // refusal: the exporter's own exception, where another protocol may have the memory.
+  // refusal: the exporter's own exception, if another protocol may have the memory.
   Took take_buffer(PyObject* object, Use use, Named named, Refusal& refusal);
   Took take_dlpack(PyObject* object, Use use, Named named);
   Took take_interface(PyObject* object, const char* attribute, Use use, Named named);
@@ -86,7 +85,7 @@ class View {
   bool taken_ = false;
   bool has_buffer_ = false;
   Buffer buffer_{};
-  Ref keeper_;  // whatever else keeps the memory
+  Ref keeper_;  // any other owner of the memory
   Ref described_;
   void* data_ = nullptr;
   std::size_t count_ = 0;

@@ -1,4 +1,4 @@
-// DLPack and the two array interfaces, whose own words are what is known of the memory.
+// DLPack and the two array interfaces, whose own data describe the memory.
 #include <cstdint>
 #include <cstring>
 
@@ -35,7 +35,7 @@ Ref attribute_of(PyObject* object, const char* name) {
   return value;
 }
 
-// What __dlpack_device__() says; -1, with an exception.
+// The result of __dlpack_device__(); -1: sets an exception.
 long dlpack_device_type(PyObject* object) {
   const Ref device = Ref::owned(PyObject_CallMethod(object, "__dlpack_device__", nullptr));
   if (!device) return -1;
@@ -45,18 +45,18 @@ long dlpack_device_type(PyObject* object) {
 
 Ref call_dlpack(PyObject* method, bool on_gpu) {
   const Ref nothing = Ref::owned(PyTuple_New(0));
-  // The stream is the legacy default one, with which all others of CUDA keep order.
+  // The stream is the legacy default one, which all other streams of CUDA synchronize with.
   const Ref words = Ref::owned(on_gpu ? Py_BuildValue("{s(ii)si}", "max_version", 1, 0, "stream", 1)
                                       : Py_BuildValue("{s(ii)}", "max_version", 1, 0));
   if (!nothing || !words) return {};
   Ref capsule = Ref::owned(PyObject_Call(method, nothing.get(), words.get()));
   if (capsule || PyErr_ExceptionMatches(PyExc_TypeError) == 0) return capsule;
-  PyErr_Clear();  // from before version 1
+  PyErr_Clear();  // a version of DLPack before 1
   if (PyDict_DelItemString(words.get(), "max_version") != 0) return {};
   return Ref::owned(PyObject_Call(method, nothing.get(), words.get()));
 }
 
-// Arrays of JAX never change, which DLPack before version 1 cannot say.
+// Arrays of JAX never change, but DLPack before version 1 cannot say so.
 bool is_of_jax(PyObject* object) {
   const Ref module = attribute_of(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__module__");
   if (!module || PyUnicode_Check(module.get()) == 0) {
@@ -142,7 +142,7 @@ View::Took View::take_dlpack(PyObject* object, Use use, Named named) {
   own_shape_.assign(tensor->shape, tensor->shape + tensor->dimensions);
   if (tensor->strides != nullptr) {
     for (int d = 0; d < tensor->dimensions; ++d) {
-      // What is so far that it overflows is not contiguous.
+      // A stride that would overflow is not contiguous.
       own_strides_.push_back(tensor->strides[d] > PY_SSIZE_T_MAX / 64
                                  ? -1
                                  : tensor->strides[d] * static_cast<Py_ssize_t>(element->bytes));

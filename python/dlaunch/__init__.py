@@ -12,17 +12,16 @@
 
     dlaunch --nproc 4 program.py
 
-All ranks make the same calls in the same order. A call takes NumPy arrays, tensors of PyTorch, arrays of JAX
-and CuPy, and everything else with the buffer protocol, DLPack, __array_interface__ or
-__cuda_array_interface__. It fills `out` and returns it, or returns a new array. Arrays have to be C-contiguous,
-and `out` and what a call changes have to be writable. While a call goes on it keeps its arrays. Errors are
-exceptions: TypeError and ValueError for arguments that no call is made with, and `Error` with its kinds, such
-as `PeerLost` with the rank that was lost.
+All ranks make the same calls in the same order. A call takes NumPy arrays, tensors of PyTorch, arrays of JAX and CuPy,
+and everything else with the buffer protocol, DLPack, __array_interface__ or __cuda_array_interface__. It fills `out`
+and returns it, or returns a new array. Arrays must be C-contiguous; `out` and arrays that a call changes must be
+writable. A call keeps its arrays while it runs. Errors are exceptions: TypeError and ValueError for arguments that a
+call rejects, and `Error` with its kinds, such as `PeerLost` with the lost rank.
 
-A communicator is for one thread at a time; another thread that calls meanwhile gets an Error. Only abort(),
-waiting for requests and the keys are for any thread. A child of fork() cannot use its parent's communicators.
+Only one thread at a time may use a communicator; a second thread gets an Error. Any thread may call abort(), wait for
+requests and use the keys. A child of fork() cannot use its parent's communicators.
 
-Communicator and Request are described in dlaunch/_core.pyi, elastic programs in dlaunch.elastic.
+dlaunch/_core.pyi describes Communicator and Request; dlaunch.elastic describes elastic programs.
 """
 
 from ._core import Communicator, Memory, Request, init, wait_any
@@ -36,8 +35,8 @@ __all__ = ["Aborted", "AuthError", "Communicator", "Error", "InvalidError", "Mem
 
 
 def wait_all(requests):
-    """Waits for all of them and returns their results in order; raises the first error in that order, once
-    all are done."""
+    """Waits for all of the requests and returns their results in order. Raises the first error in that order, after all
+    are done."""
     results, failed = [], None
     for request in requests:
         try:

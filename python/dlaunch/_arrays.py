@@ -1,9 +1,9 @@
-"""New arrays for results. NumPy is imported when it is first needed."""
+"""New arrays for results. Imports NumPy when it is first needed."""
 
 
 def empty(like, shape):
-    """An array of this shape, with elements as those of `like`: a tensor for a tensor of PyTorch, an array of
-    CuPy for one of CuPy, and a NumPy array for everything else."""
+    """An array of this shape, with the element type of `like`: a tensor for a tensor of PyTorch, an array of CuPy for
+    one of CuPy, and a NumPy array for everything else."""
     kind = type(like).__module__.partition(".")[0]
     if kind == "torch" or hasattr(like, "new_empty"):
         return like.new_empty(shape)
@@ -16,7 +16,7 @@ def empty(like, shape):
         raise ImportError("the result is a NumPy array, and NumPy is not installed: install it (pip install "
                           "numpy), or give out=") from error
     dtype = getattr(like, "dtype", None)
-    if dtype is None:  # bytes, for example, which NumPy itself takes for a string
+    if dtype is None:  # bytes, for example, which NumPy itself treats as a string
         try:
             like = memoryview(like)
         except TypeError:

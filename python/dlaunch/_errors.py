@@ -14,11 +14,11 @@ class SystemRefused(Error, OSError):
 
 
 class OperationTimeout(Error, TimeoutError):
-    """The time limit passed; the text names who had not come."""
+    """The time limit passed; the text names the missing ranks."""
 
 
 class PeerLost(Error):
-    """A rank died or left. rank: its number, or None where it is not known."""
+    """A rank died or left. rank: its number, or None if unknown."""
 
     rank = None
 
@@ -36,7 +36,7 @@ class AuthError(Error):
 
 
 class Unsupported(Error):
-    """This build, or this type of elements, cannot do that."""
+    """This build does not support it, or not for this type of elements."""
 
 
 class ProtocolError(Error):

@@ -1,5 +1,5 @@
-"""The parts of an elastic state, by name, and their way into memory: what the states for NumPy and for PyTorch
-have in common.
+"""The parts of an elastic state, by name, and their copies in memory: the common part of the states for NumPy and for
+PyTorch.
 """
 
 import os
@@ -10,19 +10,20 @@ from ._errors import PeerLost
 
 
 class RoundOver(BaseException):
-    """Out of commit(), on all ranks: the job grows, shrinks or loses a host in good order, and train() is
-    called again in the next round. For run(); not an error, so that no handler of errors takes it for one."""
+    """commit() raises it on all ranks when the job grows, shrinks or loses a host in good order; run() then calls
+    train() again in the next round. Only run() should catch it. It is not an Exception, so that handlers of errors
+    ignore it."""
 
 
 def in_elastic_job():
-    """Whether dlaunch started this process, which then forms another round when a rank is lost."""
+    """Whether dlaunch started this process, and forms another round when a rank is lost."""
     return "DLAUNCH_AGENT" in os.environ
 
 
 def run_rounds(one_round, lost, into_next=lambda: None):
-    """What run() does: returns the result of one_round(recovers), which is called in each round. It is called again,
-    after into_next(), when the round is over or a rank is lost: by PeerLost, or by another error while lost() is
-    true. Other errors pass through, and so does each outside of an elastic job."""
+    """The loop of run(): calls one_round(recovers) in each round and returns its result. It repeats the call, after
+    into_next(), when the round is over or a rank is lost: by PeerLost, or by another error while lost() is true. Other
+    errors pass through; outside of an elastic job every error does."""
     recovers = False
     while True:
         try:
@@ -37,26 +38,26 @@ def run_rounds(one_round, lost, into_next=lambda: None):
 
 
 class Parts:
-    """Base of a state, whose __dict__ has these:
+    """Base of a state. Its __dict__ has:
 
-    _parts: all parts by name. _plain: those of them that are plain values. _valued: those whose values() are
-    pickled beside the plain ones, and which set_values() takes.
-    _bytes: the registered memory for what is pickled, as a memoryview of bytes.
+    _parts: all parts by name. _plain: the parts that are plain values. _valued: the parts whose values() are pickled
+    beside the plain ones, and which set_values() restores.
+    _bytes: the registered memory for pickled values, as a memoryview of bytes.
     _callbacks, _comm (with the rank of this round), and _kept, libdlelastic's state; None: not yet."""
 
-    _HELD = _IN_PLACE = ""  # for messages: what is not pickled, and how it is changed
+    _HELD = _IN_PLACE = ""  # for messages: the parts that are not pickled, and how to change them
     _HEAD = 4096            # bytes that the ranks always share
 
     def _in_train(self):
-        """run() has called train()."""
+        """Whether run() has called train()."""
         raise NotImplementedError
 
     def _share(self):
-        """Rank 0's pickled values, and what else may differ on other ranks, become everybody's."""
+        """Copies rank 0's pickled values, and other parts that may differ, to all ranks."""
         raise NotImplementedError
 
     def _adopt(self):
-        """What the program has put in a part's place goes into the part's memory."""
+        """Copies new values that the program has assigned to a part into the part's memory."""
 
     def __getattr__(self, name):
         parts = self.__dict__.get("_parts", {})
@@ -69,29 +70,29 @@ class Parts:
             self._plain[name] = value
         elif name not in self._parts:
             raise AttributeError(f"'{name}' is not part of the state: give it to {type(self).__name__}() as {name}=...")
-        elif value is not self._parts[name]:  # as it is in state.w -= step
+        elif value is not self._parts[name]:  # an assignment of the same object, as in state.w -= step, is fine
             raise AttributeError(f"'{name}' is no plain value: change it in place, as by "
                                  f"{self._IN_PLACE.format(name=name)}")
 
     def register_reset_callbacks(self, callbacks):
-        """Called without arguments before train() is called again in a new round."""
+        """run() calls these without arguments before it calls train() again in a new round."""
         self._callbacks.extend(callbacks)
 
     def commit(self):
-        """Collective: this is what all come back to when somebody is lost. Within train(); when the launcher
-        wants another round it is left here."""
+        """Collective, within train(): after a loss all ranks return to this state. Leaves train() here when the
+        launcher wants another round."""
         self._save()
         if self._kept.round_over:
             raise RoundOver
 
     def restore(self):
-        """Back to the last commit, on this rank."""
+        """Returns to the last commit, on this rank."""
         self._kept.restore()
         self._load()
 
     @property
     def commits(self):
-        """How many led to this state."""
+        """The number of commits up to this state."""
         return self._kept.commits if self._kept is not None else 0
 
     # -- For run().
@@ -153,7 +154,7 @@ class Parts:
         return pickle.loads(self._bytes[8:self._values_end()])
 
     def _load(self):
-        """What is in the registered memory becomes that of the parts."""
+        """Copies the registered memory into the parts."""
         plain, others = self._saved()
         self._plain.update(plain)
         for name, part in self._valued.items():

@@ -1,10 +1,10 @@
-"""What a call from Python costs over the same call from C: the twin of dlaunch-bench.
+"""Measures how much longer a call takes from Python than from C: the twin of dlaunch-bench.
 
     python -m dlaunch.bench [-b 8] [-e 1M] [-f 4] [--rounds 200]
     dlaunch --nproc 2 -m dlaunch.bench
 
-Each size is an all_reduce of float32 in place. Rounds of calls from C and from Python take turns, so that both
-see the same machine; the figures are medians over the rounds, in microseconds a call.
+Each size is an all_reduce of float32 in place. Rounds of calls from C and from Python take turns, so that both run
+under the same conditions; the figures are medians over the rounds, in microseconds a call.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def time_python(comm, x, times):
 
 
 def measure(comm, size, rounds):
-    """Medians of both ways, in microseconds, and of what Python adds in a round to C's time of that round."""
+    """Medians of both ways, in microseconds, and of the extra time of Python in each round."""
     x = array.array("f", bytes(max(size // 4, 1) * 4))
     times = max(5, min(200, (1 << 22) // size))  # short, so that most rounds have the core to themselves
     by_c, by_python = [], []

@@ -22,17 +22,16 @@
 
     dlaunch --nproc 8 --spares 1 --max-restarts 100 train.py
 
-When a worker is lost the others leave train() by an exception, keep their processes, get their last commit
-back, and train() is called again, with who has come in the lost one's place or without. So train() begins from
-what the state holds, and makes anew what belongs to the ranks of a round, such as groups. comm has its rank and
-size of the round from the beginning of train() on.
+When a worker is lost the others leave train() by an exception, keep their processes, and return to their last commit.
+run() then calls train() again, with or without a replacement. So train() must begin from the state, and must make the
+objects of a round, such as groups, in each call. comm has the rank and size of the round when train() begins.
 
-With as many workers as before the result is that of an undisturbed run, bit by bit. Everywhere else but under
-dlaunch the same program runs, and a lost worker ends it.
+With as many workers as before the result is that of an undisturbed run, bit by bit. Without dlaunch the same program
+runs, and a lost worker ends it.
 
-Plain values and state_dict()s are taken from rank 0 at each commit; arrays have to be the same on all ranks
-then. Random numbers are no part of the state: seed what shall come out the same by sampler.epoch and
-sampler.position. The engine is that of dlaunch.torch.elastic and of <dlaunch/elastic.h>.
+Each commit takes plain values and state_dict()s from rank 0; arrays must be equal on all ranks at a commit. Random
+numbers are no part of the state: to reproduce them, seed by sampler.epoch and sampler.position. The engine is that of
+dlaunch.torch.elastic and of <dlaunch/elastic.h>.
 """
 
 import functools
@@ -46,15 +45,15 @@ __all__ = ["ElasticSampler", "PeerLost", "RoundOver", "State", "run"]
 
 
 class ElasticSampler:
-    """Goes through `samples` samples epoch by epoch, in an order that depends on seed and epoch alone, one
-    global batch of all ranks a step. Its place is part of the state that it is given to: whoever dies, each
-    sample of an epoch is in one committed step.
+    """Goes through `samples` samples epoch by epoch, one global batch of all ranks in each step. The order depends only
+    on seed and epoch. The position is part of the sampler's state: whichever worker dies, each sample of an epoch is in
+    exactly one committed step.
 
-    Iterating goes through what is left of the epoch; each time it gives this rank's numbers of samples, as an
-    array of uint32, which has none where a last batch has fewer samples than there are ranks.
+    Iterating goes through the rest of the epoch; each step gives this rank's sample numbers, as an array of uint32. The
+    array is empty if a last batch has fewer samples than there are ranks.
 
-    epoch: the pass over the data that the next batch belongs to, from 0. position: how many of its samples
-    have been taken. batch: how many samples the last batch had, those of all ranks together."""
+    epoch: the pass over the data that the next batch belongs to, from 0. position: the number of samples already taken
+    in it. batch: the number of samples in the last batch, over all ranks."""
 
     def __init__(self, samples, global_batch, *, seed=0):
         for name, value, least in (("samples", samples, 1), ("global_batch", global_batch, 1), ("seed", seed, 0)):
@@ -94,7 +93,7 @@ class ElasticSampler:
 
 
 class _WithStateDict:
-    """What has state_dict() and load_state_dict()."""
+    """An object with state_dict() and load_state_dict()."""
 
     def __init__(self, thing):
         self.values, self.set_values = thing.state_dict, thing.load_state_dict
@@ -106,14 +105,14 @@ def _is_array(part):
 
 
 class State(Parts):
-    """What training consists of: NumPy arrays, samplers, whatever has state_dict() and load_state_dict(), and
-    plain values that can be pickled. All are attributes by their names; plain values may be set
-    (state.epoch += 1), and arrays are changed in place (state.w -= step).
+    """The parts of a training: NumPy arrays, samplers, objects with state_dict() and load_state_dict(), and plain
+    values that can be pickled. All are attributes by their names. The program may set plain values (state.epoch += 1),
+    and must change arrays in place (state.w -= step).
 
-    communicator: of dlaunch.init(elastic=True). The same parts, in the same order, on all ranks. The memory of
-    arrays is part of the state as it is.
-    room: bytes that everything but arrays may take when pickled.
-    commit_every: every n-th commit() makes a commit, so that n steps may be done again."""
+    communicator: of dlaunch.init(elastic=True). All ranks must give the same parts in the same order. The memory of
+    arrays is itself part of the state.
+    room: bytes for everything but arrays when pickled.
+    commit_every: every n-th commit() makes a commit, so that up to n steps may be repeated."""
 
     _HELD, _IN_PLACE = "arrays", "{name}[...] = value"
 
@@ -136,8 +135,8 @@ class State(Parts):
         kept.replicated("_values", self._bytes)
 
     def snapshots(self, folder, every, keep=1):
-        """Every so many commits are also written to a folder, in the background; a job that is started anew
-        begins from the newest. Before run(). They hold pickled values: only load what you trust."""
+        """Also writes every `every`-th commit to a folder, in the background; a restarted job begins from the newest.
+        Call it before run(). The files hold pickled values: only load what you trust."""
         self._kept.snapshots(os.fspath(folder), every, keep)
 
     # -- For run().
@@ -157,8 +156,8 @@ class State(Parts):
 
 
 def run(train):
-    """Decorates train(state, ...), which is called in each round until it returns in one on all ranks; what it
-    returns there is the result. Exceptions that are not because of a lost worker pass through."""
+    """Decorates train(state, ...): calls it in each round until it returns on all ranks, and returns its result.
+    Exceptions without a lost worker pass through."""
 
     @functools.wraps(train)
     def in_rounds(state, *args, **kwargs):

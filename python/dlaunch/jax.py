@@ -8,13 +8,13 @@
 
     dlaunch --nproc 4 train.py
 
-Each function takes a pytree of arrays and gives one of the same structure. All ranks call the same functions in the
+Each function takes a pytree of arrays and returns one of the same structure. All ranks call the same functions in the
 same order, with the same shapes and dtypes. Arrays of one dtype go in one collective. Results are in host memory, as
 arrays of JAX on its default device.
 
-Within jax.jit these are ordered effects: JAX runs them in the order of the program. Differentiate first and reduce
-then: they have no derivative. vmap over them is refused by JAX. A rank that is lost raises dlaunch.PeerLost, within
-jit as the JaxRuntimeError that JAX makes of it.
+Within jax.jit these are ordered effects: JAX runs them in the order of the program. They have no derivative:
+differentiate first, then reduce. JAX refuses vmap over them. The loss of a rank raises dlaunch.PeerLost; within jit JAX
+wraps it in a JaxRuntimeError.
 
 The ranks need no jax.distributed.initialize(): each has its own devices. With it, call these outside of jit only.
 """
@@ -33,7 +33,7 @@ __all__ = ["all_gather", "broadcast", "communicator", "pmax", "pmean", "pmin", "
 
 @functools.cache
 def communicator():
-    """The one that these functions use: made by the first call."""
+    """The communicator of these functions; the first call makes it."""
     return init()
 
 
@@ -63,7 +63,7 @@ def broadcast(tree, root=0):
 
 
 def all_gather(tree):
-    """The arrays of all ranks: result[r] is rank r's, so each has one axis more, in front."""
+    """The arrays of all ranks: result[r] is rank r's, so each has one more axis, in front."""
     return _over_ranks(_gathered, tree, (communicator().size,))
 
 
@@ -79,7 +79,8 @@ def _over_ranks(collective, tree, in_front=()):
 
 
 def _by_dtype(collective, leaves):
-    """collective(flat array) gives an array whose last axis is as long, for all leaves of one dtype together."""
+    """Calls collective(flat array), which returns an array with an equally long last axis, once for all leaves of a
+    dtype."""
     leaves = [np.asarray(x) for x in leaves]
     results = [None] * len(leaves)
     for dtype in dict.fromkeys(x.dtype for x in leaves):

@@ -8,8 +8,8 @@
 namespace dlaunch {
 namespace {
 
-// The control thread hears of the cause at the same moment, but on a busy machine has to wait for
-// its turn.
+// The control thread gets the cause at the same moment, but on a busy machine it must wait for its
+// turn.
 constexpr std::chrono::milliseconds kRootCausePatience{100};
 
 }  // namespace
@@ -32,8 +32,8 @@ bool AbortFlag::raise(Error error) {
     error_ = std::move(error);
     raised_.store(true, std::memory_order_seq_cst);
   }
-  // The list stays as it is from now on. Without the lock: who is woken asks for the error at once,
-  // and would sleep again until this thread has its turn.
+  // From now on the list does not change. Wake without the lock: a woken thread asks for the error
+  // at once, and would sleep again until this thread has its turn.
   failpoint("abort_flag.raised");
   now_raised_.notify_all();
   for (const auto& wake : wakers_) wake();

@@ -19,8 +19,9 @@ class AbortFlag {
   bool raised() const { return raised_.load(std::memory_order_relaxed); }
   // The first error; call only after raised() was true.
   Error error() const;
-  // After a failure here: a moment for the control thread to learn who was at its root. Ranks that
-  // fail because of another one end their connections, too. True: the flag knows better.
+  // After a failure here: waits a moment for the control thread to learn the root cause, because
+  // ranks that fail because of another one end their connections, too. True: the flag has a better
+  // error.
   bool told() const;
   // Returns false if it was raised before. Wakers run on the calling thread, before raise returns.
   bool raise(Error error);

@@ -35,18 +35,19 @@ bool Background::busy() const {
   return queue_ != nullptr && queue_->busy();
 }
 
-// Unless something has come meanwhile.
+// Gives the thread back unless another operation has come.
 bool Background::give_back() {
   const std::lock_guard lock(mutex_);
   if (queue_->closed()) {
-    // The thread may have seen the end before it saw these; somebody may still wait for them.
+    // The thread may have seen the end before it saw these operations; callers may still wait for
+    // them.
     while (const auto left = queue_->take()) left->finish(stopped_by_);
   } else if (queue_->busy()) {
     return false;
   }
   queue_.reset();
   has_queue_.store(false, std::memory_order_release);
-  gave_back_.notify_all();  // under the lock: whoever waits may destroy this object
+  gave_back_.notify_all();  // under the lock: a woken thread may destroy this object
   return true;
 }
 

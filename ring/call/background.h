@@ -1,7 +1,7 @@
 // Background: carries out the operations pushed to it, one after the other, on a thread that it
-// borrows from the process's pool when the first one comes. Once nothing has come for some time it
-// gives the thread back and closes what it had open. While no operation is under way it touches
-// nothing that serve() does, so that the caller's own thread may.
+// borrows from the process's pool for the first one. After some idle time it gives the thread back
+// and closes its descriptors. While no operation is under way it touches nothing that serve() uses,
+// so the caller's own thread may use it.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ class Background {
   explicit Background(Serve serve, Duration rest = std::chrono::milliseconds(100))
       : serve_(std::move(serve)), rest_(rest) {}
   ~Background() { stop({.code = Errc::aborted, .what = "the communicator has ended"}); }
-  // What is under way must come to an end by itself: raise the abort flag first. What has not begun
-  // ends with `why`.
+  // Running operations must come to an end by themselves: raise the abort flag first. Operations
+  // that have not begun end with `why`.
   void stop(const Error& why);
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
@@ -46,7 +46,7 @@ class Background {
   std::condition_variable gave_back_;
   std::atomic<bool> has_queue_{false};
   std::unique_ptr<OperationQueue> queue_;  // while a thread serves it
-  Error stopped_by_;                       // of what has not begun by stop()
+  Error stopped_by_;                       // for operations that had not begun at stop()
   std::shared_ptr<ThreadPool> pool_;       // from the first operation on
 };
 

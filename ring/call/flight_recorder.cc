@@ -25,7 +25,7 @@ std::shared_ptr<FlightRecorder> FlightRecorder::of_process(const std::string& pa
 FlightRecorder::FlightRecorder(const std::string& path) {
   if (path.empty()) return;
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  // posix_fallocate, so that a full disk is noticed here and not by a SIGBUS.
+  // posix_fallocate finds a full disk here; otherwise a SIGBUS would follow later.
   if (!fd || ::posix_fallocate(fd.get(), 0, kFlightBytes) != 0) return;
   void* const memory =
       ::mmap(nullptr, kFlightBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);

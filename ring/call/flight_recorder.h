@@ -1,5 +1,5 @@
-// FlightRecorder: writes what this rank does to its flight record (base/flight.h), some nanoseconds
-// an operation. Without a file it does nothing. Thread-safe.
+// FlightRecorder: writes what this rank does to its flight record (base/flight.h); this takes some
+// nanoseconds for each operation. Without a file it does nothing. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -14,19 +14,19 @@ namespace dlaunch {
 
 class FlightRecorder {
  public:
-  // The recorder of this process, whose communicators share it: it writes to `path`, and to nothing
-  // if that is "" or cannot be made.
+  // The recorder of this process, which its communicators share. It writes to `path`; if that is ""
+  // or cannot be made, it writes nothing.
   static std::shared_ptr<FlightRecorder> of_process(const std::string& path);
   explicit FlightRecorder(const std::string& path);
 
-  // To be told again when the operation has ended. group: FlightRecord's.
+  // Pass it to end() when the operation has ended. group: FlightRecord's.
   using Ticket = std::uint64_t;
   Ticket begin(TimePoint now, const Call& call, std::uint32_t group);
   Ticket begin(TimePoint now, const Message& message);
   void end(Ticket ticket, bool failed);
 
-  // What has come over a socket from a peer of all ranks, in addition to what came before. One
-  // thread at a time.
+  // Adds the bytes that came over a socket from a peer (numbered among all ranks). One thread at a
+  // time.
   void received(int peer, std::uint64_t bytes, Duration time);
 
  private:

@@ -1,5 +1,5 @@
-// ListPacker: carries out a call on a list of tensors for planes that want one buffer. Beside the
-// copies that sockets make, one more is cheap.
+// ListPacker: carries out a call on a list of tensors for planes that need one buffer. The extra
+// copy is cheap beside those that sockets make.
 #pragma once
 
 #include <algorithm>

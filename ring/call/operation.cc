@@ -11,7 +11,7 @@
 namespace dlaunch {
 
 Completions::Common& Completions::common() {
-  // Threads may wait on it when the process ends; and whoever lacks memory does, too.
+  // Static memory: threads may wait on it when the process ends, and it works without free memory.
   alignas(Common) static std::byte room[sizeof(Common)];
   static auto* const forever = new (room) Common;
   return *forever;

@@ -1,5 +1,5 @@
-// Operations: calls that go on in the background, and the queue by which they reach the thread that
-// carries them out.
+// Operations: calls in the background, and the queue that takes them to the thread that carries
+// them out.
 #pragma once
 
 #include <atomic>
@@ -26,22 +26,22 @@ struct Message {
   bool is_send = false;
   std::size_t count = 0;
   dl_dtype dtype = DL_UINT8;
-  int peer = -1;  // of a receive also kAnySource
+  int peer = -1;  // for a receive also kAnySource
   int tag = 0;
   TimePoint deadline = kNever;
-  int source = -1;  // of a receive, once done: who sent it
+  int source = -1;  // for a receive that is done: the sender
 };
 
-// Memory of the host in place of a message's buffer on a GPU.
+// Host memory that replaces a message's buffer on a GPU.
 struct StagedMessage {
   std::shared_ptr<void> host;  // null: the buffer is the host's own
-  void* device = nullptr;      // of a receive: where it goes to in the end
+  void* device = nullptr;      // for a receive: the destination of the data
   std::size_t bytes = 0;
-  void* stream = nullptr;  // the one that it was started with
+  void* stream = nullptr;  // the stream that the message was started with
 };
 
-// The operations of one communicator that are under way, and how to wait for some: all threads of a
-// process wait on the same, so that one can wait for operations of several communicators.
+// The pending operations of one communicator, and how to wait for some. All threads of a process
+// wait on the same condition, so that one can wait for operations of several communicators.
 class Completions {
  public:
   void begun() { ++under_way_; }
@@ -80,7 +80,7 @@ struct Operation {
   bool is_message = false;
   Call call;
   Message message;
-  // What the call points to, where the caller's own may be gone before it is carried out.
+  // Copies of the call's arguments, because the caller's own may end before the call runs.
   std::vector<std::size_t> counts;
   TensorList list;
   StagedMessage staged;
@@ -107,7 +107,7 @@ class OperationQueue {
   void push(std::shared_ptr<Operation> operation);
   // The next operation; null: none now.
   std::shared_ptr<Operation> take();
-  // Blocks until there is one, or the queue is closed. False: neither within so long.
+  // Blocks until there is one, or the queue is closed. False: neither has happened within `most`.
   bool wait(Duration most);
   // The taker has no operation under way. From the first push() on the queue is busy until then.
   void settle();

@@ -25,7 +25,7 @@ std::string overlap_in(const TensorList& list, std::size_t element_bytes) {
     if (!out(i).overlaps(out(j))) continue;
     return fmt::format("the outputs of tensors {} and {} overlap", name(i), name(j));
   }
-  // Outputs that lie apart end in the order in which they begin.
+  // Disjoint outputs end in the order in which they begin.
   for (std::size_t i = 0; i < list.ends.size(); ++i) {
     if (list.in[i] == list.out[i]) continue;
     const MemoryRange in = range(list.in[i], i);

@@ -1,5 +1,4 @@
-// Buffers of one call that share memory: which may, and which tensors of a list do and may not.
-// Pure.
+// Finds overlapping buffers of one call, and overlapping tensors of a list. Pure.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +17,8 @@ struct MemoryRange {
   }
 };
 
-// What is wrong with a list that is reduced, in words for people; "": nothing. A tensor may be in
-// place, and inputs may overlap each other.
+// The error of a list to be reduced, as a sentence; "": none. A tensor may be in place, and inputs
+// may overlap each other.
 std::string overlap_in(const TensorList& list, std::size_t element_bytes);
 
 }  // namespace dlaunch

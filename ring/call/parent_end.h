@@ -1,5 +1,5 @@
-// ParentEnd: the end of the communicator that a group is made out of, as the group's meeting sees
-// it: in the group's numbers.
+// ParentEnd: shows a group's meeting that the parent communicator has ended, with ranks in the
+// group's numbers.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace dlaunch {
 
 class ParentEnd {
  public:
-  // flag: the parent's, which must outlive this; ranks: what the parent calls the group's.
-  // Empty: the same.
+  // flag: the parent's, which must outlive this; ranks: the group's ranks in the parent's numbers.
+  // Empty: the same numbers.
   explicit ParentEnd(const AbortFlag& flag, std::vector<int> ranks = {})
       : flag_(flag), ranks_(std::move(ranks)) {}
 
   bool raised() const { return flag_.raised(); }
-  // After raised() was true. A rank that is no member has no number in the group: -1.
+  // Call it only after raised() was true. A rank outside the group is -1.
   Error error() const {
     Error error = flag_.error();
     if (ranks_.empty()) return error;

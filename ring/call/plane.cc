@@ -177,7 +177,7 @@ CallSignature signature_of(const Call& call, int ranks) {
       .seq = static_cast<std::uint32_t>(call.seq)};
 }
 
-// Two pasts that differ in one root stay different, for 31 is odd.
+// 31 is odd, so two pasts that differ in one root stay different.
 std::uint16_t rooted_past(std::uint16_t past, const CallSignature& last) {
   return static_cast<std::uint16_t>(past * 31U + (last.packed ^ last.packed >> 16));
 }

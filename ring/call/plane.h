@@ -28,7 +28,7 @@ enum class Collective : std::uint8_t {
   all_to_all,
 };
 
-// What a collective is like, for all that treat them alike.
+// Properties of a collective, for code that handles all of them alike.
 struct CollectiveTraits {
   bool reduces = false;    // takes an op
   bool rooted = false;     // takes a root
@@ -45,30 +45,31 @@ std::string_view op_name(dl_op op);  // "sum"
 bool dtype_is_float(dl_dtype dtype);
 std::size_t dtype_bytes(dl_dtype dtype);  // 0 for a value outside the enum
 
-// Tensors that one call treats as one buffer, end to end. The same lengths on all ranks.
+// Tensors that one call treats as one buffer, end to end. All ranks have the same lengths.
 struct TensorList {
   std::vector<const void*> in;
   std::vector<void*> out;
-  std::vector<std::size_t> ends;     // elements up to and with this tensor
-  std::vector<std::size_t> numbers;  // of each in the caller's list, where empty ones count
+  std::vector<std::size_t> ends;     // elements up to the end of each tensor
+  std::vector<std::size_t> numbers;  // place in the caller's list, which also counts empty ones
 };
 
-// What must be equal on all ranks beside the count: a hash of the tensors' lengths; 0: one at most.
+// A hash of the tensors' lengths, which must be equal on all ranks like the count; 0: at most one
+// tensor.
 std::uint64_t layout_of(const TensorList& list);
 
-// Errc::usage where a tensor that has elements is null, or the counts add up to too many.
+// Errc::usage if a tensor with elements is null, or the sum of the counts is too large.
 Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, void* const* out,
                                     const std::size_t* counts);
 
-// Of a call whose buffers are on a GPU; ring/device fills it in.
+// For a call with buffers on a GPU; ring/device fills it in.
 struct DeviceTask {
-  int device = -1;         // CUDA's number of it; -1: the buffers are the host's
+  int device = -1;         // CUDA's number of the GPU; -1: host buffers
   void* stream = nullptr;  // CUstream to work in, unless there is
-  void* after = nullptr;  // a CUevent that is to be waited for, elsewhere than in the user's stream
-  bool ordered = false;   // it is enough that the stream has the call
+  void* after = nullptr;   // a CUevent to wait for, outside the user's stream
+  bool ordered = false;    // the call may return when the stream has it
 };
 
-// What a collective is part of.
+// The call that a collective is part of.
 enum class Within : std::uint8_t { itself, split, alloc };
 
 // One collective call of one rank, with arguments already checked. Counts as in ring.h.
@@ -79,7 +80,7 @@ struct Call {
   std::size_t count = 0;
   dl_dtype dtype = DL_UINT8;
   dl_op op = DL_SUM;
-  int root = -1;          // of rooted collectives
+  int root = -1;          // for rooted collectives
   std::uint64_t seq = 0;  // number of this collective on the communicator, from 1
   TimePoint deadline = kNever;
   // Elements of each rank's part, for all_gather and gather of parts that differ; `count` is then
@@ -87,11 +88,11 @@ struct Call {
   const std::size_t* counts = nullptr;
   // all_reduce and broadcast: where the `count` elements lie, in place of `in` and `out`.
   const TensorList* list = nullptr;
-  std::uint64_t layout = 0;  // of the list; stays where its tensors have been put together
-  // The ranks that take part, ascending, `root` being one of them; null: all. Other ranks make
-  // other calls meanwhile. Only planes that say so take it.
+  std::uint64_t layout = 0;  // of the list; stays when its tensors have been packed together
+  // The participating ranks, ascending, `root` among them; null: all. Other ranks make other calls
+  // meanwhile. Only some planes take it, and say so.
   const std::vector<int>* members = nullptr;
-  // The user's call that this one is a step of; null: it is one itself. For error texts.
+  // The user's call that this one is a step of; null: this is the user's call. For error texts.
   const Call* step_of = nullptr;
   TimePoint begun{};  // for error texts; of the user's call where this is a step
   DeviceTask task;
@@ -110,11 +111,11 @@ struct CallSignature {
   bool operator==(const CallSignature&) const = default;
 };
 CallSignature signature_of(const Call& call, int ranks);
-// A hash of the rooted calls so far, one more being the last. Where ranks differ in a root, nobody
-// may be waiting for them: their next call without a root carries it, and tells.
+// A hash of the rooted calls so far, up to `last`. If ranks differ in a root, possibly no rank
+// waits for the data. So the next call without a root carries this hash and detects the difference.
 std::uint16_t rooted_past(std::uint16_t past, const CallSignature& last);
 
-// What the movements of a call depend on, apart from where its buffers lie.
+// The properties of a call that determine its data movements, except where its buffers lie.
 struct Shape {
   Collective collective = Collective::barrier;
   std::size_t count = 0;  // as in ring.h; 0 with `counts`
@@ -133,12 +134,12 @@ struct Part {
 };
 // Rank r's part of a buffer with a part for each rank.
 Part part_of(const Shape& shape, int r);
-// The elements of a rank's buffers, in all parts together; 0 where it has none.
+// The elements of a rank's buffers, in all parts together; 0 without such a buffer.
 std::size_t in_count(const Shape& shape, int rank, int ranks);
 std::size_t out_count(const Shape& shape, int rank, int ranks);
 
-// What one rank gives another, or itself, where data is only moved: gather, scatter, all_gather,
-// all_to_all, broadcast.
+// What one rank gives another, or itself, in collectives that only move data: gather, scatter,
+// all_gather, all_to_all, broadcast.
 struct Delivery {
   bool exists = false;
   std::size_t from = 0;  // first element in the giver's `in`
@@ -151,11 +152,11 @@ Delivery delivery(const Shape& shape, int giver, int taker);
 // 1)"
 Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallSignature& b);
 
-// What the user knows it as.
+// The call as the user knows it.
 const Call& users_call(const Call& call);
 std::string_view call_name(const Call& call);  // "all_reduce"; "dl_split"
 
-// How long the user has waited in it.
+// How long the user has waited in the call.
 Duration waited_in(const Call& call, TimePoint now);
 
 // "all_reduce #17 timed out after 30 s: waiting for rank 2, 5; arrived: 0-1, 3-4, 6-7"
@@ -169,7 +170,7 @@ class Plane {
   // waiting, the flag's error is returned within a millisecond.
   virtual Result<void> run(const Call& call) = 0;
   virtual const char* name() const = 0;  // "shm", "tcp"
-  // How run() would do this call, in words for people; buffers do not matter.
+  // Describes how run() would do this call; buffers do not matter.
   virtual std::string explain(const Call& call) const = 0;
 };
 

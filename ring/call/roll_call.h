@@ -1,7 +1,7 @@
 // Roll call: a rank that has waited too long in a collective asks all others, on their control
-// links, how far they are. Their control threads answer whatever their callers do, so that a rank
-// is blamed only if its whole process stands still or its caller is not in the collective, and not
-// for waiting itself.
+// links, how far they are. Their control threads answer whatever their callers do. So a rank gets
+// the blame only if its whole process stands still or its caller is not in the collective; a rank
+// that only waits itself does not.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace dlaunch {
 struct RollCall {
   RankSet silent;   // do not answer
   RankSet outside;  // have not entered the collective, and are in no other
-  RankSet behind;   // are in an earlier one: they wait themselves, most likely for the others here
+  RankSet behind;   // are in an earlier one: they most likely wait for the others here
 };
 
-// Asks about collective `seq`; blocks for kRollCallPatienceMs at most, less if the communicator is
-// over by then.
+// Asks about collective `seq`; blocks for at most kRollCallPatienceMs, less if the communicator
+// ends first.
 using CallRoll = std::function<RollCall(std::uint64_t seq)>;
 
 inline constexpr int kRollCallPatienceMs = 200;

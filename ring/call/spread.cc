@@ -44,7 +44,7 @@ bool Spread::should_move(TimePoint now, int own, int core, const void* whom, boo
 bool Spread::move_away_from(TimePoint now, int core, const void* whom, bool goes_first,
                             const OthersCores& others) {
   if (!should_move(now, current_core(), core, whom, goes_first)) return false;
-  // Of this thread alone.
+  // The cores that this thread may use.
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
   std::vector<int> cores;
@@ -53,14 +53,14 @@ bool Spread::move_away_from(TimePoint now, int core, const void* whom, bool goes
   }
   const int there = emptier_core(rank_, core, others(), cores);
   if (there < 0) return false;
-  // Allowing nothing else for a moment makes the kernel do it now. Forbidding this core alone would
-  // have it take any other one, idle or not.
+  // Allowing only that core for a moment makes the kernel move the thread now. If only this core
+  // were forbidden, the kernel would take any other one, idle or not.
   cpu_set_t only;
   CPU_ZERO(&only);
   CPU_SET(static_cast<std::size_t>(there), &only);
   if (::sched_setaffinity(0, sizeof only, &only) != 0) return false;
   if (::sched_setaffinity(0, sizeof allowed, &allowed) == 0) return true;
-  // What was allowed has changed meanwhile: all that the system still allows, rather than one.
+  // The allowed cores have changed meanwhile: allow all that the system has, rather than one.
   std::memset(&allowed, 0xff, sizeof allowed);
   ::sched_setaffinity(0, sizeof allowed, &allowed);
   return true;

@@ -1,9 +1,9 @@
-// Spread: gets ranks that wait for each other off one core. The scheduler wakes a rank where its
-// waker runs, and two ranks that take turns on one core look to it like one: it may leave them
-// there for ever, with other cores idle, and each hand-over then costs a sleep. A rank that finds
-// whom it waits for on its own core moves itself to another one: of the two the one of the higher
-// number, or both would move, to the same one, again and again. Where ranks outnumber cores, one
-// that finds more than a core's share of them on its own does.
+// Spread: gets ranks that wait for each other off one core. The scheduler wakes a rank on its
+// waker's core, and two ranks that take turns on one core look to it like one: it may leave them
+// there for ever while other cores idle, and each hand-over then costs a sleep. A rank that finds
+// the rank it waits for on its own core moves to another core. Only the one of the higher number
+// moves; otherwise both would move to the same core, again and again. If ranks outnumber cores, a
+// rank moves when more than a core's share of them are on its core.
 #pragma once
 
 #include <functional>
@@ -14,17 +14,17 @@
 
 namespace dlaunch {
 
-// The core the calling thread runs on; -1 unknown. A few nanoseconds.
+// The core that the calling thread runs on; -1: unknown. Takes a few nanoseconds.
 int current_core();
 
-// Lets another thread have this one's core, if any wants it: where ranks outnumber cores, the one
-// that is waited for gets it, for a fraction of what a sleep and a wake-up cost.
+// Offers this thread's core to any other thread. If ranks outnumber cores, the awaited rank gets
+// it, for a fraction of the cost of a sleep and a wake-up.
 void offer_core();
 
-// What a rank does with its core while it waits for all others, where ranks outnumber cores: keeps
-// it for a moment, if those that were last seen on it have come and whoever has not is elsewhere;
-// offers it to those that have not; or leaves it, if as many ranks of lower number as are a core's
-// share are there already. core_of(r), has_come(r): of rank r; has_come is asked of few.
+// What a rank does with its core while it waits for all others, if ranks outnumber cores. keep: for
+// a moment, if the ranks last seen on this core have come and the missing ones are elsewhere.
+// offer: to the missing ranks on this core. leave: if ranks of lower number already fill a core's
+// share here. core_of(r), has_come(r): of rank r; the function calls has_come for few ranks.
 enum class Core { keep, offer, leave };
 template <class CoreOf, class HasCome>
 Core while_waiting(int own, int ranks, int share, CoreOf core_of, HasCome has_come) {
@@ -39,10 +39,10 @@ Core while_waiting(int own, int ranks, int share, CoreOf core_of, HasCome has_co
   return wanted ? Core::offer : Core::keep;
 }
 
-// Where rank `rank`, which runs on `own`, has the fewest neighbours: one of the `allowed` cores on
-// which the fewest of `others` were last seen (-1: nobody knows where). Of several each rank
-// prefers another one, for not all to meet there that look at the same time. -1 if it would have as
-// many neighbours there as it has now. Pure.
+// The core with the fewest neighbours for rank `rank`, which runs on `own`: one of the `allowed`
+// cores on which the fewest of `others` were last seen (-1: unknown). Among equals each rank
+// prefers another core, so that ranks that look at the same time do not all meet there. -1 if that
+// core has as many neighbours as the present one. Pure.
 int emptier_core(int rank, int own, std::span<const int> others, std::span<const int> allowed);
 
 // One per waiting thread.
@@ -50,19 +50,19 @@ class Spread {
  public:
   explicit Spread(int rank) : rank_(rank) {}
 
-  // The cores on which the other ranks were last seen; asked for when a move is due.
+  // The cores on which the other ranks were last seen; called when a move is due.
   using OthersCores = std::function<std::vector<int>()>;
-  // Who is waited for, `whom` (any address that is only its), was last seen on `core`. True if this
-  // thread has moved because of it, to an emptier one. goes_first: of the two it is this one's
-  // turn; it moves at once, where otherwise it leaves the other one some time to do so (which
-  // cannot, if it never waits). Not more often than is worth its cost: where moving does not help
-  // (other work holds the cores), ever more seldom.
+  // The awaited rank, `whom` (any address that identifies it), was last seen on `core`. Returns
+  // true if this thread has therefore moved to an emptier core. goes_first: of the two it is this
+  // thread's turn, and it moves at once; otherwise it first gives the other one some time to move
+  // (which that one cannot do if it never waits). Moves only as often as is worth the cost: ever
+  // more rarely if moving does not help (other work holds the cores).
   bool move_away_from(TimePoint now, int core, const void* whom, bool goes_first,
                       const OthersCores& others);
-  // Whether to, where this thread runs on `own` now; it counts as moved if so. Pure.
+  // Whether to move, if this thread runs on `own` now; counts a true result as a move. Pure.
   bool should_move(TimePoint now, int own, int core, const void* whom, bool goes_first);
 
-  // How long it leaves the other one its turn; a look so long ago says nothing of now.
+  // How long a thread leaves the other one its turn; older looks count for nothing.
   static constexpr Duration kOthersTurn = std::chrono::milliseconds(2);
   static constexpr Duration kOldLook = std::chrono::milliseconds(20);
 
@@ -71,7 +71,7 @@ class Spread {
   static constexpr Duration kLongestPause = std::chrono::seconds(1);
 
   const int rank_;
-  const void* with_ = nullptr;  // who was found on this core, at each look since shared_since_
+  const void* with_ = nullptr;  // the rank found on this core at each look since shared_since_
   TimePoint shared_since_{}, looked_at_{};
   TimePoint moved_at_{};
   Duration pause_ = kFirstPause;

@@ -18,7 +18,7 @@ struct PoolOfProcess {
   std::weak_ptr<ThreadPool> pool;
 };
 
-// Needed until the process ends; and a child makes it new without looking at what it was.
+// Needed until the process ends; a forked child makes a new one without reading the old contents.
 alignas(PoolOfProcess) std::byte pool_room[sizeof(PoolOfProcess)];
 
 PoolOfProcess& pool_of_process() {
@@ -55,7 +55,7 @@ ThreadPool::~ThreadPool() {
   join_retired();
 }
 
-// Under the lock, which they need no more.
+// Call it under the lock, which the retired threads no longer need.
 void ThreadPool::join_retired() {
   for (auto& thread : retired_) thread.join();
   retired_.clear();
@@ -81,13 +81,13 @@ std::size_t ThreadPool::threads() const {
   return threads_.size();
 }
 
-// The calling thread, which is free. Under the lock.
+// Retires the calling thread, which is free. Call it under the lock.
 bool ThreadPool::retire() {
   if (free_ <= kKept) return false;
   const auto own = std::find_if(threads_.begin(), threads_.end(), [](const std::thread& thread) {
     return thread.get_id() == std::this_thread::get_id();
   });
-  if (own == threads_.end()) return false;  // the one that makes it has yet to say so
+  if (own == threads_.end()) return false;  // run(), which makes it, has not added it yet
   --free_;
   retired_.push_back(std::move(*own));
   threads_.erase(own);

@@ -1,4 +1,4 @@
-// In place of the device plane where the headers of CUDA or NCCL were missing at build time.
+// Replaces the device plane if the headers of CUDA or NCCL were missing at build time.
 #include "ring/device/device_copy.h"
 #include "ring/device/device_plane.h"
 

@@ -53,7 +53,7 @@ CudaCopier::~CudaCopier() {
   if (!context_) return;
   const CurrentContext current(context_->get());
   for (Slot& slot : slots_) {
-    if (slot.under_way) (void)slot.memory.release();  // it stands still: left to it for ever
+    if (slot.under_way) (void)slot.memory.release();  // it stands still: never freed
     slot.memory.reset();
     slot.passed.reset();
   }
@@ -96,7 +96,7 @@ Result<void> CudaCopier::copy(void* to, const void* from, std::size_t bytes, To 
                   .bytes = bytes,
                   .stream = static_cast<CUstream>(stream),
                   .deadline = deadline};
-  // One that did not end in its time: its slot is not free before.
+  // A copy that did not end in time: its slot is not free before.
   for (Slot& slot : slots_) {
     if (auto ok = await(slot, task); !ok) return ok;
   }

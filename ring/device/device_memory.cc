@@ -15,7 +15,7 @@ Result<std::unique_ptr<DeviceContext>> DeviceContext::retain(int ordinal) {
 
 DeviceContext::~DeviceContext() { cuda_driver()->primary_ctx_release(device_); }
 
-// Neither waits for the legacy stream, which the user's own work may be in.
+// The stream does not wait for the legacy stream, which may hold the user's work.
 Result<DeviceStream> make_device_stream() {
   CUstream stream = nullptr;
   const CUresult made = cuda_driver()->stream_create(&stream, CU_STREAM_NON_BLOCKING);

@@ -11,7 +11,7 @@
 
 namespace dlaunch {
 
-// The GPU's primary context, the one that the CUDA runtime uses, too.
+// The GPU's primary context, which the CUDA runtime uses, too.
 class DeviceContext {
  public:
   static Result<std::unique_ptr<DeviceContext>> retain(int ordinal);
@@ -28,7 +28,7 @@ class DeviceContext {
   const CUcontext context_;
 };
 
-// Makes a context the current one of this thread, until it goes out of scope.
+// Makes a context this thread's current one, until the end of the scope.
 class CurrentContext {
  public:
   explicit CurrentContext(CUcontext context) : pushed_(cuda_driver()->ctx_push(context)) {}
@@ -57,7 +57,7 @@ using DeviceStream = std::unique_ptr<CUstream_st, StreamCloser>;
 using DeviceEvent = std::unique_ptr<CUevent_st, EventCloser>;
 using PinnedMemory = std::unique_ptr<char, PinnedCloser>;
 
-// In the current context.
+// Makes it in the current context.
 Result<DeviceStream> make_device_stream();
 Result<DeviceEvent> make_device_event();
 Result<void> record(const DeviceEvent& event, CUstream stream);

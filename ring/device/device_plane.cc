@@ -76,7 +76,7 @@ class CudaPlane final : public DevicePlane {
   std::unique_ptr<NcclComm> comm_;
   std::unique_ptr<HostPath> host_;
   CUstream put_in_ = nullptr;           // the stream of watch_'s calls
-  std::unique_ptr<StreamWatch> watch_;  // null: no call was put
+  std::unique_ptr<StreamWatch> watch_;  // null: no put() yet
 };
 
 CudaPlane::~CudaPlane() {
@@ -128,7 +128,7 @@ Result<void> CudaPlane::attach(Call& call, int device, void* stream, bool at_onc
   return {};
 }
 
-// What comes before the call itself.
+// Prepares the call.
 Result<void> CudaPlane::begin(const Call& call) {
   if (abort_.raised()) return abort_.error();
   return way_ || settings_.size == 1 ? Result<void>() : agree(call);
@@ -170,7 +170,7 @@ Result<void> CudaPlane::put(const Call& call, std::function<void(bool failed)> e
     watch_ = std::make_unique<StreamWatch>(
         context_->get(), [this](const StreamWatch::Watched& put) { return await_put(put); });
   }
-  // NCCL takes one call after the other, and streams do not wait for each other.
+  // NCCL runs one call after the other, and streams do not wait for each other.
   if (std::exchange(put_in_, stream) != stream) (void)watch_->settle();
   auto events = watch_->events();
   if (!events) return events.error();
@@ -194,7 +194,7 @@ Result<void> CudaPlane::run_by_host(const Call& call, CUstream stream) {
   return host_->run(call, stream);
 }
 
-// By NCCL, or in a world of one, where there are only copies. Returns when the stream has them.
+// By NCCL, or by copies alone in a world of one. Returns when the stream has them.
 Result<void> CudaPlane::launch_here(const Call& call, CUstream stream) {
   const auto steps = nccl_steps(call, settings_.rank, settings_.size);
   bool alone = true;
@@ -213,7 +213,7 @@ Result<void> CudaPlane::launch_here(const Call& call, CUstream stream) {
   if (launched != ncclSuccess && launched != ncclInProgress) {
     return end(call, {DeviceVerdict::failed, {}, comm_->error(activity_of(call), launched)});
   }
-  // NCCL wants this before anything waits for the stream.
+  // NCCL requires this before anything waits for the stream.
   return await_nccl(call, call.deadline);
 }
 
@@ -267,7 +267,7 @@ Result<void> CudaPlane::copy(void* to, const void* from, std::size_t bytes, To w
                                    format_duration(watched.waited))};
 }
 
-// -- Who the others are
+// -- The other ranks
 
 DeviceFacts CudaPlane::own_facts() const {
   DeviceFacts facts;
@@ -289,7 +289,7 @@ DeviceFacts CudaPlane::own_facts() const {
   return facts;
 }
 
-// All ranks tell each other what they have, and rank 0 what NCCL needs to bring them together.
+// All ranks exchange their facts, and rank 0 sends what NCCL needs to connect them.
 Result<void> CudaPlane::agree(const Call& call) {
   const auto step = [&](Collective collective, const void* in, void* out, std::size_t bytes) {
     Call told{.collective = collective, .in = in, .out = out, .count = bytes, .dtype = DL_UINT8};
@@ -339,7 +339,7 @@ Result<void> CudaPlane::make_comm(const Call& call, const ncclUniqueId& id) {
 
 // -- Waiting
 
-// Until NCCL is through with what it does in the background.
+// Waits until NCCL has finished its background work.
 Result<void> CudaPlane::await_nccl(const Call& call, TimePoint deadline) {
   const Watched watched = watch(deadline, &abort_, [&](DeviceSight& sight, Error& failure) {
     const ncclResult_t state = comm_->state();
@@ -353,7 +353,7 @@ Result<void> CudaPlane::await_nccl(const Call& call, TimePoint deadline) {
 Result<void> CudaPlane::await_event(const Call& call, CUevent event) {
   const Watched watched = watch(call.deadline, &abort_, [&](DeviceSight& sight, Error& failure) {
     const CUresult queried = look_at(event, sight);
-    // A stream also gets on when NCCL gives up: its word counts more than the event.
+    // A stream also advances when NCCL gives up: NCCL's state counts more than the event.
     const ncclResult_t state = comm_ ? comm_->state() : ncclSuccess;
     if (state != ncclSuccess && state != ncclInProgress) {
       sight.done = false;
@@ -366,7 +366,7 @@ Result<void> CudaPlane::await_event(const Call& call, CUevent event) {
   return end(call, watched);
 }
 
-// On the watch's thread.
+// Runs on the watch's thread.
 Result<void> CudaPlane::await_put(const StreamWatch::Watched& put) {
   Call call = put.call;
   call.deadline = kNever;
@@ -375,7 +375,7 @@ Result<void> CudaPlane::await_put(const StreamWatch::Watched& put) {
   return await_event(call, put.events.passed.get());
 }
 
-// Where the call has failed, NCCL's communicator has with it: it is ended before anybody goes on.
+// If the call has failed, NCCL's communicator has failed, too: end it before any caller goes on.
 Result<void> CudaPlane::end(const Call& call, const Watched& watched) {
   if (watched.verdict == DeviceVerdict::done) return {};
   Error error = settings_.ended(cause(call, watched));
@@ -385,7 +385,7 @@ Result<void> CudaPlane::end(const Call& call, const Watched& watched) {
 
 Error CudaPlane::cause(const Call& call, const Watched& watched) const {
   if (watched.verdict == DeviceVerdict::late) return lateness(call, watched.waited);
-  // Whoever was lost is soon known on the control links, and NCCL's error follows from it.
+  // The control links soon name a lost rank, and NCCL's error follows from that loss.
   for (int ms = 0; ms < kCauseMs && !abort_.raised(); ++ms) ::poll(nullptr, 0, 1);
   return abort_.raised() ? abort_.error() : watched.failure;
 }
@@ -411,7 +411,7 @@ int device_of(const void* memory) {
   CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
   void* values[] = {&type, &device};
-  // Fails where the program has not initialized the driver: then it has no memory on a GPU.
+  // Fails if the program has not initialized the driver: then it has no memory on a GPU.
   if (driver->pointer_get_attributes(2, wanted, values, reinterpret_cast<CUdeviceptr>(memory)) !=
       CUDA_SUCCESS) {
     return -1;

@@ -1,4 +1,4 @@
-// How whoever waits for a GPU does it: looks at it, until there is a verdict.
+// How to wait for a GPU: look at it until there is a verdict.
 #pragma once
 
 #include <poll.h>
@@ -17,7 +17,7 @@ inline void nap(Duration pause) {
   ::ppoll(nullptr, 0, &time, nullptr);
 }
 
-// Whether what was before the event is done.
+// Whether the event and the work before it are done.
 inline CUresult look_at(CUevent event, DeviceSight& sight) {
   const CUresult queried = cuda_driver()->event_query(event);
   sight.done = queried == CUDA_SUCCESS;
@@ -25,15 +25,15 @@ inline CUresult look_at(CUevent event, DeviceSight& sight) {
   return queried;
 }
 
-// What came of waiting: a verdict that is not `wait`, and the failure where it is `failed`.
+// The result of a wait: a verdict other than `wait`, and the failure if it is `failed`.
 struct Watched {
   DeviceVerdict verdict = DeviceVerdict::wait;
   Duration waited{};
   Error failure;
 };
 
-// Looks until there is a verdict. look(sight, failure) fills in both. abort: null: nothing ends it
-// from outside.
+// Looks until there is a verdict. look(sight, failure) fills in both. abort: null: nothing outside
+// ends the wait.
 template <class Look>
 Watched watch(TimePoint deadline, const AbortFlag* abort, Look look) {
   const TimePoint begun = steady_now();

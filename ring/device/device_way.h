@@ -1,4 +1,4 @@
-// Which way calls on device memory go, decided by all ranks from the same facts. Pure.
+// Chooses the way of calls on device memory; all ranks decide from the same facts. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace dlaunch {
 
-// What each rank tells the others before the first of these calls; travels as it lies here.
+// What each rank sends the others before the first of these calls, as these bytes.
 struct DeviceFacts {
   unsigned char gpu[16] = {};  // its UUID; a MIG instance has its own
-  std::int32_t nccl = 0;       // version code; 0: this rank has none, or shall not use it
+  std::int32_t nccl = 0;       // version code; 0: this rank has none, or must not use it
   char why_not[108] = "";      // with nccl == 0
 };
 
@@ -22,33 +22,32 @@ struct DeviceWay {
   bool nccl = false;
   std::string why_not;  // without: "rank 1 and rank 3 share one GPU"
 };
-// NCCL, if all ranks have it in the same version and a GPU of their own: it refuses others.
+// NCCL, if all ranks have the same version and each has its own GPU: NCCL refuses other cases.
 DeviceWay choose_device_way(const std::vector<DeviceFacts>& ranks);
 
-// What NCCL does as ring.h says: all but the bitwise ops, which it lacks, and averages of integers,
-// of which it does not say how they are rounded.
+// Whether NCCL does the call as ring.h says: all but the bitwise ops, which it lacks, and averages
+// of integers, because its rounding of them is not documented.
 bool nccl_serves(const Call& call);
 
-// What whoever waits for a GPU sees when it looks.
+// What a waiter for a GPU sees when it looks.
 struct DeviceSight {
   bool done = false;    // the event has passed
   bool over = false;    // the communicator was ended from outside
-  bool failed = false;  // NCCL or the driver says so
+  bool failed = false;  // reported by NCCL or the driver
 };
 enum class DeviceVerdict { wait, done, over, failed, late };
-// A result that is there counts, whatever else has happened; who was lost counts before the error
-// that follows from it.
+// A finished result always counts; the loss of a rank comes before the errors that follow from it.
 DeviceVerdict judge_device(TimePoint now, TimePoint deadline, const DeviceSight& sight);
 
-// What has stood still until a call's time was up, with all ranks in the call.
+// The part that stood still until a call's time was up, with all ranks in the call.
 enum class Standstill { setup, nccl, own_gpu };
-// Where NCCL has, its communicator is beyond repair, and the call can only be made anew in another
-// round: Errc::peer_lost, of no rank. If it was NCCL that did not even come together another round
-// would hardly be better, nor if it is only this rank's GPU: Errc::timeout.
+// If NCCL stood still, its communicator is beyond repair, and only another round can repeat the
+// call: Errc::peer_lost, of no rank. If NCCL's setup or only this rank's GPU stood still, another
+// round would hardly help: Errc::timeout.
 Error standstill_error(Standstill what, const Call& call, int rank, int ranks, Duration waited);
 
 // How long to sleep before the next look: not at all at first, then an eighth of the time waited,
-// and 1 ms at most.
+// at most 1 ms.
 Duration device_pause(Duration waited);
 
 }  // namespace dlaunch

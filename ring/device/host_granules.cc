@@ -68,7 +68,8 @@ HostGranule host_granule(const Call& call, int rank, int ranks, const HostCut& c
                   staged += bytes;
                 });
   };
-  // The buffers of a broadcast are one: only the root's is read, and only the others' are written.
+  // The buffers of a broadcast are the same buffer: the call reads only the root's, and writes only
+  // the others'.
   const bool broadcast = call.collective == Collective::broadcast;
   const bool root = rank == call.root;
   if (broadcast || traits.in_at_root ? root : true) {

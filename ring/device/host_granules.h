@@ -1,6 +1,6 @@
-// Device memory through the host: a call is cut into granules, each of which is copied from the
+// Device memory through the host: cuts a call into granules. Each granule is copied from the
 // device, is a call of its own on the host's planes, and is copied back, while its neighbours are
-// on their way. Pure: which bytes, where to.
+// on their way. Pure: only which bytes go where.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@
 namespace dlaunch {
 
 struct HostPiece {
-  const void* in_device = nullptr;  // of the user's input; or
-  void* out_device = nullptr;       // of the user's output
+  const void* in_device = nullptr;  // in the user's input; or
+  void* out_device = nullptr;       // in the user's output
   std::size_t staged = 0;           // first byte in the granule's memory on the host
   std::size_t bytes = 0;
 };
 
 struct HostGranule {
   std::vector<HostPiece> in, out;
-  std::size_t count = 0;            // of the call on the host; with counts this rank's own
+  std::size_t count = 0;            // of the call on the host; with counts: of this rank
   std::vector<std::size_t> counts;  // of the call; empty: none
 };
 

@@ -9,11 +9,11 @@
 namespace dlaunch {
 namespace {
 
-// Large enough that a copy's start does not show, small enough that the first and the last one,
-// which overlap with nothing, are a small part. A guess: it has not been measured on a GPU.
+// Large enough to hide the start of a copy; small enough that the first and the last one, which
+// overlap with nothing, are a small part. A guess, not measured on a GPU.
 constexpr std::size_t kGranuleBytes = 4 << 20;
 
-// For copies of two granules; they wait for what the user's stream holds.
+// For copies of two granules, which follow the present work of the user's stream.
 constexpr Duration kSettlePatience = std::chrono::seconds(5);
 
 Result<void> grow(PinnedMemory& memory, std::size_t& bytes, std::size_t needed) {
@@ -67,7 +67,7 @@ Result<void> HostPath::load(const Call& call, const HostCut& cut, std::size_t nu
   return record(slot.loaded, down_.get());
 }
 
-// One granule from here to there, up to its way back, which goes on by itself.
+// One granule, up to the start of its way back, which goes on by itself.
 Result<void> HostPath::turn(const Call& call, Slot& slot) {
   if (auto ok = wait_(call, slot.loaded.get()); !ok) return ok;
   if (slot.storing) {
@@ -101,8 +101,8 @@ Result<void> HostPath::run(const Call& call, CUstream stream) {
   return done;
 }
 
-// Waits for copies that a failed call has begun. Where they stand still their memory on the host is
-// left to them for ever.
+// Waits for copies that a failed call has begun. If they stand still their host memory is left to
+// them for ever.
 void HostPath::settle() {
   const TimePoint until = steady_now() + kSettlePatience;
   bool settled = true;
@@ -129,7 +129,7 @@ Result<void> HostPath::pass(const Call& call, const HostCut& cut, CUstream strea
   }
   if (ok) ok = load(call, cut, 0);
   for (std::size_t i = 0; ok && i < cut.granules; ++i) {
-    // Its slot's last granule was one on the host two turns ago: that memory is free.
+    // Its slot's last granule was on the host two turns ago: that memory is free.
     if (i + 1 < cut.granules) ok = load(call, cut, i + 1);
     if (ok) ok = turn(call, slots_[i % 2]);
   }

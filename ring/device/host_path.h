@@ -19,8 +19,8 @@ class HostPath {
   HostPath(int rank, int size, OnHost on_host, Wait wait)
       : rank_(rank), size_(size), on_host_(std::move(on_host)), wait_(std::move(wait)) {}
 
-  // In the GPU's context. Begins after what `stream` holds now. When it returns no copy goes on,
-  // also when it has failed: the buffers are the caller's again.
+  // Call it in the GPU's context. Begins after the present work of `stream`. Even after a failure
+  // no copy goes on when it returns: the buffers are the caller's again.
   Result<void> run(const Call& call, CUstream stream);
   // "4 granules".
   static std::string explain(const Call& call, int size);

@@ -6,7 +6,7 @@
 
 #include "base/symbols.h"
 
-// cuda.h gives functions the names of their current versions: those are to be looked up.
+// cuda.h maps functions to their current versions: look up those names.
 #define DL_TEXT_OF(name) #name
 #define DL_SYMBOL(name) DL_TEXT_OF(name)
 

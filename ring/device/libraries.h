@@ -1,8 +1,8 @@
 // The CUDA driver and NCCL as tables of functions, found at run time: one binary serves machines
-// with and without GPUs. Only the files of this folder that include this one see their headers.
+// with and without GPUs. Only files of this folder that include this one see their headers.
 //
-// The driver and not the CUDA runtime: there is one in a process whatever it was built with, while
-// runtimes are many and often linked statically.
+// It uses the driver, not the CUDA runtime: each process has exactly one driver, while it may have
+// many runtimes, often linked statically.
 #pragma once
 
 #include <cuda.h>
@@ -64,9 +64,9 @@ struct NcclLibrary {
   decltype(&::ncclRecv) recv;
 };
 
-// Null: this process has no libcuda.so.1, or one that lacks a function. Looked for once.
+// Null: this process has no libcuda.so.1, or that lacks a function. Looks for it once.
 const CudaDriver* cuda_driver();
-// Errc::unsupported: there is no libnccl.so.2, or one that is too old. Looked for once.
+// Errc::unsupported: there is no libnccl.so.2, or it is too old. Looks for it once.
 Result<const NcclLibrary*> nccl_library();
 
 // "cuMemHostAlloc: out of memory"; `call` is the function's name.

@@ -37,7 +37,7 @@ bool returns_within(Duration limit, std::function<void()> body) {
   try {
     std::thread(run).detach();
   } catch (const std::system_error&) {
-    return false;  // no thread is to be had
+    return false;  // the system has no thread
   }
   std::unique_lock lock(shared->mutex);
   return shared->changed.wait_for(lock, limit, [&] { return shared->returned; });
@@ -109,7 +109,7 @@ ncclResult_t NcclComm::launch(const std::vector<NcclStep>& steps, const Call& ca
   for (const NcclStep& step : steps) {
     if (accepted(first)) first = launch_one(step, call, stream);
   }
-  const ncclResult_t ended = nccl_.group_end();  // also after a failure: it is per thread
+  const ncclResult_t ended = nccl_.group_end();  // also after a failure: groups are per thread
   return accepted(first) ? ended : first;
 }
 
@@ -118,7 +118,7 @@ void NcclComm::leave() {
   const ncclComm_t comm = comm_;
   const NcclLibrary& nccl = nccl_;
   bool finalized = false;
-  // NCCL's own bounds are minutes; polling, because it does not block.
+  // NCCL's own time limits are minutes; polling works because the call does not block.
   const ncclResult_t begun = nccl.comm_finalize(comm);
   const TimePoint end = steady_now() + kLeavePatience;
   if (begun == ncclSuccess || begun == ncclInProgress) {

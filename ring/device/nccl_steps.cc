@@ -14,7 +14,7 @@ void* element_at(void* base, std::size_t index, dl_dtype dtype) {
 
 using Kind = NcclStep::Kind;
 
-// What NCCL has as such.
+// The collectives that NCCL has.
 const Kind* own_kind(const Call& call) {
   static constexpr Kind kKinds[] = {
       /* all_reduce */ Kind::all_reduce, /* reduce_scatter */ Kind::reduce_scatter,
@@ -27,7 +27,7 @@ const Kind* own_kind(const Call& call) {
   return call.counts == nullptr && index < std::size(kKinds) ? &kKinds[index] : nullptr;
 }
 
-// Everything else is what the ranks give each other.
+// All other collectives are sends and receives between the ranks.
 std::vector<NcclStep> exchange_steps(const Call& call, int rank, int ranks) {
   const Shape shape = shape_of(call, ranks);
   std::vector<NcclStep> steps;

@@ -1,4 +1,4 @@
-// A call in NCCL's terms: what one rank launches as one group. Pure.
+// A call in NCCL's terms: the steps that one rank launches as one group. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@ struct NcclStep {
   Kind kind = Kind::copy;
   const void* in = nullptr;
   void* out = nullptr;
-  std::size_t count = 0;  // elements, as NCCL's function of that name takes them
+  std::size_t count = 0;  // elements, as the NCCL function takes them
   int peer = -1;          // or the root
 
   bool operator==(const NcclStep&) const = default;
 };
 
-// Copies first: they stay on the device and are no part of the group. A world of one has nothing
-// else. What moves no element is left out.
+// Copies come first: they stay on the device, outside the group. A world of one has only copies.
+// Steps without elements are left out.
 std::vector<NcclStep> nccl_steps(const Call& call, int rank, int ranks);
 
 // "ncclAllReduce"; "ncclSend, ncclRecv".
 std::string nccl_functions(const std::vector<NcclStep>& steps);
 
-// NCCL's numbers for them (ncclDataType_t, ncclRedOp_t); -1: it has none.
+// NCCL's numbers for them (ncclDataType_t, ncclRedOp_t); -1: NCCL lacks it.
 int nccl_dtype(dl_dtype dtype);
 int nccl_op(dl_op op);
 

@@ -58,7 +58,7 @@ void StreamWatch::main() {
   for (;;) {
     changed_.wait(lock, [this] { return closing_ || !under_way_.empty(); });
     if (under_way_.empty()) return;
-    Watched& first = under_way_.front();  // stays where it is while others are added
+    Watched& first = under_way_.front();  // does not move while others are added
     lock.unlock();
     const Result<void> done = await_(first);
     first.ended(!done);

@@ -1,5 +1,5 @@
-// StreamWatch: a thread that waits for the calls that their callers do not wait for, because their
-// stream has them. Made when the first one comes; takes them in the order in which they were given.
+// StreamWatch: a thread that waits for calls that have returned when their stream had them. The
+// first such call makes it; it takes the calls in order.
 #pragma once
 
 #include <condition_variable>
@@ -23,24 +23,24 @@ class StreamWatch {
  public:
   struct Watched {
     Call call;         // without its lists, which were the caller's
-    Duration limit{};  // from when its stream comes to it
+    Duration limit{};  // from the moment its stream reaches it
     CallEvents events;
     std::function<void(bool failed)> ended;
   };
-  // Blocks until the call is done or has failed; makes the failure everybody's.
+  // Blocks until the call is done or has failed; passes a failure to all ranks.
   using Await = std::function<Result<void>(const Watched&)>;
 
   explicit StreamWatch(CUcontext context, Await await)
       : context_(context), await_(std::move(await)) {}
-  // settle() first, or the failure that ends all: it waits like that.
+  // Waits for pending calls as settle() does: settle first, or raise the failure that ends all.
   ~StreamWatch();
   StreamWatch(const StreamWatch&) = delete;
   StreamWatch& operator=(const StreamWatch&) = delete;
 
-  // For the next call, in the current context. Waits while there are kUnderWay.
+  // For the next call, in the current context. Waits while kUnderWay calls are pending.
   Result<CallEvents> events();
   Result<void> add(Watched watched);
-  // Until all that were given are done or have failed. False: one of them has failed.
+  // Waits until all calls are done or have failed. False: one has failed.
   bool settle();
 
  private:
@@ -51,7 +51,7 @@ class StreamWatch {
   const Await await_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Watched> under_way_;  // the first one is being waited for
+  std::deque<Watched> under_way_;  // the watch waits for the first one
   std::vector<CallEvents> unused_;
   bool failed_ = false, closing_ = false;
   std::thread thread_;

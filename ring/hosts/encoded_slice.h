@@ -1,9 +1,9 @@
 // EncodedSlice: one slice of floats on its way between hosts in a wire codec. Each host adds up one
-// part of it. Pure; the movements between the steps are the caller's:
+// part of it. Pure; the caller moves the data between the steps:
 //
 //   encode()   the own values, part by part
 //              all_to_all of bytes() a part: given() -> taken()
-//   add_up()   decodes everybody's values of the own part, adds them in the order of the hosts, and
+//   add_up()   decodes all hosts' values of the own part, adds them in the order of the hosts, and
 //              encodes the sum
 //              all_gather of bytes(): given() -> taken()
 //   decode()   the sums of all parts, alike on all hosts

@@ -1,4 +1,4 @@
-// HostMap: which ranks share a host, as all of them see it alike. Pure.
+// HostMap: which ranks share a host; all ranks have the same one. Pure.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@ namespace dlaunch {
 
 class HostMap {
  public:
-  // host_of[r]: the lowest rank on rank r's host. Nonsense (a leader with another leader) makes
-  // every rank a host of its own.
+  // host_of[r]: the lowest rank on rank r's host. With inconsistent values (a leader with another
+  // leader) every rank is a host of its own.
   explicit HostMap(const std::vector<int>& host_of);
 
   int hosts() const { return static_cast<int>(hosts_.size()); }
@@ -29,8 +29,8 @@ class HostMap {
   std::vector<int> host_of_;  // index into hosts_
 };
 
-// How many of a host's cores are a group's: the ranks `locals` share them, and other groups may be
-// at work at the same time. At least one.
+// How many of a host's cores a group may use: the ranks `locals` share them, and other groups may
+// work at the same time. At least one.
 int cores_of_group(int cores, const std::vector<int>& locals, const std::vector<int>& members);
 
 }  // namespace dlaunch

@@ -18,8 +18,8 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kSmallBytes = 32 << 10;
-// Of all ranks of a host together. Large enough that the hosts' latency does not show, small enough
-// that the first and the last block, which overlap with nothing, do not either.
+// For all ranks of a host together. Large enough to hide the hosts' latency, small enough that the
+// first and the last block, which overlap with nothing, do not matter.
 constexpr std::size_t kLayeredBlock = 4 << 20;
 constexpr std::size_t kBroadcastBytes = 1 << 20;
 
@@ -95,7 +95,7 @@ class LayeredPlane final : public Plane {
   EncodedSlice encoded_[kBlocks];
   ListPacker packer_;
   Completions completions_;
-  // Exchanges one slice between hosts while this rank's own thread is busy with others.
+  // Exchanges one slice between hosts while this rank's own thread works on others.
   Background exchanger_{[this](OperationQueue& queue) {
     while (auto operation = queue.take()) {
       operation->finish(
@@ -138,8 +138,8 @@ std::string LayeredPlane::explain(const Call& call) const {
 
 // -- Steps
 
-// An average is divided once, at the end; of float16, whose sum over many ranks may be beyond its
-// range, the average over each host first and then that of these, all hosts being equal.
+// An average is divided once, at the end. For float16 the sum over many ranks may be out of range,
+// so the average over each host comes first, then the average of these; all hosts are equal.
 bool divides_at_end(const Call& call) { return call.op == DL_AVG && call.dtype != DL_FLOAT16; }
 
 Call LayeredPlane::step(const Call& of, Collective collective, const void* in, void* out,
@@ -161,14 +161,14 @@ Result<void> LayeredPlane::on_host(Call call) {
   call.seq = ++local_seq_;
   auto done = local_->run(call);
   if (done || done.error().code != Errc::timeout || !call_roll_) return done;
-  // A rank of this host that does not come may be waiting for another host.
+  // A missing rank of this host may be waiting for another host.
   const RollCall roll = call_roll_(users_call(call).seq);
   if (abort_.raised()) return abort_.error();
   const auto error = timed_out_by_roll(roll, call, waited_in(call, steady_now()), ranks());
   return error ? *error : done;
 }
 
-// members null: all ranks. All of them number alike, also those that leave a step out.
+// members null: all ranks. All ranks count alike, even those that skip a step.
 Result<void> LayeredPlane::over_sockets(Call call, const std::vector<int>* members) {
   call.seq = ++between_seq_;
   call.members = members;
@@ -207,13 +207,13 @@ Result<void> LayeredPlane::all_reduce_small(const Call& call) {
   return on_host(step(call, Collective::broadcast, call.out, call.out, call.count, 0));
 }
 
-// The elements that do not make a whole slice for each rank of a host go the small way.
+// Elements that do not fill a whole slice for each rank of a host go the small way.
 Result<void> LayeredPlane::all_reduce_blocks(const Call& call) {
   const std::size_t n = locals(), element = dtype_bytes(call.dtype);
   const std::size_t sliced = call.count / n * n;
   const std::size_t most = std::max<std::size_t>(kLayeredBlock / element / n, 1) * n;
-  // While one is exchanged the next is made ready; those that are encoded cross twice, and are
-  // added up in between while another one crosses.
+  // One block is exchanged while the next is prepared. Encoded blocks cross twice, and are added up
+  // in between while another one crosses.
   Block blocks[kBlocks];
   const std::size_t count = (sliced + most - 1) / most, lag = encodes(call) ? 2 : 1;
   Result<void> done;
@@ -227,7 +227,7 @@ Result<void> LayeredPlane::all_reduce_blocks(const Call& call) {
     if (done && i >= lag) done = end(call, blocks[(i - lag) % kBlocks]);
   }
   if (!done) {
-    // What is under way must be over before its memory is anybody else's.
+    // Pending exchanges must end before their memory is reused.
     abort_.raise(done.error());
     for (auto& block : blocks) (void)finish(block);
     return done;
@@ -241,11 +241,11 @@ Result<void> LayeredPlane::all_reduce_blocks(const Call& call) {
   return all_reduce_small(rest);
 }
 
-// The sum over this host, and then the exchange with others in the background.
+// Sums over this host, and then exchanges with others in the background.
 Result<void> LayeredPlane::begin(const Call& call, Block& block) {
   const std::size_t element = dtype_bytes(call.dtype), count = block.count / locals();
   const void* const in = at(call.in, block.from, call.dtype);
-  // Without shared memory the slice is the block, where the user wants it.
+  // Without shared memory the slice is the block, at its place in the user's output.
   block.slice = at(call.out, block.from, call.dtype);
   if (local_) {
     auto& memory = slices_[block.slot];
@@ -264,7 +264,7 @@ Result<void> LayeredPlane::begin(const Call& call, Block& block) {
   return push(move(call, Collective::all_to_all, encoded), block);
 }
 
-// Everybody's values of the part that this host adds up are here: its sums go to all.
+// All hosts' values of this host's part are here: sends its sums to all.
 Result<void> LayeredPlane::turn(const Call& call, Block& block) {
   if (!block.encoded) return {};
   if (auto exchanged = finish(block); !exchanged) return exchanged;
@@ -291,7 +291,7 @@ Result<void> LayeredPlane::finish(Block& block) {
   return exchange->outcome();
 }
 
-// The block has come back from the others: shared with the ranks of this host.
+// The block has come back from the other hosts: shares it with the ranks of this host.
 Result<void> LayeredPlane::end(const Call& call, Block& block) {
   if (!block.exchange) return {};
   if (auto exchanged = finish(block); !exchanged) return exchanged;

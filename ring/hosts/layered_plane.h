@@ -1,5 +1,5 @@
-// The plane of ranks on several hosts. An all_reduce goes over each link between hosts once,
-// however many ranks a host has:
+// The plane of ranks on several hosts. An all_reduce crosses each link between hosts once, however
+// many ranks a host has:
 //
 //   large   reduce_scatter among the ranks of each host (shared memory); each rank exchanges its
 //   slice
@@ -9,9 +9,9 @@
 //   host.
 //
 // A broadcast goes from the root to the ranks of the same place on other hosts, and on from these.
-// Everything else goes over the sockets from rank to rank. With a wire codec, what float32 sums and
-// averages send between hosts is encoded: each rank's contribution once, and the result once, which
-// all ranks then decode alike; so they get the same bits.
+// Everything else goes over the sockets from rank to rank. A wire codec encodes what float32 sums
+// and averages send between hosts: each rank's contribution once, and the result once. All ranks
+// decode the same encoded result, so they get the same bits.
 #pragma once
 
 #include <memory>
@@ -24,9 +24,9 @@
 
 namespace dlaunch {
 
-// local: the shared memory of this rank's host, with its ranks in ascending order; null where each
-// host has one rank. between: the sockets of all ranks. hosts is even().
-// call_roll may be null, as for a stream plane.
+// local: the shared memory of this rank's host, with its ranks in ascending order; null if each
+// host has one rank. between: the sockets of all ranks. hosts.even() must be true. call_roll may be
+// null, as for a stream plane.
 std::unique_ptr<Plane> make_layered_plane(int rank, const HostMap& hosts,
                                           std::unique_ptr<Plane> local,
                                           std::unique_ptr<Plane> between, AbortFlag& abort,

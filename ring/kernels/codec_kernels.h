@@ -1,5 +1,5 @@
-// The loops of the wire codecs (ring/kernels/wire_codec.h), compiled once per instruction set as
-// those of reduce_kernels.h are, by the same rules; it comes after that file.
+// The loops of the wire codecs (ring/kernels/wire_codec.h), compiled once per instruction set by
+// the same rules as those of reduce_kernels.h; include it after that file.
 #pragma once
 
 #include "ring/kernels/reduce_kernels.h"
@@ -26,8 +26,8 @@ void decode_bfloat(const unsigned char* from, size_t count, float* to) {
   }
 }
 
-// 0 for a block of zeros, NaN where something is not finite. Sizes compare as their bits do, which
-// vectorises where a maximum of floats would not.
+// 0 for a block of zeros, NaN if a value is not finite. Comparing bits orders sizes, and
+// vectorises; a maximum of floats would not.
 float scale_of(const float* block, size_t count) {
   int32_t largest = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -42,15 +42,15 @@ void encode_steps(const float* block, size_t count, unsigned char* to) {
   const float scale = scale_of(block, count);
   memcpy(to, &scale, sizeof scale);
   auto* const values = reinterpret_cast<int8_t*>(to + sizeof scale);
-  // A scale so small that its reciprocal overflows belongs to a block that is as good as zero.
+  // A scale so small that its reciprocal overflows: the block is as good as zero.
   const float factor = scale > 0 ? 1.0F / scale : 0.0F;
   if (!(factor > 0) || static_cast<int32_t>(bits_of(factor)) >= kInfinite) {
     memset(values, 0, count);
     return;
   }
   for (size_t i = 0; i < count; ++i) {
-    // Adding what leaves no room for a fraction rounds to nearest even; the lowest bits are then
-    // the number. Nothing exceeds kSteps by more than rounding takes away.
+    // Adding a number that leaves no room for a fraction rounds to nearest even; the lowest bits
+    // are then the number. No value exceeds kSteps by more than rounding takes away.
     values[i] = static_cast<int8_t>(bits_of(block[i] * factor + kNoFraction));
   }
 }

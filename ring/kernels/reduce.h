@@ -12,35 +12,35 @@ namespace dlaunch {
 // False for pairs that have no meaning (bitwise ops on floats).
 bool reducible(dl_dtype dtype, dl_op op);
 
-// streaming: the result is written around the caches, for results larger than what they hold that
-// nobody reads soon.
+// streaming: writes the result around the caches, for results larger than the caches that no rank
+// reads soon.
 enum class StoreHint { cached, streaming };
 
-// out[i] = in[0][i] op in[1][i] op … (left to right, in operand order), i < count.
-// At least one operand. `out` may be exactly one of the operands; it must not overlap one
-// otherwise. 16-bit floats are widened, combined over all operands in binary32 and rounded once (to
-// nearest even). AVG sums like SUM and, if divisor > 0, divides the result by it (callers that
-// reduce in several steps give the divisor in the last one only). No FMA contraction: equal bits
-// everywhere, except that which of several NaN operands' payload survives is not specified.
+// out[i] = in[0][i] op in[1][i] op … (left to right, in operand order), i < count. At least one
+// operand. `out` may be exactly one of the operands; otherwise it must not overlap one. 16-bit
+// floats are widened, combined over all operands in binary32 and rounded once (to nearest even).
+// AVG sums like SUM and, if divisor > 0, divides the result by it (callers that reduce in several
+// steps give the divisor only in the last one). No FMA contraction: equal bits everywhere, except
+// that of several NaN operands any one's payload may survive.
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint = StoreHint::cached);
 
-// What is moved beside a reduction, as many bytes as that has: `out` takes what `through` holds,
-// and that takes `in`. None may overlap another.
+// A copy beside a reduction, of as many bytes: copies `through` to `out`, and `in` to `through`. No
+// two may overlap.
 struct Passing {
   void* out = nullptr;  // nullptr: nothing
   void* through = nullptr;
   const void* in = nullptr;
 };
 
-// reduce() of two operands with the result in two places, each of which may be exactly one of them.
-// `passing` takes turns with it, some lines each, for a core to load from memory what it needs of
-// the one while it has the other in its caches.
+// reduce() of two operands with the result in two places, each of which may be exactly one operand.
+// `passing` takes turns with it, some lines each, so that a core loads data for one from memory
+// while it works on the other in its caches.
 void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std::size_t count,
                  dl_dtype dtype, dl_op op, int divisor, const Passing& passing = {});
 
-// The instruction sets the kernels exist for, best last. Tests force one to compare their bits;
-// a level that the machine lacks is refused (false).
+// The instruction sets of the kernels, best last. Tests force one to compare bits; use_isa()
+// refuses (false) a level that the machine lacks.
 enum class Isa { portable, avx2, avx512 };
 bool use_isa(Isa isa);
 

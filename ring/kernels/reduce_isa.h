@@ -11,19 +11,19 @@ struct ReduceArgs {
   const void* const* in;
   size_t operands;
   void* out;
-  void* also = nullptr;  // null, or of two operands the result's second place
+  void* also = nullptr;  // null, or the second place for the result of two operands
   size_t count;
   dl_dtype dtype;
   dl_op op;
   int divisor;  // 0: none
   bool streaming = false;
-  // Null, or where `also` is not: what is moved meanwhile; see Passing.
+  // Null, or, with `also`, the copy beside the reduction; see Passing.
   void* pass_out = nullptr;
   void* pass_through = nullptr;
   const void* pass_in = nullptr;
 };
 
-// Of the wire codecs; int8 goes by blocks of so many elements.
+// For the wire codecs; int8 works on blocks of this many elements.
 constexpr size_t kCodecBlock = 256;
 struct CodecKernels {
   void (*encode_bf16)(const float* from, size_t count, unsigned char* to);
@@ -41,7 +41,7 @@ struct Kernels {
   CodecKernels codec;
 };
 
-// Those of this machine, or of use_isa().
+// The kernels for this machine, or of use_isa().
 const Kernels& kernels();
 Kernels kernels_avx2();
 Kernels kernels_avx512();

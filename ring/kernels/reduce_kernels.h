@@ -73,7 +73,7 @@ struct Bfloat {
   }
 };
 
-// Element types that are combined as they are stored.
+// Element types that need no widening.
 template <class T>
 struct Plain {
   using Storage = T;
@@ -106,11 +106,11 @@ struct UnsignedOf<int64_t> {
 // False for integers.
 template <class T>
 constexpr bool is_nan(T a) {
-  return a != a;  // NOLINT(misc-redundant-expression): what makes a NaN
+  return a != a;  // only a NaN differs from itself
 }
 
-// Of two NaNs a machine keeps its first operand, and compilers swap the operands as they like: an
-// `other` that is a's NaN, too, makes it a's, whichever way.
+// A machine keeps the first operand of two NaNs, and compilers swap the operands as they like. If
+// `other` is a's NaN, too, the result is a's NaN in either order.
 struct Sum {
   static constexpr bool kDivides = true;  // for an average
   template <class T>
@@ -234,8 +234,7 @@ void stream(void* out, const void* in, size_t bytes) {
 #endif
 }
 
-// The compiler need not fear that an iteration reads what another one writes: a result may replace
-// an operand, but exactly.
+// No iteration reads what another one writes: a result may replace an operand only exactly.
 #if defined(__clang__)
 #define DL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -337,8 +336,8 @@ void reduce_pair(const ReduceArgs& args, size_t from, size_t end) {
   }
 }
 
-// So much of what is passed and of what is reduced takes turns: what a core executes out of order
-// covers the end of one and the beginning of the next.
+// The bytes in one turn of the copy or the reduction: a core's out-of-order execution then overlaps
+// the end of one turn with the beginning of the next.
 constexpr size_t kTurnBytes = 1024;
 
 template <class Format, class Op, bool kDivide>

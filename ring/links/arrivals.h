@@ -1,4 +1,4 @@
-// Arrivals: what a rank that gives up waiting for the others knows of them, in words. Pure.
+// Arrivals: what a rank that gives up waiting knows of the other ranks, in words. Pure.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace dlaunch {
 
 struct Arrivals {
   int ranks = 0;
-  bool in_group = false;  // the sets are of ranks of the job all the same
+  bool in_group = false;  // the sets are still ranks of the job
   RankSet missing;        // have not arrived
-  RankSet unknown;        // may have arrived or not: the store could not be asked,
+  RankSet unknown;        // may have arrived or not: the store did not answer,
   std::string why;        // because of this
   RankSet unconnected;    // have arrived, but there is no connection
 };

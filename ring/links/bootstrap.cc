@@ -19,7 +19,7 @@ constexpr std::size_t kMaxMeeting = 64;
 
 Error bad(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
 
-// An option if it was given, else the variable, else the default.
+// The option if given, else the variable, else the default.
 Result<Duration> timeout(double option_s, const Environment& env, const char* name,
                          Duration otherwise) {
   if (!(option_s < 0)) {
@@ -57,13 +57,13 @@ Result<void> who_am_i(const dl_options& options, const Environment& env, JobView
   return {};
 }
 
-// MASTER_ADDR has no port behind it, so that IPv6 addresses come without brackets.
+// MASTER_ADDR has no port after it, so IPv6 addresses there have no brackets.
 std::string bracketed(const std::string& host) {
   const bool bare_v6 = std::count(host.begin(), host.end(), ':') > 1 && host.front() != '[';
   return bare_v6 ? "[" + host + "]" : host;
 }
 
-// dlaunch's own store, or MASTER_ADDR and MASTER_PORT as other launchers set them.
+// Uses dlaunch's own store, or MASTER_ADDR and MASTER_PORT of other launchers.
 Result<void> from_environment(const Environment& env, JobView& job) {
   if (const auto rdzv = env("DLAUNCH_RDZV")) {
     job.store_url = *rdzv;
@@ -148,15 +148,15 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   return {};
 }
 
-// A world of one: nobody has given it a rank, nor a size to have one in.
+// A world of one: neither options nor environment set its rank or size.
 bool started_alone(const dl_options& options, const Environment& env) {
   const std::string size =
       options.size >= 0 ? std::to_string(options.size) : env("WORLD_SIZE").value_or("");
   return !env("RANK") && options.rank < 0 && (size.empty() || size == "1");
 }
 
-// Whether a launcher with other words for it has started several such worlds. SLURM_NTASKS does not
-// tell: it is there, too, where a batch script runs the program once.
+// Whether another launcher, with variables of its own, has started several such worlds.
+// SLURM_NTASKS is no evidence: a batch script that runs the program once has it, too.
 std::string several_alone(const Environment& env) {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     const auto text = env(name);
@@ -168,7 +168,8 @@ std::string several_alone(const Environment& env) {
   return "";
 }
 
-// "tcp://host:port/meeting" has two parts. The launcher knows the ranks of its own meeting only.
+// "tcp://host:port/meeting" has two parts. The launcher knows only the ranks of its own
+// meeting.
 Result<void> split_meeting(JobView& job) {
   const auto slash = job.store_url.find('/', std::string_view("tcp://").size());
   if (slash == std::string::npos) return {};
@@ -185,10 +186,10 @@ Result<void> split_meeting(JobView& job) {
   return {};
 }
 
-// Who this is, and where it meets the others.
+// Finds the identity of this rank, and its meeting place.
 Result<void> place(const std::string& where, const dl_options& options, const Environment& env,
                    JobView& job) {
-  // The agent will tell who this is, round by round.
+  // The agent will assign rank and size, round by round.
   if (options.elastic != 0 && where == "env://" && env("DLAUNCH_AGENT")) {
     auto worker = parse_int(env("DLAUNCH_WORKER").value_or(""), 0, 1 << 30, "DLAUNCH_WORKER");
     if (!worker) return worker.error();

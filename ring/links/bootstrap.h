@@ -1,5 +1,5 @@
-// From a URL, options and the environment to a plain value: who this rank is and where the others
-// can be met. Pure: the environment is handed in.
+// Turns a URL, options and the environment into a plain value: the identity of this rank and the
+// place to meet the others. Pure: the caller passes the environment.
 #pragma once
 
 #include <optional>
@@ -27,42 +27,42 @@ struct JobView {
   bool hosts_store = false;  // rank 0 of a job started by hand serves tcp:// itself
   std::string meeting;       // what follows tcp://host:port/; "": nothing
   Duration init_timeout = std::chrono::seconds(600);
-  Duration op_timeout = std::chrono::seconds(1800);  // negative: for ever
+  Duration op_timeout = std::chrono::seconds(1800);  // negative: no limit
   Duration link_timeout = std::chrono::seconds(5);   // until a silent host is lost; 0: never
   std::string transport = "auto";
   WireCodec codec = WireCodec::none;
   bool use_nccl = true;  // for device memory
-  std::string plan;      // DLAUNCH_PLAN, the same on all ranks, and what it says
+  std::string plan;      // the text of DLAUNCH_PLAN, the same on all ranks, and its rules
   PlanRules plan_rules;
-  int sockets = 0;        // to each rank that TCP leads to; 0: found out, and one on this host
-  bool explains = false;  // rank 0 says how it does what
-  std::string interface;  // what to listen on, as choose_address() takes it; "": towards the store
-  PortRange ports;        // of the ranks' own listeners
-  std::string round_dir;  // where the launcher wants to be told of lost peers; "": nowhere
+  int sockets = 0;        // to each rank by TCP; 0: found while it works, and one on this host
+  bool explains = false;  // rank 0 prints how it does each call
+  std::string interface;  // listen here, as for choose_address(); "": towards the store
+  PortRange ports;        // for the ranks' own listeners
+  std::string round_dir;  // the launcher reads lost peers there; "": nowhere
   std::string agent;      // the agent's socket, for a process that takes part in rounds; "": none
-  int worker = 0;         // what the agent calls this process
-  int local_cores = 0;    // cores that the ranks of this host share; 0: not told
-  std::string warning;    // what is hardly as it was meant; "": nothing
-  // Of a group that a communicator was split into; rank and size are the group's.
+  int worker = 0;         // the agent's name for this process
+  int local_cores = 0;    // cores that the ranks of this host share; 0: unknown
+  std::string warning;    // about a setting that is probably a mistake; "": none
+  // For a group that a communicator was split into; rank and size are the group's.
   std::string group;             // keeps groups apart: "/1.0", then "/1.0/2.1" for a group of that
-  std::vector<int> world_ranks;  // of its ranks; empty: this is the world
+  std::vector<int> world_ranks;  // the group's ranks in the world; empty: this is the world
   int world_rank(int r) const {
     const bool known = r >= 0 && static_cast<std::size_t>(r) < world_ranks.size();
     return known ? world_ranks[static_cast<std::size_t>(r)] : r;
   }
-  // What its keys in the store begin with, so that no other communicator there has the same.
+  // The prefix of its keys in the store, which no other communicator there has.
   std::string key_space() const {
     return "r" + std::to_string(round) + (meeting.empty() ? "" : "@" + meeting) + group;
   }
-  // What both ends of a connection have in common beside the round.
+  // What both ends of a connection must share beside the round.
   std::string link_id() const { return job_id + (meeting.empty() ? "" : "@" + meeting) + group; }
 };
 
-// url and options as of dl_init; both may be null. Errc::usage with the name of what is wrong.
+// url and options as for dl_init; both may be null. Errc::usage names the wrong value.
 Result<JobView> resolve_job(const char* url, const dl_options* options, const Environment& env);
 
-// How long an operation may take: the option if >= 0 (0: for ever, which is negative), else
-// DLAUNCH_OP_TIMEOUT, else `otherwise`.
+// The time limit of an operation: the option if >= 0 (0: no limit, which is a negative result),
+// else DLAUNCH_OP_TIMEOUT, else `otherwise`.
 Result<Duration> operation_limit(double option_s, const Environment& env, Duration otherwise);
 // The same without an environment.
 Result<Duration> operation_limit(double option_s, Duration otherwise);

@@ -17,9 +17,9 @@ namespace {
 #ifdef SYS_futex_waitv
 
 constexpr std::size_t kMostWords = FUTEX_WAITV_MAX;
-constexpr std::uint32_t kLeft = FUTEX_WAITERS;  // nobody's, and not dead
+constexpr std::uint32_t kLeft = FUTEX_WAITERS;  // free, and not of a dead owner
 
-// Until one of them has another value than told here, or a wake.
+// Waits until one of the words differs from its value here, or until a wake.
 long wait_for_any(futex_waitv* words, std::size_t count) {
   return ::syscall(SYS_futex_waitv, words, count, 0, nullptr, 0);
 }
@@ -35,8 +35,8 @@ void set(std::atomic<std::uint32_t>& word, std::uint32_t value) {
   wake_all(word);
 }
 
-// The calling thread's only lock, as the kernel wants to find it: a list of one entry, and the word
-// at a fixed distance from that.
+// The calling thread's only lock, in the kernel's format: a list of one entry, and the word at a
+// fixed distance from it.
 class HeldUntilDeath {
  public:
   explicit HeldUntilDeath(std::atomic<std::uint32_t>& word) : word_(word) {
@@ -47,7 +47,7 @@ class HeldUntilDeath {
     set(word_, static_cast<std::uint32_t>(::syscall(SYS_gettid)) | FUTEX_WAITERS);
   }
   ~HeldUntilDeath() {
-    // The kernel leaves alone what is no more this thread's.
+    // The kernel ignores a lock that is not this thread's.
     set(word_, kLeft);
     ::syscall(SYS_set_robust_list, nullptr, sizeof head_);
   }
@@ -93,8 +93,8 @@ void DeathWatch::watch() {
   while (stop_ == 0) look_and_sleep();
 }
 
-// The kernel wakes one of those that wait for a dead one's lock: that one wakes the others. Who is
-// not asleep then finds another value there than it has seen.
+// The kernel wakes one waiter of a dead rank's lock; that one wakes the others. A thread that is
+// awake then finds that the value has changed.
 void DeathWatch::look_and_sleep() {
   futex_waitv words[kMostWords];
   std::size_t count = 0;

@@ -8,7 +8,7 @@ namespace {
 constexpr std::size_t kLinkHeader = 1 + 1 + 2 + 4 + 8 + 8;
 constexpr std::size_t kSignature = 8 + 4;
 
-// Nothing of what belongs to a frame of this type is missing, and nothing else there.
+// A frame of this type has all its fields, and no others.
 bool sound(const LinkFrame& frame, std::size_t text, int ranks) {
   if (frame.type < LinkFrame::Type::abort || frame.type > LinkFrame::Type::memory) return false;
   if (frame.code > Errc::unsupported || frame.rank < -1 || frame.rank >= ranks) return false;

@@ -1,20 +1,20 @@
-// LinkFrame: what ranks say on their control links once they have met. Pure. Several communicators
-// share these links; each has a channel there, and a frame belongs to one channel. Ranks are those
-// of the channel's communicator.
+// LinkFrame: the messages of ranks on their control links after they have met. Pure. Several
+// communicators share these links; each has a channel there, and a frame belongs to one channel.
+// Ranks are those of the channel's communicator.
 //
 // On the wire: u8 type, u8 error code, u16 text length, i32 rank, u64 seq, u64 channel, text.
-//   ABORT    the communicator is over: code and rank at fault, in the words of who noticed first
+//   ABORT    the communicator is over: code and rank at fault, in the words of the first finder
 //   GOODBYE  this rank leaves in good order after its collective `seq`
 //   WHERE    the sender has waited too long in its collective `seq`: where are you?
 //   HERE     the answer: the last collective that this rank has entered is `seq`; `rank` is its own
 //            while it is in there, -1 afterwards
-//   INSIDE   the sender is in its collective `seq`; in place of text, what it has called there: u64
+//   INSIDE   the sender is in its collective `seq`; instead of text its call there: u64
 //            count, u32 the rest
 //   JOIN     the sender is in the meeting of the channel's group; with Errc::unsupported as its
 //            code: the group cannot meet here, and the text says why
-//   PASS     one descriptor comes with the frame; the low byte of `seq` says what for, the rest of
-//            it which one. With Errc::io as its code none comes: the sender could not have it
-//   WANT     the sender needs a socket for messages to the receiver, who is to make and pass it
+//   PASS     one descriptor comes with the frame; the low byte of `seq` is its purpose, the rest
+//            its number. With Errc::io as its code none comes: the sender could not get it
+//   WANT     the sender needs a socket for messages to the receiver, which makes and passes it
 //   MEMORY   one descriptor comes with the frame, or none, as with PASS: that of memory of the
 //            sender for all channels; `seq` says which (see ring/shm/host_memory.h)
 #pragma once
@@ -30,9 +30,9 @@
 
 namespace dlaunch {
 
-// Of the communicator that made the links.
+// The channel of the communicator that made the links.
 inline constexpr std::uint64_t kFirstChannel = 0;
-// The code of a frame whose descriptor the sender could not have.
+// The code of a frame whose descriptor the sender could not get.
 inline constexpr Errc kLacking = Errc::io;
 
 struct LinkFrame {
@@ -52,9 +52,9 @@ struct LinkFrame {
   int rank = -1;  // -1: no rank
   std::uint64_t seq = 0;
   std::string_view text;
-  CallSignature call = {};  // of INSIDE
+  CallSignature call = {};  // for INSIDE
   std::uint64_t channel = kFirstChannel;
-  // One of the sender's is meant to come with it; it does unless the code is kLacking.
+  // A descriptor of the sender comes with the frame, unless the code is kLacking.
   bool passes() const { return type == Type::pass || type == Type::memory; }
   bool carries_descriptor() const { return passes() && code != kLacking; }
 };
@@ -72,8 +72,8 @@ inline constexpr std::size_t kMaxLinkText = 1000;
 std::string encode(const LinkFrame& frame);
 // Makes the code of an encoded frame kLacking.
 void mark_lacking(std::string& encoded);
-// The frame that `bytes` begin with and takes it off them; its text lies in them. nullopt: more
-// bytes are needed. Errc::protocol: no frame, of no rank of `ranks`.
+// Takes the first frame off `bytes`; its text points into them. nullopt: more bytes are needed.
+// Errc::protocol: not a frame of a rank below `ranks`.
 Result<std::optional<LinkFrame>> take_link_frame(std::string_view& bytes, int ranks);
 
 }  // namespace dlaunch

@@ -1,7 +1,7 @@
-// LinkMessage: what two ranks tell each other over their control link while they come together,
-// before the control thread owns it: whether this side could do its part, with descriptors where
-// both are on one host, and the CPUs it may run on. On the wire: u8 answer, u8 error code, u16 text
-// length, i32 rank, u16 length of the set of CPUs, i32 cores, text, set.
+// LinkMessage: what two ranks exchange over their control link while they meet, before the control
+// thread owns it: whether this side could do its part, descriptors if both are on one host, and the
+// CPUs that it may run on. On the wire: u8 answer, u8 error code, u16 text length, i32 rank, u16
+// length of the set of CPUs, i32 cores, text, set.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ namespace dlaunch {
 struct LinkMessage {
   enum class Answer : std::uint8_t {
     yes = 1,
-    no = 2,      // not possible here, says `error.what`; the ranks do without
+    no = 2,      // not possible here, see `error.what`; the ranks do without
     failed = 3,  // this rank gives up because of `error`
   };
   Answer answer = Answer::yes;
   Error error;
   std::string cpus{};           // see base/cpus.h
-  std::int32_t cores = 0;       // that its host's ranks share, as it was told; 0: it was not
-  std::vector<UniqueFd> fds{};  // of a message received
+  std::int32_t cores = 0;       // cores that its host's ranks share, from the launcher; 0: unknown
+  std::vector<UniqueFd> fds{};  // in a received message
 };
 
 inline constexpr std::size_t kMaxPassedFds = 4;
 
-// `fds` are passed along, by AF_UNIX links only; the caller keeps its own.
+// Passes `fds` along, by AF_UNIX links only; the caller keeps its own.
 Result<void> send_link_message(int link, const LinkMessage& message, const std::vector<int>& fds,
                                TimePoint deadline);
-// Errc::peer_lost if the peer ended. The caller names the rank. Fewer descriptors than were sent
-// means that this process may not have more of them.
+// Errc::peer_lost if the peer ended; the caller names the rank. Fewer descriptors than were sent:
+// this process has no room for more.
 Result<LinkMessage> receive_link_message(int link, TimePoint deadline);
 
 }  // namespace dlaunch

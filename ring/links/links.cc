@@ -60,12 +60,12 @@ std::unique_ptr<Links> Links::open(std::shared_ptr<Trunk> trunk, std::uint64_t i
 }
 
 Links::~Links() {
-  // The connections may stay, for other channels: their end would not tell.
+  // The connections may stay for other channels, so their end would not inform the peers.
   if (!say_goodbye()) {
     if (!abort_.raised()) {
       lose(rank_, "it ended in the middle of collective #" + std::to_string(under_way()));
     } else if (const Error why = abort_.error(); why.rank >= 0) {
-      abort(why);  // they hear it unless they have
+      abort(why);  // informs the peers, unless they know already
     } else {
       lose(rank_, why.what);
     }
@@ -126,7 +126,7 @@ void Links::on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) {
     case LinkFrame::Type::want:
       return make_socket(peer);
     case LinkFrame::Type::memory:
-      return;  // the trunk's
+      return;  // belongs to the trunk
   }
 }
 
@@ -145,8 +145,8 @@ void Links::on_end(int member, std::string_view how) {
   if (!has_left(peer)) lose(peer, how);
 }
 
-// Everybody sees a rank's end by itself; telling the others makes all name the same rank, should
-// the news of two deaths come in different orders.
+// Every rank sees another one's end itself; this message makes all name the same rank, even if the
+// news of two deaths comes in different orders.
 void Links::lose(int peer, std::string_view how) {
   abort({.code = Errc::peer_lost,
          .what = who(peer) + " was lost: " + std::string(how),
@@ -157,8 +157,8 @@ bool Links::has_left(int peer) const {
   return left_after_[static_cast<std::size_t>(peer)] != kStays;
 }
 
-// A rank that left after its collective s took full part in all up to s. The others are told: this
-// rank may end because of it before they come to need the one that left.
+// A rank that left after its collective s took full part in all up to s. Inform the others: this
+// rank may end because of it before they need the one that left.
 void Links::abort_if_needed(int peer) {
   const auto after = left_after_[static_cast<std::size_t>(peer)].load();
   const auto entered = entered_.load();
@@ -174,8 +174,8 @@ void Links::complete(std::uint64_t seq) {
   while (before < seq && !completed_.compare_exchange_weak(before, seq)) continue;
 }
 
-// Released one by one: whoever reads what is written here for a later call sees that entered_ has
-// come near it.
+// Release the fields one by one: a reader that finds the values of a later call here sees that
+// entered_ is close to it.
 void Links::enter(std::uint64_t seq, const CallSignature& call) {
   Entered& slot = calls_[seq % std::size(calls_)];
   slot.seq.store(seq, std::memory_order_release);
@@ -187,7 +187,7 @@ void Links::enter(std::uint64_t seq, const CallSignature& call) {
   for (std::size_t r = 0; r < peers_.size(); ++r) abort_if_needed(static_cast<int>(r));
 }
 
-// What was called as collective `seq`, if that is one of the last.
+// The call that was collective `seq`, if it is one of the last.
 std::optional<CallSignature> Links::called(std::uint64_t seq) const {
   const auto remembered = [&] { return seq <= entered_ && entered_ - seq < kRemembered; };
   if (!remembered()) return std::nullopt;
@@ -200,13 +200,13 @@ std::optional<CallSignature> Links::called(std::uint64_t seq) const {
   return call;
 }
 
-// The oldest collective that is not done, of which those on streams may be many; 0: none.
+// The oldest running collective, of which a stream may have many; 0: none.
 std::uint64_t Links::under_way() const {
   const std::uint64_t completed = completed_, entered = entered_;
   return entered > completed ? completed + 1 : 0;
 }
 
-// A collective that two looks find under way is told: half a second to one after it began.
+// Sends a collective that two looks have found running: half a second to one after it began.
 void Links::on_look() {
   const auto before = std::exchange(seen_, under_way());
   if (seen_ == 0 || seen_ != before || seen_ == said_ || abort_.raised()) return;
@@ -221,8 +221,8 @@ std::optional<LinkFrame> Links::inside_frame(std::uint64_t seq) const {
   return inside;
 }
 
-// To the ranks at distances of powers of two, either way. That joins all of them with few frames,
-// so that calls that differ at all differ between two ranks one of which tells the other.
+// Sends to the ranks at distances of powers of two, both ways. That connects all of them with few
+// frames, so if any calls differ they differ between two ranks of which one informs the other.
 void Links::tell_own_call(std::uint64_t seq) {
   const auto inside = inside_frame(seq);
   if (!inside) return;
@@ -235,8 +235,8 @@ void Links::tell_own_call(std::uint64_t seq) {
 }
 
 void Links::on_inside(int peer, const LinkFrame& frame) {
-  // Of two that have told their calls before the other one came there, the one that is ahead may
-  // have left behind what differs.
+  // If both have sent their calls before the other one came there, the rank that is ahead may have
+  // passed the call that differs.
   if (const std::uint64_t own = under_way(); own != 0 && frame.seq > entered_) {
     if (const auto told = inside_frame(own)) tell(peer, *told);
     return;
@@ -247,10 +247,10 @@ void Links::on_inside(int peer, const LinkFrame& frame) {
   abort(naming_ ? naming_(std::move(error)) : std::move(error));
 }
 
-// Tells before it raises, and passes on what it hears: a rank whose caller has got the error may
-// end at once, and then everybody must know already whom it mourned.
+// Sends before it raises the flag, and passes on what it receives: a rank whose caller has the
+// error may end at once, and all others must know the lost rank by then.
 void Links::abort(const Error& error) {
-  // One's own abort counts before the peers' answer to it can.
+  // This rank's own abort counts before the peers can answer it.
   if (error.code == Errc::aborted) abort_.raise(error);
   {
     const std::lock_guard lock(send_mutex_);
@@ -278,7 +278,7 @@ bool Links::say_goodbye() {
 
 RollCall Links::call_roll(std::uint64_t seq) {
   {
-    // Answers to an earlier one say nothing of now.
+    // Ignore answers to an earlier roll call.
     const std::lock_guard lock(roll_mutex_);
     for (Watched& peer : peers_) peer.here.reset();
   }
@@ -288,7 +288,7 @@ RollCall Links::call_roll(std::uint64_t seq) {
     roll = {};
     for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
       const Watched& peer = peers_[static_cast<std::size_t>(r)];
-      if (r == rank_ || has_left(r)) continue;  // who left has done its part, or enter() had told
+      if (r == rank_ || has_left(r)) continue;  // has done its part, or enter() had found it
       if (!peer.here) {
         roll.silent.insert(r);
       } else if (peer.here->seq < seq) {
@@ -299,7 +299,7 @@ RollCall Links::call_roll(std::uint64_t seq) {
   };
   const auto until = steady_now() + std::chrono::milliseconds(kRollCallPatienceMs);
   std::unique_lock lock(roll_mutex_);
-  // In slices: nothing wakes this when the flag is raised.
+  // In slices, because the flag does not wake this wait.
   while (!look() && !abort_.raised() && steady_now() < until) {
     answered_.wait_for(lock, std::chrono::milliseconds(5));
   }
@@ -321,7 +321,8 @@ void Links::tell(int peer, const LinkFrame& frame) {
 
 // -- The meeting of a group, and descriptors
 
-// Until ready() is true, or false at the deadline. In slices: nothing here hears of the parent.
+// Waits until ready() is true; false at the deadline. In slices, because the parent's end does not
+// wake it.
 template <class Ready>
 Result<bool> Links::await_mail(std::unique_lock<std::mutex>& lock, TimePoint deadline,
                                const ParentEnd* parent, Ready ready) {
@@ -390,7 +391,7 @@ Result<UniqueFd> Links::take(int peer, Passed kind, TimePoint deadline, const Pa
   return descriptor;
 }
 
-// The lower rank of a pair makes both ends, when either of them needs one.
+// The lower rank of a pair makes both ends, when either rank needs them.
 void Links::make_socket(int peer) {
   {
     const std::lock_guard lock(mail_mutex_);
@@ -402,7 +403,7 @@ void Links::make_socket(int peer) {
   int ends[2] = {-1, -1};
   (void)::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
   const UniqueFd theirs(ends[1]);
-  pass(peer, Passed::messages, theirs.get());  // where there is none both hear so at once
+  pass(peer, Passed::messages, theirs.get());  // if there is none both ranks see that at once
   const std::lock_guard lock(mail_mutex_);
   passed_[{peer, Passed::messages}].emplace_back(ends[0]);
   mail_.notify_all();

@@ -1,8 +1,8 @@
 // Links: one communicator's channel on the control connections of its process (ring/links/trunk.h).
-// Here a rank hears that another one was lost, has left or has aborted this communicator, and here
-// the ranks of a group meet. What is said is in ring/links/link_frame.h. Ranks that are long in a
-// collective tell each other what they have called there: where nobody sends anybody any data, no
-// plane can see that calls differ.
+// Here a rank learns that another one was lost, has left or has aborted this communicator, and here
+// the ranks of a group meet. ring/links/link_frame.h has the messages. Ranks that are long in a
+// collective send each other what they have called there: without any data between them, no plane
+// can see that calls differ.
 #pragma once
 
 #include <atomic>
@@ -36,64 +36,65 @@ class Links : private Trunk::Channel {
  public:
   using Peer = Trunk::Peer;
 
-  // Adds to an error of these ranks what those who read it know them as.
+  // Adds the ranks' names as users know them to an error.
   using Naming = std::function<Error(Error)>;
 
-  // Over connections of its own: makes the trunk that these are, and starts its thread. The flag
-  // must outlive this object. silence as for Trunk::make(); naming: may be null; on the thread.
+  // Over connections of its own: makes their trunk, and starts its thread. The flag must outlive
+  // this object. silence as for Trunk::make(); naming: may be null; called on the thread.
   static Result<std::unique_ptr<Links>> start(int rank, std::vector<Peer> peers, AbortFlag& abort,
                                               Duration silence = Duration::zero(),
                                               Naming naming = nullptr,
                                               Trunk::TakeMemory memory = nullptr);
-  // A channel more on a trunk, for its ranks `members`, of which rank `rank` of the channel is this
-  // one. All members give the same id, which no other communicator on the trunk has ever had.
+  // Another channel on a trunk, for its ranks `members`; `rank` is this rank's number in the
+  // channel. All members give the same id, which no other communicator on the trunk has ever had.
   static std::unique_ptr<Links> open(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank,
                                      std::vector<int> members, AbortFlag& abort, Naming naming);
-  // Says goodbye, or that this rank is lost in the middle of a collective; closes the channel.
+  // Says goodbye, or, in the middle of a collective, that this rank is lost; closes the channel.
   ~Links() override;
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
-  // Around collective `seq`, by the caller's thread. enter() raises the flag if a peer that the
-  // collective needs has left.
+  // Call them around collective `seq`, on the caller's thread. enter() raises the flag if a peer
+  // that the collective needs has left.
   void enter(std::uint64_t seq, const CallSignature& call);
-  // Any thread: calls on streams are done when their GPU is.
+  // Any thread, because a call on a stream is done when its GPU is.
   void complete(std::uint64_t seq);
-  // Tells every peer that the communicator is over because of `error`, noticed here, and raises the
-  // flag. Any thread. Peers that hear of Errc::aborted take this rank for lost.
+  // Tells every peer that the communicator is over because of `error`, found here, and raises the
+  // flag. Any thread. For the peers Errc::aborted is the loss of this rank.
   void abort(const Error& error);
-  // Tells every peer that this rank leaves after the last collective it has completed. False: it
-  // has said nothing, because one is under way, or after an abort. Any thread.
+  // Tells every peer that this rank leaves after its last completed collective. False: it has sent
+  // nothing, because a collective is running, or after an abort. Any thread.
   bool say_goodbye();
-  // Asks all peers where they are, on behalf of collective `seq`, which takes too long here.
+  // Asks all peers where they are, because collective `seq` takes too long here.
   RollCall call_roll(std::uint64_t seq);
   // The peer has said goodbye.
   bool has_left(int peer) const;
-  // In a forked child: closes what the child has copies of. The object cannot be used there any
-  // more, nor destroyed.
+  // In a forked child: closes the child's copies. Neither use nor destroy the object there
+  // afterwards.
   void close_in_child();
 
   const std::shared_ptr<Trunk>& trunk() const { return trunk_; }
-  // What the trunk calls a rank of this channel.
+  // The trunk's number for a rank of this channel.
   int member(int r) const { return peers_[static_cast<std::size_t>(r)].member; }
   std::string who(int r) const { return trunk_->who(member(r)); }
 
-  // The meeting of a group: tells all that this rank has come, and waits until all have said so.
+  // The meeting of a group: tells all members that this rank has come. await_all() waits for
+  // theirs.
   void join();
-  // In place of join(): that the group cannot meet here, and why.
+  // Instead of join(): tells them that the group cannot meet here, and why.
   void decline(std::string_view why);
-  // Errc::timeout: `missing` are those that have not come. Another error: the flag's, or that of
-  // `parent`, which may be null.
+  // Waits until all members have come. Errc::timeout: `missing` have not come. Other errors: the
+  // flag's, or that of `parent`, which may be null.
   Result<void> await_all(TimePoint deadline, const ParentEnd* parent, RankSet& missing);
-  // Descriptors, among ranks of one host: given, and taken in the order in which they were given.
-  // -1: this rank could not have it, and the peer takes an empty one.
+  // Passes a descriptor to a peer on this host; the peer takes them in the same order. -1: this
+  // rank could not get it, and the peer takes an empty one.
   void pass(int peer, Passed kind, int descriptor);
-  // An empty one: this process or the peer's has no room for more. Errc::timeout, Errc::unsupported
-  // if a rank has declined, or the flag's error.
+  // Empty: this process or the peer's has no room for more. Errc::timeout, Errc::unsupported if a
+  // rank has declined, or the flag's error.
   Result<UniqueFd> take(int peer, Passed kind, TimePoint deadline,
                         const ParentEnd* parent = nullptr);
-  // A socket for messages to each peer, the same for both of a pair; that to a peer that has left
-  // has ended. Once.
+  // A socket for messages to each peer, connected in pairs; the socket to a peer that has left is
+  // at its end. Call it once.
   Result<std::vector<UniqueFd>> message_sockets(TimePoint deadline);
 
  private:
@@ -104,7 +105,7 @@ class Links : private Trunk::Channel {
     bool socket_made = false;       // for messages, by this rank; likewise
   };
 
-  // A collective that was entered: the thread reads what the caller writes.
+  // A collective that was entered: the caller writes it, the thread reads it.
   struct Entered {
     std::atomic<std::uint64_t> seq{0}, count{0};
     std::atomic<std::uint32_t> packed{0};
@@ -142,20 +143,20 @@ class Links : private Trunk::Channel {
   const Naming naming_;
   std::vector<Watched> peers_;   // by rank, the own one among them
   std::vector<int> from_trunk_;  // its ranks' numbers here; -1: not a member
-  // What each peer's GOODBYE said; kStays while it has not come.
+  // The `seq` of each peer's GOODBYE; kStays before it.
   std::unique_ptr<std::atomic<std::uint64_t>[]> left_after_;
   std::atomic<std::uint64_t> entered_{0};
   std::atomic<std::uint64_t> completed_{0};
   Entered calls_[2 * kRemembered];  // by number; the last kRemembered are not overwritten
   std::atomic<bool> any_left_{false};
-  std::uint64_t seen_ = 0, said_ = 0;  // the collective under way at the last look; the last told
+  std::uint64_t seen_ = 0, said_ = 0;  // the running collective at the last look; the last sent
   std::mutex send_mutex_;
-  bool told_ = false;  // of an abort; under the mutex
+  bool told_ = false;  // an abort was sent; under the mutex
   std::mutex roll_mutex_;
   std::condition_variable answered_;
   std::mutex mail_mutex_;
   std::condition_variable mail_;
-  std::map<std::pair<int, Passed>, std::deque<UniqueFd>> passed_;  // and not taken
+  std::map<std::pair<int, Passed>, std::deque<UniqueFd>> passed_;  // not yet taken
   std::string declined_;                                           // why; "": no rank has. Likewise
 };
 

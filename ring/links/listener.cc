@@ -32,8 +32,7 @@ Result<UniqueFd> listen_on_port(const std::string& host, std::uint16_t port) {
   const auto address = best_address(host, port, AI_NUMERICHOST | AI_PASSIVE);
   if (!address) return address.error();
   UniqueFd fd(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // Of a given port, old connections that linger on it are no owners; a listener is one all the
-  // same.
+  // With a given port, old connections that linger do not own it; a listener still does.
   const int on = port != 0 ? 1 : 0;
   if (fd) send_unpaced_on_loopback(fd.get(), address->get());
   if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
@@ -64,7 +63,7 @@ Result<UniqueFd> listen_tcp(const std::string& host, PortRange ports, Endpoint& 
   return fd;
 }
 
-// A connection that has not proven anything yet.
+// A connection without any proof yet.
 struct Stranger {
   Stranger(UniqueFd socket, bool local, const SocketAddress& from, const Secret& secret,
            const HandshakeIdentity& expected, std::string nonce)
@@ -169,7 +168,7 @@ Result<void> Listener::accept_until(const Secret& secret, const HandshakeIdentit
       SocketAddress from;
       UniqueFd fd(::accept4(local ? unix_.get() : tcp_.get(), from.get(), &from.size,
                             SOCK_CLOEXEC | SOCK_NONBLOCK));
-      // Those that hung up while they waited are nobody's trouble.
+      // A peer that hung up while it waited does not matter.
       if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
         return errno_error("accept a peer's connection", errno);
       }

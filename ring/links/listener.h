@@ -1,6 +1,5 @@
-// Listener: a rank's two listening sockets during bootstrap, AF_UNIX and TCP, and the acceptance of
-// its peers' connections through the handshake. Many strangers may knock at once: see
-// rendezvous/crowd.h.
+// Listener: a rank's two listening sockets during bootstrap, AF_UNIX and TCP. It accepts its peers'
+// connections through the handshake. Many strangers may connect at once: see rendezvous/crowd.h.
 #pragma once
 
 #include <functional>
@@ -16,8 +15,8 @@ namespace dlaunch {
 
 class Listener {
  public:
-  // `address` is the numeric local address for TCP; with_unix false: TCP only. The first free one
-  // of `ports` is taken.
+  // `address` is the numeric local address for TCP; with_unix false: TCP only. Takes the first free
+  // port of `ports`.
   static Result<Listener> open(const std::string& address, bool with_unix, PortRange ports = {});
 
   const std::string& unix_name() const { return unix_name_; }  // "" without
@@ -25,9 +24,9 @@ class Listener {
 
   // A proven connection. Returns true once no more are expected.
   using Take = std::function<bool(UniqueFd fd, const HandshakeIdentity& peer, bool is_unix)>;
-  // Accepts until `take` says so, stop() was called (Errc::aborted) or the deadline has passed
-  // (Errc::timeout). `expected` is what a connector must match; its purpose may be any of
-  // kRingPurposes whatever `expected` says.
+  // Accepts until `take` returns true, stop() was called (Errc::aborted) or the deadline has passed
+  // (Errc::timeout). A connector must match `expected`, except that its purpose may be any of
+  // kRingPurposes.
   Result<void> accept_until(const Secret& secret, const HandshakeIdentity& expected,
                             const Take& take, TimePoint deadline);
   void stop() const;  // from another thread
@@ -40,11 +39,11 @@ class Listener {
   Endpoint tcp_endpoint_;
 };
 
-// A connected socket, or what the system said. The name is an abstract AF_UNIX one.
+// A connected socket, or the system's error. The name is an abstract AF_UNIX one.
 Result<UniqueFd> connect_unix(const std::string& name);
 Result<UniqueFd> connect_tcp(const Endpoint& endpoint, TimePoint deadline);
 
-// The numeric local address from which the kernel would reach `host`; "" if it has no route.
+// The numeric local address of the kernel's route to `host`; "" if there is no route.
 std::string local_address_towards(const std::string& host);
 
 }  // namespace dlaunch

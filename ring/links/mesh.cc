@@ -32,19 +32,19 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kMaxMeshText = 256;
-// How long an address at which nobody answers is taken for a leftover that its rank will replace.
+// How long a dead address counts as a leftover that its rank will replace.
 constexpr Duration kStalePatience = std::chrono::seconds(5);
 constexpr int kRetryMs = 20;
 constexpr int kAllDataSockets = 64, kMostDataSockets = 16;
-// Longer than a few lost packets take, shorter than users wait without a word.
+// Longer than a few lost packets take, shorter than users wait without a message.
 constexpr Duration kTellNoAnswer = std::chrono::seconds(5);
-// How often the parent is looked at while a rank of the group may be on its way.
+// How often to check the parent while a rank of the group may still come.
 constexpr int kParentMs = 2;
 
 // What a rank publishes about itself.
 struct Address {
   std::string who;
-  int ranks = 0;  // in the world as it knows it
+  int ranks = 0;  // in the world that it knows
   std::string plan;
   std::string unix_name;
   Endpoint tcp;
@@ -84,7 +84,7 @@ std::string key_of(const std::string& prefix, int rank) {
   return prefix + "/addr/" + std::to_string(rank);
 }
 
-// Nobody is there, or whoever was has gone.
+// The address has no process, or its process has gone.
 bool means_gone(const Error& error) {
   return error.os_errno == ECONNREFUSED || error.os_errno == ECONNRESET ||
          error.os_errno == EPIPE ||
@@ -99,7 +99,7 @@ bool has_ended(const UniqueFd& socket) {
 
 constexpr std::size_t kMostMore = 63;
 
-// Beside the one. A rank's sockets for data stay below some hundred.
+// Sockets for data beside the first one. A rank's total stays below some hundred.
 std::size_t more_sockets(int data, const JobView& job) {
   if (is_unix_socket(data)) return 0;
   if (job.sockets > 0) return static_cast<std::size_t>(job.sockets - 1);
@@ -158,8 +158,8 @@ class MeshBuilder {
   const TimePoint started_ = steady_now();
   std::optional<Listener> listener_;
   Mesh mesh_;
-  RankSet seen_;      // whose addresses have been read, and this rank
-  int awaited_ = -1;  // whose address the store has been asked for in vain
+  RankSet seen_;      // read addresses, and this rank
+  int awaited_ = -1;  // the rank whose address the store did not have yet
 };
 
 Result<Mesh> MeshBuilder::build() {
@@ -167,8 +167,8 @@ Result<Mesh> MeshBuilder::build() {
   if (auto ok = publish(); !ok) return ok.error();
   failpoint("mesh.published");
   if (auto ok = connect(); !ok) {
-    // Of a time-out without a rank only this side can tell whom it has waited for, as of the end of
-    // the store, which may end with a rank that has waited less.
+    // Only this side knows the rank that it waited for, in a time-out without a rank or at the end
+    // of the store, which may end with a rank that has waited less.
     Error error = ok.error();
     const bool in_vain = error.code == Errc::timeout || (error.code == Errc::io && awaited_ >= 0);
     if (error.rank < 0 && in_vain) error = not_arrived(error);
@@ -179,7 +179,7 @@ Result<Mesh> MeshBuilder::build() {
 }
 
 Result<void> MeshBuilder::connect() {
-  // Higher ranks are let in while this one still waits for lower ones: strangers never pile up. The
+  // Accept higher ranks while this one still waits for lower ones: strangers never pile up. The
   // two sides write different entries of the mesh.
   Result<void> accepted;
   std::atomic<bool> done{false};
@@ -191,12 +191,12 @@ Result<void> MeshBuilder::connect() {
   if (parent_ != nullptr) stop_with_parent(done);
   acceptor->join();
   if (parent_is_over()) return parent_->error();
-  // Those of a process whose place another one has taken.
+  // Drop sockets of a process that another one has replaced.
   for (auto& other : mesh_.peers) std::erase_if(other.more_data, has_ended);
   return connected ? accepted : connected;
 }
 
-// A rank that was lost before it came would otherwise be waited for until the deadline.
+// Without this a rank that was lost before it came would be awaited until the deadline.
 void MeshBuilder::stop_with_parent(const std::atomic<bool>& accepted) const {
   while (!accepted && !parent_->raised()) ::poll(nullptr, 0, kParentMs);
   if (!accepted) listener_->stop();
@@ -253,7 +253,7 @@ Result<std::string> MeshBuilder::wait_for(const std::string& key) {
     auto value = store_.try_get(key, deadline_);
     if (!value) return value.error();
     if (*value) return std::move(**value);
-    // The last look is a wait that ends at once, in the words for it.
+    // The last look is a wait that ends at once; its error text is the one for the user.
     if (steady_now() >= deadline_) break;
     ::poll(nullptr, 0, kParentMs);
   }
@@ -284,7 +284,7 @@ Result<Address> MeshBuilder::address_of(int rank) {
 }
 
 Result<void> MeshBuilder::connect_all_lower() {
-  // All addresses first: once a rank has connected to rank 0 it needs the store no more.
+  // Get all addresses first: after a rank has connected to rank 0 it no longer needs the store.
   std::vector<Address> lower;
   for (int r = 0; r < job_.rank; ++r) {
     auto address = address_of(r);
@@ -298,8 +298,8 @@ Result<void> MeshBuilder::connect_all_lower() {
   return {};
 }
 
-// Tries again where the other side was too busy to keep its own time limit, or where the address
-// was that of an earlier process.
+// Tries again if the other side was too busy to keep its own time limit, or if the address was that
+// of an earlier process.
 Result<void> MeshBuilder::connect_lower(int rank, Address address) {
   auto patience = deadline_;
   while (true) {
@@ -329,7 +329,8 @@ Result<void> MeshBuilder::try_connect(int rank, const Address& address) {
   for (const Purpose purpose : kRingPurposes) {
     UniqueFd& slot = socket_for(entry, purpose);
     if (slot && !has_ended(slot)) continue;
-    // The last of the three comes after all others: with it the other side has whatever is to come.
+    // The last of the three comes after all others: when it is there, the other side has all of
+    // them.
     if (purpose == Purpose::ring_messages) {
       if (auto ok = connect_more(rank, address, entry); !ok) return ok;
     }
@@ -341,7 +342,7 @@ Result<void> MeshBuilder::try_connect(int rank, const Address& address) {
   return {};
 }
 
-// At the same time: each takes some round trips.
+// Connects them at the same time, because each takes some round trips.
 Result<void> MeshBuilder::connect_more(int rank, const Address& address, Peer& entry) {
   std::erase_if(entry.more_data, has_ended);
   const std::size_t wanted = more_sockets(entry.data.get(), job_);
@@ -364,7 +365,7 @@ Result<void> MeshBuilder::connect_more(int rank, const Address& address, Peer& e
   return {};
 }
 
-// Who drops packets answers nothing: the user hears of it long before the time is up.
+// A firewall that drops packets sends no answer: warn the user long before the time is up.
 Result<UniqueFd> MeshBuilder::connect_patiently(const Address& address) {
   const TimePoint tell_at = steady_now() + kTellNoAnswer;
   auto fd = connect_tcp(address.tcp, std::min(deadline_, tell_at));
@@ -408,7 +409,7 @@ Result<void> MeshBuilder::accept_higher() {
       return false;
     }
     UniqueFd& slot = socket_for(entry, from.purpose);
-    // A second claim is believed only where the first one's process has gone.
+    // A second claim counts only if the process of the first one has gone.
     if (slot && !has_ended(slot)) return false;
     missing -= slot ? 0 : 1;
     entry.who = from.who;
@@ -419,13 +420,13 @@ Result<void> MeshBuilder::accept_higher() {
   };
   HandshakeIdentity expected = identity(Purpose::ring_link, job_.rank);
   expected.from_rank = -1;
-  // The highest rank turns strangers away until it is stopped.
+  // The thread of the highest rank rejects strangers until it is stopped.
   const bool nobody_to_come = missing == 0;
   auto outcome = listener_->accept_until(secret_, expected, take, deadline_);
   return nobody_to_come ? Result<void>() : outcome;
 }
 
-// What a rank that gave up before this one has told those it was connected to.
+// The error that a rank that gave up earlier has sent to its peers.
 std::optional<Error> MeshBuilder::word_of_others() {
   for (const auto& other : mesh_.peers) {
     if (!other.link) continue;
@@ -443,7 +444,7 @@ void MeshBuilder::tell_others(const Error& error) {
   }
 }
 
-// The store knows who has come as far as publishing an address, while it is there.
+// While the store exists, it knows which ranks have published an address.
 Error MeshBuilder::not_arrived(const Error& cause) {
   Arrivals arrivals{.ranks = job_.size, .in_group = !job_.group.empty()};
   const auto add = [this](RankSet& set, int r) { set.insert(job_.world_rank(r)); };
@@ -457,7 +458,7 @@ Error MeshBuilder::not_arrived(const Error& cause) {
       continue;
     }
     const auto value = store_.try_get(key_of(prefix_, r), soon);
-    // The store had not had it while it lived.
+    // The store did not have the address before it ended.
     const bool ended_waiting = !value && r == awaited_ && value.error().code != Errc::timeout;
     if (value ? !value->has_value() : ended_waiting) {
       add(arrivals.missing, r);
@@ -473,7 +474,7 @@ Error MeshBuilder::not_arrived(const Error& cause) {
   }
   const auto waited = std::chrono::round<std::chrono::milliseconds>(steady_now() - started_);
   std::string what = fmt::format("init: after {}: {}", format_duration(waited), describe(arrivals));
-  // Said once is enough.
+  // Do not repeat it.
   if (cause.code == Errc::io && arrivals.unknown.empty()) what += "; " + cause.what;
   return {.code = cause.code, .what = std::move(what)};
 }
@@ -488,7 +489,7 @@ Result<std::string> listen_address(const JobView& job) {
     return chosen;
   }
   const std::string host = store_host(job.store_url);
-  // Where none is named, whatever leads out of this one will do.
+  // Without an interface any address that leads out of this host will do.
   auto towards = local_address_towards(host.empty() ? "192.0.2.1" : host);
   return towards.empty() ? any_address(host_addresses()) : towards;
 }

@@ -2,8 +2,8 @@
 // sockets per pair: a control link, one for collectives' data and one for messages. Between hosts
 // there are more for data (see ring/stream/socket_bundle.h), fewer the more ranks there are.
 // Between ranks of one host they are AF_UNIX (abstract names of 128 random bits: nothing on disk),
-// else TCP on ports that the kernel chose before anybody was told; the higher rank connects to the
-// lower.
+// else TCP on ports that the kernel chose before the rank published them; the higher rank connects
+// to the lower.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ struct Peer {
   UniqueFd link;    // read by the control thread
   UniqueFd data;    // the stream plane's
   std::vector<UniqueFd> more_data{};  // likewise; both ends have as many
-  UniqueFd messages;                  // the messenger's
+  UniqueFd messages;                  // for the messenger
   bool same_host = false;             // connected by AF_UNIX, so that descriptors can be passed
 };
 
@@ -38,18 +38,18 @@ struct Mesh {
   bool one_host() const;
 };
 
-// The numeric address that this rank listens on and tells the others. Errc::usage where none fits
+// The numeric address that this rank listens on and publishes. Errc::usage if no address fits
 // DLAUNCH_INTERFACE.
 Result<std::string> listen_address(const JobView& job);
 
 // Each rank publishes its addresses in the store under `prefix`, which keeps this communicator
 // apart from others. Blocks until every pair is connected. A time-out names the ranks that have not
-// arrived, as far as is known: the store may have ended before, with a rank that gave up first.
-// Connections that do not prove the secret, the job, the round and a rank are dropped and harm
-// nobody. An address at which nobody is any more, left over from an earlier program, gives way to
-// the new one; a second living process with the same rank is refused (Errc::usage), naming the
-// first, as is one that believes in another number of ranks (Errc::mismatch). `parent`: the flag of
-// the communicator that is being split, or null; once it is raised its error comes back.
+// arrived, as far as this rank knows: a rank that gave up first may have ended the store.
+// Connections that do not prove the secret, the job, the round and a rank are dropped without harm.
+// A dead address of an earlier program gives way to the new one. A second living process with the
+// same rank is refused (Errc::usage), naming the first; so is a process with another number of
+// ranks (Errc::mismatch). `parent`: the flag of the communicator that is being split, or null; once
+// it is raised connect_mesh() returns its error.
 Result<Mesh> connect_mesh(const JobView& job, const Secret& secret, Store& store,
                           const std::string& prefix, TimePoint deadline, const ParentEnd* parent);
 

@@ -94,7 +94,7 @@ void Trunk::main() try {
     look();
   }
 } catch (const std::exception&) {
-  // No memory, not even for a sentence: without its watch no communicator must go on.
+  // No memory, not even for a sentence: without the trunk's watch no communicator may go on.
   const std::lock_guard lock(channels_mutex_);
   for (auto& [id, open] : channels_) {
     open.channel->on_failure({.code = Errc::io, .what = "out of memory"});
@@ -136,9 +136,9 @@ void Trunk::close(std::uint64_t id) {
   channels_.erase(id);
 }
 
-// -- What the peers say
+// -- Frames of the peers
 
-// False: there is nothing to be read, now or ever.
+// False: nothing to read, now or ever.
 bool Trunk::on_readable(int peer) {
   Watched& from = at(peer);
   char buffer[4096];
@@ -156,7 +156,7 @@ bool Trunk::on_readable(int peer) {
     return false;
   }
   auto come = PassedOne::taken_from(message);
-  // One that this process had no room for is empty.
+  // Empty: this process had no room for a descriptor.
   if (come.empty() && (message.msg_flags & MSG_CTRUNC) != 0) come.emplace_back();
   for (UniqueFd& descriptor : come) from.descriptors.push_back(std::move(descriptor));
   from.input.append(buffer, static_cast<std::size_t>(n));
@@ -168,7 +168,8 @@ bool Trunk::on_readable(int peer) {
     if (!sense || !frame->has_value()) break;
     on_frame(peer, **frame);
   }
-  // One comes with the first bytes of its frame, so that none is left once all frames are read.
+  // A descriptor comes with the first bytes of its frame, so none may be left after all frames are
+  // read.
   if (!sense || (rest.empty() && !from.descriptors.empty())) {
     rest = {};
     from.descriptors.clear();
@@ -207,7 +208,7 @@ void Trunk::on_nonsense(int peer) {
   }
 }
 
-// -- How a peer ends
+// -- The end of a peer
 
 void Trunk::on_end(int peer) {
   failpoint("links.end_seen");
@@ -216,8 +217,8 @@ void Trunk::on_end(int peer) {
   end(peer, "its connection ended");
 }
 
-// A reset throws away what the peer had said before: it is what a survivor leaves behind that ended
-// with our own words unread. The end of the rank it mourned comes by itself, if it has not yet.
+// A reset discards the peer's unread words: a survivor leaves it when it ends without reading our
+// own words. The end of the rank that it mourned comes by itself, if it has not yet.
 void Trunk::on_broken(int peer, int os_errno) {
   stop_watching(peer);
   const bool silent = os_errno == ETIMEDOUT || os_errno == EHOSTUNREACH || os_errno == ENETUNREACH;
@@ -225,7 +226,8 @@ void Trunk::on_broken(int peer, int os_errno) {
   reset_peers_.emplace(peer, steady_now());
 }
 
-// However much the others say meanwhile. All that was there when the thread looked has been heard.
+// Declares reset peers lost, however much the others send meanwhile. By then all earlier input has
+// been read.
 void Trunk::lose_reset(TimePoint looked) {
   for (auto reset = reset_peers_.begin(); reset != reset_peers_.end();) {
     const auto [peer, when] = *reset;
@@ -263,7 +265,8 @@ void Trunk::on_deaths() {
       const std::lock_guard lock(dead_mutex_);
       if (!std::exchange(at(peer).dead, false)) continue;
     }
-    // Its last words, before its end: it may have left, or ended because it mourned another one.
+    // Reads its last words before its end: it may have left, or ended because it mourned another
+    // rank.
     while (on_readable(peer)) {
     }
     on_end(peer);
@@ -274,7 +277,7 @@ void Trunk::stop_watching(int peer) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, at(peer).link.get(), nullptr);
 }
 
-// -- What this rank says
+// -- Frames of this rank
 
 void Trunk::tell(int peer, std::string_view frame, int descriptor) {
   const std::lock_guard lock(send_mutex_);
@@ -291,8 +294,8 @@ void Trunk::tell(int peer, std::string_view frame, int descriptor) {
   if (to.output.size() == 1) await_writable(peer, true);
 }
 
-// True: all of it is in the kernel, or the peer is beyond hearing. `bytes` and `descriptor` are
-// what is left to be sent.
+// True: the kernel has all of it, or the peer has ended. `bytes` and `descriptor` are what is left
+// to send.
 bool Trunk::send_some(const Watched& to, std::string& bytes, int& descriptor) {
   while (!bytes.empty()) {
     PassedOne passed;

@@ -1,13 +1,13 @@
-// Trunk: the control connections that one communicator made when it met, and the one thread of this
-// process that watches them. That communicator and the groups made out of it on one host share the
-// trunk: each is a channel there (ring/links/links.h), so that a group needs neither connections
-// nor a thread of its own. The trunk lives as long as one of them.
+// Trunk: the control connections that one communicator made when it met, and this process's one
+// thread that watches them. That communicator and the groups made from it on one host share the
+// trunk: each is a channel there (ring/links/links.h), so a group needs neither connections nor a
+// thread of its own. The trunk lives as long as one of them.
 //
-// The thread sleeps until a peer speaks or its connection ends, but for two looks a second at what
-// each channel has under way. It is how a rank learns that another one died: the kernel closes a
-// dead process's sockets, and of one on this host ring/links/death_watch.h tells earlier. A host
-// that goes without a word, as by a power cut, is lost once its kernel has answered nothing for
-// `silence`; a process that merely stands still is not.
+// The thread sleeps until a peer speaks or its connection ends, except for two looks a second at
+// each channel's running collective. The thread finds the death of a rank: the kernel closes a dead
+// process's sockets, and on this host ring/links/death_watch.h is faster. A host that vanishes
+// silently, as by a power cut, is lost once its kernel has answered nothing for `silence`; a
+// process that merely stands still is not.
 //
 // Thread-safe. Ranks here are those of the communicator that made the trunk.
 #pragma once
@@ -40,20 +40,20 @@ class Trunk {
     UniqueFd link;  // empty for the own rank
   };
 
-  // What the trunk tells a channel, on its thread, one call at a time, and never after close().
+  // The trunk calls these on its thread, one at a time, and never after close().
   class Channel {
    public:
     virtual ~Channel() = default;
-    // `descriptor`: of PASS; empty where this process has no room for one more.
+    // `descriptor`: of PASS; empty if this process has no room for another.
     virtual void on_frame(int peer, const LinkFrame& frame, UniqueFd descriptor) = 0;
-    // The peer will say nothing any more.
+    // The peer sends nothing from now on.
     virtual void on_end(int peer, std::string_view how) = 0;
-    virtual void on_nonsense(int peer) = 0;           // what it says is no frame
+    virtual void on_nonsense(int peer) = 0;           // its bytes are no frame
     virtual void on_failure(const Error& error) = 0;  // of the trunk itself
     virtual void on_look() = 0;                       // twice a second
   };
 
-  // silence: from 2 s on; 0: silent hosts are waited for.
+  // silence: at least 2 s; 0: waits for silent hosts.
   static Result<std::shared_ptr<Trunk>> make(int rank, std::vector<Peer> peers, Duration silence);
   ~Trunk();  // not on its own thread
   Trunk(const Trunk&) = delete;
@@ -66,29 +66,29 @@ class Trunk {
   int ranks() const { return static_cast<int>(peers_.size()); }
   const std::string& who(int peer) const { return peers_[static_cast<std::size_t>(peer)].who; }
 
-  // From now on the channel hears of these peers. What came for it earlier, and whose connection
-  // has ended already, it hears at once, on the calling thread.
+  // From now on the channel gets frames of these peers. Earlier frames, and ends of connections,
+  // reach it at once, on the calling thread.
   void open(std::uint64_t id, Channel& channel, const std::vector<int>& members);
   void close(std::uint64_t id);
 
   // Hands the frame to the kernel, or keeps it until the kernel takes it. `descriptor`: passed
-  // along where the link is AF_UNIX; the caller keeps its own. Where a frame must wait and there is
-  // no room for a copy, the frame says so (kLacking).
+  // along if the link is AF_UNIX; the caller keeps its own. If the frame must wait and there is no
+  // room for a copy of the descriptor, the frame says so (kLacking).
   void tell(int peer, std::string_view frame, int descriptor = -1);
-  // Where tunnels carry what was told: until they have done so, or for a moment.
+  // Waits, for a moment at most, until tunnels have carried all frames.
   void flush() const;
 
-  // The process of a peer is dead, whether or not the end of its connection is to be seen yet. What
-  // it said before counts.
+  // The process of a peer is dead, even if its connection has not ended yet. Its earlier frames
+  // still count.
   void died(int peer);
-  // Tells died() what the kernel knows of the peers of this host.
+  // Reports dead peers of this host from the kernel to died().
   void watch(std::unique_ptr<DeathWatch> deaths) { deaths_ = std::move(deaths); }
-  // Who takes the descriptors that come with MEMORY, on the thread. Before run().
+  // Takes the descriptors that come with MEMORY, on the thread. Call it before run().
   using TakeMemory = std::function<void(int peer, std::uint64_t number, UniqueFd descriptor)>;
   void on_memory(TakeMemory take) { take_memory_ = std::move(take); }
 
   // In a forked child, where the thread does not exist: closes the child's copies of the links.
-  // The object cannot be used there any more, nor destroyed.
+  // Neither use nor destroy the object there afterwards.
   void close_in_child();
 
  private:
@@ -100,11 +100,11 @@ class Trunk {
     std::string who;
     UniqueFd link;
     std::string input;
-    std::deque<UniqueFd> descriptors;  // of frames that are not complete
-    bool carried = false;              // by a tunnel: a reset looks like an end
-    bool dead = false;                 // died(), and not seen to; under dead_mutex_
-    std::deque<Told> output;           // that the kernel has not taken; under send_mutex_
-    std::string ended;                 // how; "": it is there. Under channels_mutex_
+    std::deque<UniqueFd> descriptors;  // of incomplete frames
+    bool carried = false;              // by a tunnel, where a reset looks like an end
+    bool dead = false;                 // died(), not handled yet; under dead_mutex_
+    std::deque<Told> output;           // not yet taken by the kernel; under send_mutex_
+    std::string ended;                 // the reason; "": not ended. Under channels_mutex_
   };
   struct Open {
     Channel* channel = nullptr;
@@ -136,14 +136,14 @@ class Trunk {
   std::mutex channels_mutex_;
   std::map<std::uint64_t, Open> channels_;
   HeldFrames held_;
-  // Connections that were reset, and when, while better evidence may still come.
+  // Reset connections and the times, while better evidence may still come.
   std::map<int, TimePoint> reset_peers_;
   TimePoint looked_at_{};
   std::mutex send_mutex_;
   std::mutex dead_mutex_;
   UniqueFd epoll_;
   UniqueFd stop_;
-  UniqueFd deaths_event_;  // becomes readable when there are some
+  UniqueFd deaths_event_;  // readable when there are some
   std::thread thread_;
   std::unique_ptr<DeathWatch> deaths_;
 };

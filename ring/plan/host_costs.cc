@@ -11,7 +11,7 @@ struct Job {
   double others;                                         // ranks
   double data;                                           // seconds on a link
   double latency;                                        // seconds
-  double hop() const { return latency + 2 * kMessage; }  // one message sent, one come
+  double hop() const { return latency + 2 * kMessage; }  // one message sent, one received
   double slices() const { return 2 * others / (others + 1) * data; }
 };
 
@@ -52,7 +52,7 @@ Way cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning) 
   };
   Way best = ranks <= tuning.direct_ranks ? Way::direct : Way::ring;
   if (seconds(Way::star) < seconds(best)) best = Way::star;
-  // Few ranks exchange everything without others, where that pays.
+  // A few ranks exchange everything directly, if that pays.
   const bool room = ranks > tuning.exchange_ranks && job.others * bytes <= kMostExchanged;
   return all && room && seconds(Way::doubling) < seconds(best) ? Way::doubling : best;
 }

@@ -1,6 +1,6 @@
-// What a reduction costs between hosts by each way that takes more than one latency, in the model
-// of Hockney (1994): latencies, messages one after the other at one rank, and bytes over its link.
-// Pure.
+// The cost of a reduction between hosts, for each way that takes more than one latency, in the
+// model of Hockney (1994): latencies, messages one after the other at one rank, and bytes over its
+// link. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace dlaunch {
 
-// The link of a rank that plans are made for. On faster ones what is chosen is at most some
-// messages slower than another way, on slower ones it would be others' bytes that wait.
+// The link speed that plans assume. On a faster link the choice costs at most some extra messages;
+// on a slower one other traffic would wait for the bytes.
 inline constexpr double kSlowBytesPerSecond = 1e9 / 8;
-// The most that a rank takes in of all others in an exchange, through others or not.
+// The most that a rank takes in from all others in an exchange, through others or not.
 inline constexpr std::size_t kMostExchanged = 4 << 20;
 
-// The cheapest way of `tuning`, which has a latency, for an all_reduce or a reduce of two ranks or
-// more.
+// The cheapest way for an all_reduce or a reduce of at least two ranks; `tuning` must have a
+// latency.
 Way cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning);
 
 }  // namespace dlaunch

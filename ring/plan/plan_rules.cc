@@ -12,13 +12,13 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kLeastGranule = 4 << 10, kMostGranule = 16 << 20;
-constexpr std::size_t kLine = 64;  // what pieces are cut by
+constexpr std::size_t kLine = 64;  // granularity of cuts
 constexpr int kMostWindow = 1024;
 constexpr std::size_t kLongestText = 250;  // it travels with a rank's address
 constexpr std::array kShmWays = {ShmPlan::Way::one_shot, ShmPlan::Way::blocks,
                                  ShmPlan::Way::exchange};
 
-// Up to the separator, which goes, too. All of it where there is none.
+// Takes the text up to the separator, and the separator; all of it if there is no separator.
 std::string_view cut_off(std::string_view& text, char separator) {
   const std::size_t at = std::min(text.find(separator), text.size());
   const auto head = text.substr(0, at);
@@ -65,7 +65,7 @@ Result<void> parse_way(std::string_view word, PlanRule& rule) {
   };
   look(kWays, way_name, rule.way);
   look(kShmWays, shm_way_name, rule.shm.way);
-  // The other collectives would go on as before, without a word.
+  // Without this error the other collectives would silently ignore the rule.
   if (found && !rule.collective) {
     return Error{.code = Errc::usage, .what = "a way belongs to one collective, not to all"};
   }

@@ -1,5 +1,5 @@
-// Plan rules: what DLAUNCH_PLAN changes, for experiments, in how collectives go over sockets and
-// through shared memory. Rules are separated by ';', and the first one that fits a call holds:
+// Plan rules: DLAUNCH_PLAN changes, for experiments, how collectives go over sockets and through
+// shared memory. ';' separates rules, and the first one that fits a call holds:
 //
 //   COLLECTIVE:SIZES:CHANGE[,CHANGE…]     all_reduce:1M-:ring,granule=128K;all::window=8
 //
@@ -8,7 +8,7 @@
 // the collective has (exchange, doubling, star, direct, ring, tree, chain; see
 // ring/plan/schedule.h), granule=BYTES or window=GRANULES; through shared memory: shm-one-shot,
 // shm-blocks, shm-exchange or shm-chunk=BYTES, as far as ring/plan/shm_plan.h has room for it.
-// Where several hosts have several ranks each, the calls are those between the hosts, and those on
+// If several hosts have several ranks each, the calls are those between the hosts, and those on
 // a host. Pure.
 #pragma once
 
@@ -37,7 +37,7 @@ using PlanRules = std::vector<PlanRule>;
 // Errc::usage with the rule that is wrong and what could stand there.
 Result<PlanRules> parse_plan_rules(std::string_view text);
 
-// `tuning` as the rules change it for calls of this shape; `ranks`: of all.
+// `tuning` with the changes of the rules for calls of this shape; `ranks`: of all.
 Tuning tuning_by(const PlanRules& rules, const Shape& shape, int ranks, const Tuning& tuning);
 ShmWish shm_wish_by(const PlanRules& rules, const Shape& shape, int ranks);
 

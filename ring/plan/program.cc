@@ -27,7 +27,7 @@ void ProgramRun::begin(const Program& program, const Buffers& buffers,
 std::byte* ProgramRun::at(const Place& place) const {
   switch (place.region) {
     case Region::in:
-      // Only ever read: schedules name `in` as a source.
+      // Only read: schedules name `in` as a source.
       return const_cast<std::byte*>(buffers_.in) + place.offset;
     case Region::out:
       return buffers_.out + place.offset;

@@ -1,7 +1,7 @@
-// Program: one rank's part in a collective as plain data: what it sends to each peer, what it takes
-// in from each peer, what it reduces or copies, and what has to wait for what. ring/plan/schedule.h
-// makes programs, ProgramRun keeps count while one is executed. Both are pure: the stream plane
-// moves the bytes between sockets, the tests between arrays.
+// Program: one rank's part in a collective as plain data: what it sends to each peer, what it
+// receives from each peer, what it reduces or copies, and which step waits for which.
+// ring/plan/schedule.h makes programs, ProgramRun tracks the execution of one. Both are pure: the
+// stream plane moves the bytes between sockets, the tests between arrays.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Place {
 enum class StepKind : std::uint8_t {
   send,    // place -> peer
   recv,    // peer -> place
-  reduce,  // operands, left to right -> place; of no operands: joins the steps that lead to it
+  reduce,  // operands, left to right -> place; without operands: joins the steps before it
   copy,    // the one operand -> place
 };
 
@@ -31,11 +31,11 @@ inline constexpr std::int32_t kNoStep = -1;
 
 struct Step {
   StepKind kind = StepKind::send;
-  bool last = false;             // reduce: all ranks' operands are in it now (AVG divides)
+  bool last = false;             // reduce: all ranks' operands are included now (AVG divides)
   std::int16_t peer = -1;        // send, recv
   std::int32_t needs = kNoStep;  // send, recv: must not start before that step is done
-  std::int32_t then = kNoStep;   // the reduce that waits for this step among others
-  std::int32_t pending = 0;      // reduce: how many steps' `then` it is; it runs when all are done
+  std::int32_t then = kNoStep;   // the reduce that waits, among others, for this step
+  std::int32_t pending = 0;      // reduce: steps with it as `then`; runs when all are done
   std::uint32_t first_operand = 0;
   std::uint32_t operand_count = 0;
   Place place;
@@ -52,14 +52,14 @@ struct Program {
   std::size_t most_to_one = 0;  // bytes sent to one peer
 };
 
-// Where a program's regions lie during one call.
+// The places of a program's regions during one call.
 struct Buffers {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   std::byte* scratch = nullptr;  // Program::scratch_bytes
 };
 
-// How a program's reduce steps compute.
+// The arithmetic of a program's reduce steps.
 struct Arithmetic {
   dl_dtype dtype = DL_UINT8;
   dl_op op = DL_SUM;
@@ -73,9 +73,10 @@ class ProgramRun {
   // The program and the buffers must live until done().
   void begin(const Program& program, const Buffers& buffers, const Arithmetic& arithmetic);
 
-  // The sends to `peer` that may leave now, in order, as far as `sends` has room; how many.
+  // The sends to `peer` that may leave now, in order, at most as many as fit `sends`; returns their
+  // number.
   std::size_t next_sends(int peer, std::span<const Step*> sends) const;
-  void sent(int peer);  // the first one outstanding has left; its place may be overwritten
+  void sent(int peer);  // the first outstanding one has left; its place may be overwritten
   bool sends_left(int peer) const;
 
   // The outstanding recv that the next bytes from `peer` belong to; null if none is expected.
@@ -83,8 +84,8 @@ class ProgramRun {
   bool may_start(const Step& step) const;  // its place is free
   void received(int peer);
 
-  // Copies of this rank's own data need no peer: done in one go when the caller has time, at the
-  // latest before the end. False if none were left.
+  // Copies this rank's own data, which needs no peer: all at once when the caller has time, at the
+  // latest before the end. False if no copy was left.
   bool copy_own();
 
   bool done() const { return left_ == 0; }
@@ -103,7 +104,7 @@ class ProgramRun {
   Buffers buffers_;
   Arithmetic arithmetic_;
   std::vector<State> state_;
-  std::vector<std::size_t> send_at_, recv_at_;  // by peer: the first one outstanding
+  std::vector<std::size_t> send_at_, recv_at_;  // by peer: the first outstanding one
   std::vector<const void*> operands_;
   std::size_t left_ = 0;
   bool copies_left_ = false;

@@ -1,5 +1,4 @@
-// What the ways of ring/plan/schedule.h are made with: a builder of programs, and cuts of byte
-// ranges.
+// Tools for the ways of ring/plan/schedule.h: a builder of programs, and cuts of byte ranges.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +44,7 @@ class ProgramBuilder {
     program_.recvs[peer].push_back(id);
     return id;
   }
-  // Runs when all steps that name it as their `then` are done; operands follow by operand().
+  // Runs when all steps with it as their `then` are done; add operands by operand().
   std::int32_t reduce(Place to, std::size_t bytes, bool last, std::int32_t then = kNoStep) {
     return add({.kind = StepKind::reduce,
                 .last = last,

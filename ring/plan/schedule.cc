@@ -11,7 +11,7 @@
 namespace dlaunch {
 namespace {
 
-// As if the members were all there is, then with the numbers they have among all.
+// Makes the program as if the members were all ranks, then uses their numbers among all.
 Program make_members_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
   const auto& members = shape.members;
   const auto place = [&](int r) {
@@ -72,7 +72,7 @@ Tuning tuning_between_hosts(Duration round_trip) {
   tuning.exchange_bytes = at_least(tuning.exchange_bytes, latency * kSlowBytesPerSecond);
   tuning.latency = round_trip / 2;
   tuning.pair_bytes = at_least(tuning.pair_bytes, latency * kReducedPerSecond);
-  // Frames from all to all are many, but where they are cheap beside the latency.
+  // Exchanges need many frames, but these are cheap beside the latency.
   if (round_trip >= kFarAway) tuning.exchange_ranks = tuning.direct_ranks;
   return tuning;
 }

@@ -1,6 +1,6 @@
 // Schedules of the collectives over stream sockets: pure functions from (call, rank, ranks) to a
-// Program. All ranks compute theirs from the same arguments, so that each socket carries exactly
-// the frames both ends expect, in the same order, and no frame needs to say where it belongs.
+// Program. All ranks compute theirs from the same arguments. So each socket carries exactly the
+// frames that both ends expect, in the same order, and no frame needs to say where it belongs.
 //
 // Reductions, up to Tuning::direct_ranks ranks, combine every element in one pass over all ranks'
 // values in rank order, rounding once: the result does not depend on how the data is cut.
@@ -20,9 +20,9 @@
 // Large, and above that many ranks, the ring (Patarasuk and Yuan, 2009) with cut-through: a granule
 // is forwarded as soon as it is reduced. Its windows bound the buffers; see
 // ring/plan/schedule_reductions.cc.
-// What only moves data (gather, scatter, all_to_all, and all_gather up to that many ranks) goes
-// straight from rank to rank, each beginning with the next one round, so that nobody is everybody's
-// first.
+// Collectives that only move data (gather, scatter, all_to_all, and all_gather up to that many
+// ranks) go straight from rank to rank. Each rank begins with the next one in the circle, so that
+// no rank is the first peer of all.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ namespace dlaunch {
 // From this round trip on, hosts are far from each other: latency counts more than bytes.
 inline constexpr Duration kFarAway = std::chrono::milliseconds(2);
 
-// How a call is done.
+// The way of a call.
 enum class Way : std::uint8_t {
   copy,
   exchange,
@@ -54,11 +54,11 @@ enum class Way : std::uint8_t {
 };
 inline constexpr Way kWays[] = {Way::exchange, Way::doubling, Way::star, Way::direct,
                                 Way::ring,     Way::tree,     Way::chain};
-std::string_view way_name(Way way);  // "ring"; empty for those of which nobody has a choice
+std::string_view way_name(Way way);  // "ring"; empty for ways without an alternative
 bool has_way(Collective collective, Way way);
 
 struct Tuning {
-  std::optional<Duration> latency = {};  // between hosts: what a reduction's way is weighed by
+  std::optional<Duration> latency = {};  // between hosts: weighs the ways of a reduction
   std::size_t small_bytes = 64 << 10;    // broadcast: a tree, above a chain; reduce: to the root
   std::size_t doubling_bytes = 0;        // all_reduce: through others;
   std::size_t star_bytes = 0;            // from there on with rank 0
@@ -79,9 +79,9 @@ struct Tuning {
 // took 0.7 and 0.6 times as long as all with one up to 128 B, 0.9 times for 8 KiB, and 1.2 and 1.6
 // times for 16 KiB; at 32 KiB slices are as fast as all with one.
 //
-// crowded: the ranks outnumber the cores. Then it is not messages one after the other that cost
-// time, but the turn at a core that each message takes: up to four ranks are fastest with the
-// fewest messages, for as much as 256 KiB (measured with two cores; above, slices are as fast).
+// crowded: the ranks outnumber the cores. Then the cost is not the chain of messages, but the turn
+// at a core that each message takes. Up to four ranks are fastest with the fewest messages, up to
+// 256 KiB (measured with two cores; above that, slices are as fast).
 Tuning tuning_within_host(int ranks, bool crowded);
 
 // Between hosts an exchange saves one latency of the two that a direct reduction has, and costs
@@ -93,13 +93,13 @@ Tuning tuning_within_host(int ranks, bool crowded);
 // a rank to which several send, until a switch has no room for it.
 Tuning tuning_between_hosts(Duration round_trip);
 
-// Decided from what all ranks know alike.
+// Decides from facts that all ranks share.
 Way way_of(const Shape& shape, int ranks, const Tuning& tuning);
 // "direct, granules of 48 KiB, 3 ahead"
 std::string describe_way(Way way, const Tuning& tuning);
 
-// With Shape::members, `rank` must be one of them: the program is theirs, over the sockets of all
-// ranks.
+// With Shape::members, `rank` must be a member: the program is for the members, over the sockets of
+// all ranks.
 Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning);
 
 }  // namespace dlaunch

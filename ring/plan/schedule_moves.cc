@@ -51,8 +51,8 @@ void chain_broadcast(const Shape& shape, const Tuning& tuning, ProgramBuilder& b
 }
 
 void dissemination_barrier(ProgramBuilder& b) {
-  // By round: this round's frame and those of all earlier rounds are in. Made from the last one on,
-  // as each leads to the next.
+  // By round: the join of this round's frame and those of all earlier rounds. Built from the last
+  // round back, because each leads to the next.
   std::vector<std::int32_t> heard(std::bit_width(static_cast<unsigned>(b.ranks() - 1)), kNoStep);
   for (std::size_t round = heard.size(); round-- > 0;) {
     heard[round] = b.join(round + 1 < heard.size() ? heard[round + 1] : kNoStep);

@@ -18,8 +18,8 @@ Cut slice_of(const Shape& shape, int owner, int ranks, const Tuning& tuning) {
   return cut_of(shape, start(o), start(o + 1) - start(o), tuning);
 }
 
-// Where the reduced granules of a rank's slice belong. A reduce leaves them in scratch memory, from
-// `spare` on, where this rank is not the root.
+// The places of the reduced granules of a rank's slice. A reduce leaves them in scratch memory,
+// from `spare` on, on ranks other than the root.
 class Results {
  public:
   Results(const Shape& shape, const Cut& own, int rank, std::size_t spare) : own_(own) {
@@ -38,9 +38,9 @@ class Results {
   std::size_t shift_ = 0, bytes_ = 0;
 };
 
-// What one rank reduces of the data: the steps that do it, granule by granule, from what all ranks
-// give. The others' values wait in slots of scratch memory, of which a rank has as many as granules
-// may be in flight from it.
+// One rank's share of the reduction: the steps that reduce, granule by granule, the values of all
+// ranks. The others' values wait in slots of scratch memory; each rank has as many slots as it may
+// have granules in flight.
 class Sums {
  public:
   Sums(const Shape& shape, const Cut& own, const Tuning& tuning, ProgramBuilder& b)
@@ -78,7 +78,7 @@ class Sums {
   std::vector<std::int32_t> steps_;
 };
 
-// What goes from one rank to another in a direct reduction, in order: contributions to the
+// The frames from one rank to another in a direct reduction, in order: contributions to the
 // receiver's slice, at most `window` of them ahead of the results of the sender's slice.
 // Freedom from deadlock: give contribution i the level i, result i the level i + window. A step of
 // the lowest level not yet done anywhere waits only for steps of lower levels.
@@ -101,15 +101,15 @@ void exchange_all_reduce(const Shape& shape, ProgramBuilder& b) {
   const auto sum = b.reduce({Region::out, 0}, bytes, true);
   for (int r = 0; r < b.ranks(); ++r) b.operand(r == b.rank() ? Place{Region::in, 0} : slot(r));
   for (int d = 1; d < b.ranks(); ++d) {
-    // In place, the sum overwrites what is sent: it waits for the sends too.
+    // In place, the sum overwrites data that is being sent: it waits for the sends, too.
     b.send(b.at_distance(d), {Region::in, 0}, bytes, kNoStep, sum);
     b.recv(b.at_distance(-d), slot(b.at_distance(-d)), bytes, kNoStep, sum);
   }
   b.scratch(bytes * (b.ranks() - 1));
 }
 
-// Scratch memory holds the values of the ranks from this one on, upwards: the first place is its
-// own, filled when the first round is over, in which the value itself is sent.
+// Scratch memory holds the values of the ranks from this one upwards. The first place is this
+// rank's own; it is filled after the first round, which sends the value itself.
 void doubling_all_reduce(const Shape& shape, ProgramBuilder& b) {
   const std::size_t bytes = shape.count * shape.element_bytes;
   const auto n = static_cast<std::size_t>(b.ranks()), own = static_cast<std::size_t>(b.rank());
@@ -118,7 +118,7 @@ void doubling_all_reduce(const Shape& shape, ProgramBuilder& b) {
   for (std::size_t r = 0; r < n; ++r) {
     b.operand(r == own ? Place{Region::in, 0} : place((r + n - own) % n));
   }
-  // By round: what follows when its values, and those of all earlier rounds, are in.
+  // By round: the join of its values and those of all earlier rounds.
   std::vector<std::int32_t> heard(std::bit_width(n - 1), sum);
   for (std::size_t round = heard.size() - 1; round-- > 1;) heard[round] = b.join(heard[round + 1]);
   if (heard.size() > 1) {
@@ -129,7 +129,7 @@ void doubling_all_reduce(const Shape& shape, ProgramBuilder& b) {
     const std::size_t have = std::size_t{1} << round, wants = std::min(have, n - have);
     const int distance = static_cast<int>(have);
     if (round == 0) {
-      // In place, the sum overwrites what is sent: it waits for that, too.
+      // In place, the sum overwrites data that is being sent: it waits for that send, too.
       b.send(b.at_distance(-distance), {Region::in, 0}, bytes, kNoStep, sum);
     } else {
       b.send(b.at_distance(-distance), place(0), wants * bytes, heard[round - 1]);
@@ -188,9 +188,10 @@ void direct_reduction(const Shape& shape, const Tuning& tuning, ProgramBuilder& 
 
 // The cut-through ring. Granules go round in windows: for each window, for each of the steps of the
 // textbook ring, for each granule of the window. So a granule's next step comes one window after it
-// on the wire, which hides the latency of n hops, and two windows of slots are enough: of all
-// counters of sends and receives, the lowest can always move on. Chunk c starts at rank c + 1, so
-// that it is complete at rank c. Chunks differ by an element at most; some last granules are empty.
+// on the wire, which hides the latency of n hops. Two windows of slots are enough: among all
+// counters of sends and receives, the lowest can always advance. Chunk c starts at rank c + 1, so
+// that it is complete at rank c. Chunks differ by at most one element; some last granules are
+// empty.
 void ring_schedule(const Shape& shape, const Tuning& tuning, ProgramBuilder& b) {
   const int n = b.ranks();
   const bool reduces = shape.collective != Collective::all_gather;
@@ -211,7 +212,7 @@ void ring_schedule(const Shape& shape, const Tuning& tuning, ProgramBuilder& b) 
 
   for (std::size_t first = 0; first < granules; first += tuning.window) {
     const std::size_t width = std::min(tuning.window, granules - first);
-    // By granule of the window: the step after which it may be sent on, and from where.
+    // By granule of the window: the step that it waits for, and its place.
     std::vector<std::int32_t> ready(width, kNoStep);
     std::vector<Place> source(width);
     std::vector<std::size_t> used_slot(width, slots);  // slots: none

@@ -6,18 +6,18 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kMostDirect = 128 << 10;
-// An all_reduce in one shot has each rank read all inputs. Where nobody waits for a core, the
-// second hand-over of a slice soon costs less: with 4, 8 and 16 ranks from 4 KiB, 1 KiB and some
-// 600 B on, and one shot of 8 KiB took 1.4, 2.3 and 4 times as long.
+// An all_reduce in one shot has each rank read all inputs. If each rank has a core, the second
+// hand-over of a slice soon costs less: with 4, 8 and 16 ranks from 4 KiB, 1 KiB and some 600 B on;
+// one shot of 8 KiB took 1.4, 2.3 and 4 times as long.
 constexpr std::size_t kReadByAll = 64 << 10, kLeastInOneShot = 512;
 
 // Small enough for a pipeline of some blocks, large enough to be worth their flags.
 struct Chunks {
   std::size_t least;   // bytes
-  std::size_t blocks;  // as many as that, unless chunks would be smaller, or too large for a slot
+  std::size_t blocks;  // this many, unless chunks would be smaller, or too large for a slot
 };
-// What two ranks exchange is handed over and back as a whole as long as that is one chunk each:
-// that it overlaps pays less than each hand-over costs.
+// Two ranks exchange their data in one piece while it fits one chunk each: overlap saves less than
+// another hand-over costs.
 constexpr Chunks kPipeline{.least = 16 << 10, .blocks = 4},
     kExchange{.least = 64 << 10, .blocks = 16};
 
@@ -80,7 +80,7 @@ ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout, const Sh
   ShmPlan plan;
   if (shape.collective == Collective::barrier) return plan;
   const auto n = static_cast<std::size_t>(ranks);
-  // For scatter also on the ranks that give nothing.
+  // For scatter also on ranks that give nothing.
   plan.input_bytes =
       longest_part(shape) * shape.element_bytes * (traits_of(shape.collective).in_parts ? n : 1);
   plan.way = way_for(shape, layout, plan.input_bytes, wish);
@@ -88,7 +88,8 @@ ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout, const Sh
   if (plan.way == ShmPlan::Way::exchange) {
     cut_in_blocks(plan, shape, n, kExchange, layout.exchange_bytes, wish);
   } else if (plan.way == ShmPlan::Way::blocks) {
-    // Two ranks with a core each transfer what they do not reduce; see ring/shm/shm_engine.h.
+    // Two ranks with a core each use transfers for calls without a reduction; see
+    // ring/shm/shm_engine.h.
     const bool transfer = layout.exchange_bytes > 0 && !traits_of(shape.collective).reduces;
     cut_in_blocks(plan, shape, n, kPipeline, transfer ? layout.exchange_bytes : layout.chunk_bytes,
                   wish);
@@ -99,7 +100,7 @@ ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout, const Sh
 ShmPlan plan_direct(const Shape& shape, int ranks, const ShmShape& layout) {
   ShmPlan plan = plan_shm(shape, ranks, layout);
   plan.way = ShmPlan::Way::blocks;
-  // The inputs come from afar, the results go there: both are to find room in the cache.
+  // The inputs come from other ranks, the results go to them: both must fit the cache.
   cut_in_blocks(plan, shape, static_cast<std::size_t>(ranks), kPipeline,
                 std::min(layout.chunk_bytes, kMostDirect), {});
   return plan;

@@ -11,7 +11,7 @@ HostMemory::HostMemory(const ShmMemory& memory)
   }
 }
 
-// The lowest bit of a word says which pool, the others which piece of it.
+// The lowest bit of a word chooses the pool, the other bits the piece in it.
 void HostMemory::pass_by(const Pass& pass) {
   const auto pass_as = [&pass](std::uint64_t kind) {
     return [pass, kind](int rank, std::uint64_t number, int descriptor) {

@@ -1,6 +1,6 @@
-// HostMemory: the memory in which this process stages large calls with other ranks of its host. It
-// has one pool that it writes itself, and for each other rank one that both write, for the groups
-// that these two form alone. What it makes is passed on the process's links. Thread-safe; ranks are
+// HostMemory: the memory in which this process stages large calls with other ranks of its host. One
+// pool is for this process to write; for each other rank one more pool is for both to write, for
+// groups of just these two. It passes descriptors on the process's links. Thread-safe; ranks are
 // those of the host.
 #pragma once
 
@@ -17,17 +17,18 @@ namespace dlaunch {
 
 class HostMemory {
  public:
-  // memory: of the communicator of all ranks of the host.
+  // memory: that of the communicator of all ranks of the host.
   explicit HostMemory(const ShmMemory& memory);
 
   StagingPool& staging() { return *staging_; }
-  // What this rank and rank r both write.
+  // The pool that this rank and rank r both write.
   StagingPool& pair(int r) { return *pairs_[static_cast<std::size_t>(r)]; }
 
-  // `word`: for the rank's take(). Before a second communicator uses this.
+  // `word`: an argument for the rank's take(). Call it before a second communicator uses this
+  // object.
   using Pass = std::function<void(int rank, std::uint64_t word, int descriptor)>;
   void pass_by(const Pass& pass);
-  // What rank r has passed has come.
+  // A descriptor from rank r has come.
   void take(int r, std::uint64_t word, const UniqueFd& descriptor);
 
  private:

@@ -19,7 +19,7 @@ void ShmPlane::publish(ShmCounter ShmRank::*counter, std::uint64_t blocks) {
   ring_bell(own().bell);
 }
 
-// Nobody reads the slots of `block` (a number over all calls) any more.
+// Waits until no rank reads the slots of `block` (a number over all calls).
 Result<void> ShmPlane::await_free_slot(std::uint64_t block) {
   if (block < kSlots) return {};
   for (int r = 0; r < n_; ++r) {
@@ -29,11 +29,11 @@ Result<void> ShmPlane::await_free_slot(std::uint64_t block) {
   return {};
 }
 
-// Where in its slot a chunk of this block lies.
+// The place of a chunk of this block in its slot.
 std::size_t ShmPlane::turn(std::uint64_t block) const {
   if (meet_) return 0;
-  // What a rank gives alike to all has the room of each of them. More than that is so long in
-  // passing that it drives out enough by itself.
+  // Data that a rank gives alike to all has the room of all chunks. Longer data drives out enough
+  // of the cache by itself.
   const auto& traits = traits_of(call_.collective);
   const bool alike = !traits.reduces && !traits.in_parts && plan_.input_bytes <= kMostAlike;
   const std::size_t room = layout_.chunk_bytes * (alike ? static_cast<std::size_t>(n_) : 1);
@@ -43,8 +43,8 @@ std::size_t ShmPlane::turn(std::uint64_t block) const {
 
 // -- Reductions
 
-// Rank r's share of a block. reduce_scatter: a chunk out of each rank's part; else a block is a run
-// of n chunks, the last one shared evenly.
+// Rank r's share of a block. reduce_scatter: a chunk of each rank's part; else a block is a run of
+// n chunks, the last one shared evenly.
 Part ShmPlane::slice(std::size_t block, int r) const {
   const auto n = static_cast<std::size_t>(n_), j = static_cast<std::size_t>(r);
   if (call_.collective == Collective::reduce_scatter) {
@@ -78,7 +78,7 @@ Result<void> ShmPlane::reduce_chunk(std::size_t block) {
   }
   failpoint("shm.reduces");
   const Part s = slice(block, rank_);
-  // Only this rank sees a reduce_scatter's result, or what the root of a reduce works out itself.
+  // Only this rank sees a reduce_scatter's result, and the part that the root of a reduce computes.
   const bool shared = call_.collective == Collective::all_reduce ||
                       (call_.collective == Collective::reduce && call_.root != rank_);
   char* const result = const_cast<char*>(result_of(rank_, number, s));
@@ -136,10 +136,10 @@ Result<void> ShmPlane::reduce_in_blocks() {
   return direct_ ? await_takers() : Result<void>();
 }
 
-// -- Moving data
+// -- Moves
 
-// A block holds the next chunk of every delivery. What a rank gives alike to all lies in its first
-// staging chunk, what it gives to one rank in that rank's.
+// A block holds the next chunk of every delivery. Data that a rank gives alike to all lies in its
+// first staging chunk, data for one rank in that rank's.
 Part ShmPlane::piece(const Delivery& d, std::size_t block) const {
   const std::size_t from = std::min(block * plan_.chunk, d.count);
   return {from, std::min(plan_.chunk, d.count - from)};

@@ -1,10 +1,10 @@
 // ShmPlane's insides. shm_plane.cc: arrival at a call, and messages in one shot; shm_blocks.cc:
 // large ones, in blocks; shm_exchange.cc and shm_transfer.cc: those of two ranks; shm_lend.cc:
-// large ones that are read where they lie; shm_staging.cc: where the others are staged.
+// large ones that are read in place; shm_staging.cc: the staging places of the others.
 //
-// Small messages go in one shot: each rank puts its input where all can read it and, once everybody
-// has arrived, reduces all inputs itself. Where ranks outnumber cores the last to arrive reduces
-// for all and wakes the others, so that each of them is switched in once.
+// Small messages go in one shot: each rank puts its input where all can read it and, once all have
+// arrived, reduces all inputs itself. If ranks outnumber cores the last rank to arrive reduces for
+// all and wakes the others, so that each of them is switched in once.
 //
 // Large ones are cut into blocks of one chunk per rank and go through a pipeline of three stages,
 // all in memory that fits the second-level caches: copy the inputs of block i+1 into the staging
@@ -13,36 +13,33 @@
 // so that results do not depend on how a vector is cut.
 //
 // The all_reduce, or reduce, of two ranks with a core each goes through one slot instead of two: a
-// rank stages what the other one reduces, which leaves the result in the same place. What counts
-// there is how often a cache line changes hands; with results in slots of their own each line would
-// change hands once more per direction, when its slot is written again. Where a rank writes where
-// another one stages, that is in the control segment. In an all_reduce the three stages take turns
-// line by line (see exchange_step).
+// rank stages the input that the other one reduces, and the result replaces it in place. The cost
+// there is how often a cache line changes hands; with separate result slots each line would change
+// hands once more per direction, when its slot is written again. Memory that two ranks both write
+// is in the control segment. In an all_reduce the three stages take turns line by line (see
+// exchange_step).
 //
-// What only moves data goes in blocks, too: the giver copies it into the staging slots, the takers
-// out of them. (One copy by process_vm_readv in place of these two takes twice as long, whatever
-// the size: the kernel looks up each page.) Two ranks with a core each do that by turns, in slots
-// that both write: where a rank has just taken a block out it puts one of its own in, line by line.
-// Who has no more to give writes back what it has read. A line that its reader has not written
-// stays with both, and takes the next store to it, where the cores have no cache in common, three
-// times as long as the whole line's coming back would (AMD Zen 3: 1 MiB of an all_to_all in 85 in
-// place of 225 us).
-//
-// Buffers in memory of dl_alloc() are read in place: the arrival says where they are. Where all
-// ranks of a reduction give such buffers, nothing is staged; each reduces its chunk from the
-// others' inputs, and they copy it from its output. Whoever lends waits until the others have read.
-// An all_reduce of two ranks in place is staged all the same: each line would change hands twice as
+// Collectives that only move data go in blocks, too: the giver copies data into the staging slots,
+// the takers out of them. (One copy by process_vm_readv instead of these two takes twice as long
+// for any size, because the kernel looks up each page.) Two ranks with a core each take turns in
+// slots that both write: where a rank has just taken a block out it puts one of its own in, line by
+// line. A rank with no more data to give writes back what it has read. Otherwise both caches would
+// keep the line, and if the cores share no cache the next store to it would take three times as
+// long as moving the whole line (AMD Zen 3: 1 MiB of an all_to_all in 85 instead of 225 us).
+// Buffers in memory of dl_alloc() are read in place: the arrival says where they are. If all ranks
+// of a reduction give such buffers, nothing is staged; each rank reduces its chunk from the others'
+// inputs, and they copy it from its output. A lender waits until the others have read. An
+// all_reduce of two ranks in place is still staged: otherwise each line would change hands twice as
 // often as in an exchange.
 //
 // A store to a line that another core's cache still holds takes two to seven times as long as one
-// to a line that it has dropped. So where each rank has a core, chunks smaller than their slot take
-// turns in it: a line is written again when what has gone through meanwhile has driven it out of
-// that cache. Ranks that share cores find it in their own cache, and use the same place again and
-// again.
+// to a line that it has dropped. So if each rank has a core, chunks smaller than their slot take
+// turns in it: by the next write to a line other data have driven it out of that cache. Ranks that
+// share cores find the line in their own cache, and always use the same place.
 //
-// Who may write where: a slot is reused kSlots blocks later, when every rank's `done` says that it
-// has read what it needed, an exchange slot when its owner has taken the result out, a transfer
-// slot by who has taken its block out, or kTransferSlots blocks after that was `passed`; an entry
+// Reuse of slots: a slot is reused kSlots blocks later, when every rank's `done` says that it has
+// finished reading; an exchange slot when its owner has taken the result out; a transfer slot by
+// the rank that has taken its block out, or kTransferSlots blocks after that was `passed`; an entry
 // or small slot kEntries calls later, when every rank has entered the call after the one it served.
 #pragma once
 
@@ -90,7 +87,7 @@ class ShmPlane : public Plane {
     for (std::size_t r = 0; r < host_ranks_.size(); ++r) {
       if (r != static_cast<std::size_t>(rank_)) host_peers_.push_back(host_ranks_[r]);
     }
-    // Whoever this rank sleeps on: waking all bells is cheap and only ever done once.
+    // This rank may sleep on any bell: waking all is cheap and happens only once.
     abort.on_raise([keep = memory_.keep, ranks = memory_.ranks, header = memory_.header, n = n_] {
       for (int r = 0; r < n; ++r) ring_bell_always(ranks[r].bell);
       ring_bell_always(header->bell);
@@ -102,7 +99,7 @@ class ShmPlane : public Plane {
   std::string explain(const Call& call) const override;
 
  private:
-  // Where both share a core, larger blocks have it switch less often than an exchange would.
+  // If both share a core, larger blocks switch less often than an exchange would.
   static ShmShape layout_for(ShmShape shape, const ShmOptions& options) {
     shape.own_cores = options.usable_cores >= shape.ranks;
     if (!shape.own_cores) shape.exchange_bytes = 0;
@@ -121,11 +118,11 @@ class ShmPlane : public Plane {
   Result<void> await_entry(int r);
   Result<void> await_all_entries();
   bool entered(int r, std::uint64_t seq) const;
-  // Of this call, which rank r has to have begun.
+  // Waits for a value of this call; rank r must have begun the call.
   Result<void> await(int r, ShmCounter ShmRank::*counter, std::uint64_t value);
-  // Of this call or an earlier one.
+  // Waits for a value of this call or an earlier one.
   Result<void> await_counter(int r, ShmCounter ShmRank::*counter, std::uint64_t value);
-  // After a wait in vain, for the progress of rank `awaited`; -1: of any.
+  // The error after a failed wait for the progress of rank `awaited`; -1: of any.
   Error failure(int awaited = -1) const;
   int name_of(int r) const { return names_.empty() ? r : names_[static_cast<std::size_t>(r)]; }
 
@@ -146,7 +143,7 @@ class ShmPlane : public Plane {
   // shm_staging.cc
   static std::shared_ptr<const StagingReaders> readers_of(const ShmMemory& memory,
                                                           ShmCounter ShmRank::*counter);
-  // What this call borrows, until the object ends.
+  // Borrowed memory of this call, until the object ends.
   class Loans;
   bool stages_in_pool(bool reduces) const;
   bool borrows_pair(bool reduces) const;
@@ -154,11 +151,12 @@ class ShmPlane : public Plane {
   Result<void> await_pair();
   Error not_had(int r, StagingPool& pool, std::uint64_t number) const;
   // shm_lend.cc
-  // What a rank tells of its buffers when it arrives at a large call.
+  // Where a rank's buffers are; it says so when it arrives at a large call.
   struct Loan {
     std::uint64_t in_offset = 0, out_offset = 0;
     std::uint32_t in_region = 0, out_region = 0;  // 0: not memory of dl_alloc()
-    // Where the rest is staged, and what two ranks both write: their numbers in the pools.
+    // The numbers of the pieces in the pools: for staging, and for memory that two ranks both
+    // write.
     std::uint32_t staging = 0, pair = 0;
   };
   static_assert(sizeof(Loan) <= kInlineBytes);
@@ -173,7 +171,7 @@ class ShmPlane : public Plane {
 
   // shm_exchange.cc
   Result<void> exchange_in_blocks();
-  // A half of a block, and where it is handed over; nothing of a block that there is not.
+  // A half of a block, and where it changes hands; empty beyond the last block.
   struct Turn {
     Part half;
     char* slot = nullptr;
@@ -205,21 +203,21 @@ class ShmPlane : public Plane {
   Result<void> copy_results(std::size_t block);
   Result<void> await_free_slot(std::uint64_t block);
   void publish(ShmCounter ShmRank::*counter, std::uint64_t blocks);
-  // Into the user's buffer.
+  // Copies into the user's buffer.
   void copy(void* to, const void* from, std::size_t bytes) const;
 
-  // visit(in, out, done, count) for each piece of the user's buffers that lies in one tensor, from
-  // element `first` on; `done`: elements before it.
+  // Calls visit(in, out, done, count) for each piece of the user's buffers that lies in one tensor,
+  // from element `first` on; `done`: elements before it.
   template <class Visit>
   void each_piece(std::size_t first, std::size_t count, Visit visit) const;
   void read_input(void* to, std::size_t first, std::size_t count) const;
   void write_output(std::size_t first, const void* from, std::size_t count) const;
-  // What rank r gives of a block's slice to this one.
+  // The operand of rank r for a block's slice of this rank.
   const char* operand_of(int r, std::uint64_t block, const Part& slice) const {
     if (direct_) return lent_[static_cast<std::size_t>(r)].in + slice.first * element_;
     return staged_by(r, block, rank_);
   }
-  // What rank r has reduced of it.
+  // The slice's result from rank r.
   const char* result_of(int r, std::uint64_t block, const Part& slice) const {
     const auto i = static_cast<std::size_t>(r);
     if (direct_ && call_.collective == Collective::all_reduce) {
@@ -230,7 +228,7 @@ class ShmPlane : public Plane {
   const char* staged_by(int r, std::uint64_t block, int chunk) const {
     return staging_[static_cast<std::size_t>(r)] + staging(block, chunk);
   }
-  // Of a data segment.
+  // An offset in a data segment.
   std::size_t staging(std::uint64_t block, int chunk) const {
     return layout_.staging(block, chunk) + turn(block);
   }
@@ -252,27 +250,27 @@ class ShmPlane : public Plane {
   const std::vector<int> host_ranks_;              // the ranks' numbers there
   std::vector<int> host_peers_;                    // likewise, but for the own one
   const std::shared_ptr<const StagingReaders> readers_, pair_readers_;
-  std::vector<const char*> staging_;  // of this call, by rank
+  std::vector<const char*> staging_;  // for this call, by rank
   char* own_staging_ = nullptr;
   std::uint64_t staging_number_ = 0;
   bool stages_ = false;            // this call's ranks say where they stage
-  char* pair_ = nullptr;           // what two ranks both write, in this call
-  std::uint64_t pair_number_ = 0;  // likewise, where it is borrowed
+  char* pair_ = nullptr;           // memory that two ranks both write, in this call
+  std::uint64_t pair_number_ = 0;  // likewise, if it is borrowed
   std::uint64_t parted_ = 0;       // calls that have borrowed it
 
-  // A rank's buffers in regions, as mapped here; of this call, where all are.
+  // A rank's buffers in regions, as mapped here, in this call; set if all are in regions.
   struct Lent {
     const char* in = nullptr;
     const char* out = nullptr;
   };
   std::vector<Lent> lent_;
-  Call call_;  // the one being run
+  Call call_;  // the running call
   std::size_t element_ = 1;
   bool streaming_ = false;
   CallSignature signature_;
   Shape shape_;
   ShmPlan plan_;
-  std::vector<bool> verified_;         // whose entry of this call was compared with ours
+  std::vector<bool> verified_;         // ranks whose entry of this call was compared with ours
   std::vector<const void*> operands_;  // scratch, in rank order
   std::uint64_t all_entered_ = 0;      // the last call that every rank was seen to enter
   std::uint64_t base_ = 0;             // blocks of all calls before this one

@@ -9,10 +9,10 @@
 namespace dlaunch {
 namespace {
 
-// Blocks that are offered before the one that is reduced, for neither rank to wait for the other;
-// and so many again are reduced before the one that is taken back.
+// The number of blocks offered before the reduced one, so that neither rank waits for the other; as
+// many again are reduced before the one that is taken back.
 constexpr std::size_t kAhead = 2;
-static_assert(2 * kAhead == kSlots);  // what is taken back lies where the next is offered
+static_assert(2 * kAhead == kSlots);  // the next offer uses the place of the block taken back
 
 }  // namespace
 
@@ -30,8 +30,8 @@ void ShmPlane::offer(const Turn& turn, std::size_t from) {
   read_input(turn.slot + from * element_, turn.half.first + from, turn.half.count - from);
 }
 
-// The result goes to `out` and to where the other rank's input was, or, of a reduce, to that of
-// both where the root finds it.
+// The result goes to `out` and replaces the other rank's input; in a reduce it goes to the one of
+// the two where the root finds it.
 void ShmPlane::combine(const Turn& turn, std::size_t from) {
   char* const slot = turn.slot + from * element_;
   each_piece(turn.half.first + from, turn.half.count - from,
@@ -40,7 +40,7 @@ void ShmPlane::combine(const Turn& turn, std::size_t from) {
              });
 }
 
-// All three, as far as none of them ends: returns how many elements of each.
+// Runs all three turns until one of them ends; returns the number of elements of each.
 std::size_t ShmPlane::exchange_together(const Turn& back, const Turn& ahead, const Turn& own) {
   const std::size_t count = std::min({back.half.count, ahead.half.count, own.half.count});
   const auto together = [&](const char* in, char* out, char* taken, const char* offered,
@@ -49,7 +49,7 @@ std::size_t ShmPlane::exchange_together(const Turn& back, const Turn& ahead, con
     reduce_pair(in_rank_order(in, theirs), out, theirs, n, call_.dtype, call_.op, n_,
                 {.out = taken, .through = back.slot + at * element_, .in = offered});
   };
-  // Pieces that lie in one tensor of each: of one of `back`, of `ahead` in that, of `own` in both.
+  // Cut into pieces that lie in one tensor of each turn: of `back`, then `ahead`, then `own`.
   using Size = std::size_t;
   each_piece(back.half.first, count, [&](const char*, char* taken, Size b, Size in_b) {
     each_piece(ahead.half.first + b, in_b, [&](const char* offered, char*, Size a, Size in_a) {
@@ -73,18 +73,18 @@ void ShmPlane::combine_piece(const char* in, char* shared, char* out, std::size_
   if (streaming_) {
     return reduce(operands, out, count, call_.dtype, call_.op, n_, StoreHint::streaming);
   }
-  // Also where nobody takes it: the other rank will write there.
+  // Write `shared` even if no rank takes it: the other rank will write there.
   reduce_pair(operands, out, shared, count, call_.dtype, call_.op, n_);
 }
 
-// Offers block `step` where an earlier one is taken back, and reduces one that lies between them: a
-// slot is free for an offer without anybody being asked. What comes from memory, what the other
-// rank has written and what goes back to memory take turns of some lines each: in turns of whole
-// blocks a core now waits for memory, now for the other core, and an all_reduce of 64 MiB in place
-// takes a fifth more time, one of 16 MiB two fifths.
+// Offers block `step` in the place of an earlier one that it takes back, and reduces a block
+// between the two: so a slot is free for an offer without asking. Loads from memory, lines from the
+// other rank and stores to memory take turns of some lines each. With turns of whole blocks a core
+// would wait now for memory, now for the other core: an all_reduce of 64 MiB in place takes a fifth
+// more time that way, one of 16 MiB two fifths.
 Result<void> ShmPlane::exchange_step(std::size_t step) {
   const int peer = 1 - rank_;
-  // Those that there are not yet have numbers above all.
+  // Blocks that do not exist yet have numbers above all others.
   const std::size_t reduced = step - kAhead, taken = step - kSlots;
   const Turn ahead = turn_of(step, peer), own = turn_of(reduced, rank_);
   const Turn back = takes_results() ? turn_of(taken, peer) : Turn{};
@@ -111,7 +111,7 @@ Result<void> ShmPlane::exchange_step(std::size_t step) {
 
 Result<void> ShmPlane::exchange_in_blocks() {
   const std::size_t blocks = plan_.blocks;
-  // These blocks take none of the slots that others wait for.
+  // These blocks take no slots that others wait for.
   own().done.blocks.store(base_ + blocks, std::memory_order_release);
   for (std::size_t step = 0; step < blocks + kSlots; ++step) {
     if (auto done = exchange_step(step); !done) return done;

@@ -9,14 +9,14 @@
 namespace dlaunch {
 namespace {
 
-// Below, waiting for all others before anything is reduced costs more than the copies, of which a
-// reduce_scatter needs most.
+// For less data, waiting for all others before the reduction costs more than the copies, of which a
+// reduce_scatter has the most.
 constexpr std::size_t kLeastFromRegion = 16 << 10;
 constexpr std::size_t kLeastReducedFromRegion = 128 << 10;
 
 }  // namespace
 
-// What moves data is decided by each giver for itself; the takers see it in its entry.
+// For moves each giver decides by itself; the takers see it in its entry.
 void ShmPlane::lend() {
   Loan loan;
   if (call_.list == nullptr && own_input() > 0 && regions_ &&
@@ -34,15 +34,15 @@ void ShmPlane::lend() {
   std::memcpy(own().entries[call_.seq % kEntries].payload, &loan, sizeof loan);
 }
 
-// After its entry has been awaited.
+// Call it after waiting for rank r's entry.
 ShmPlane::Loan ShmPlane::loan_of(int r) const {
   Loan loan;
   std::memcpy(&loan, memory_.ranks[r].entries[call_.seq % kEntries].payload, sizeof loan);
   return loan;
 }
 
-// Of a reduction, after this rank's own arrival: whether all buffers are read in place, which all
-// ranks see alike. Who has none for that does not wait to see others'.
+// In a reduction, after this rank's own arrival: whether all buffers are read in place; all ranks
+// get the same answer. A rank without such buffers does not wait to see the others'.
 Result<bool> ShmPlane::all_in_regions() {
   const bool results = call_.collective == Collective::all_reduce;
   const bool whole = call_.collective != Collective::reduce_scatter;
@@ -89,7 +89,7 @@ Result<void> ShmPlane::take_lent(int r, const Loan& loan, const Delivery& d) {
   return {};
 }
 
-// Those that read this rank's memory. Of a reduction these are all.
+// Waits for the ranks that read this rank's memory. In a reduction these are all.
 Result<void> ShmPlane::await_takers() {
   failpoint("shm.awaits_takers");
   for (int r = 0; r < n_; ++r) {

@@ -21,14 +21,14 @@
 namespace dlaunch {
 namespace {
 
-// What fits into the slots of one shot; plan_shm() says how much goes that way.
+// The room in the slots of one shot; plan_shm() decides how much goes that way.
 constexpr std::size_t small_limit(int ranks) { return ranks == 2 ? 16 << 10 : 8 << 10; }
 constexpr int kSmallSlots = 4;
-// Of a group: its ranks' small slots together, as far as that leaves each slot the least; and the
-// most that one slot takes.
+// For a group: the total of its ranks' small slots, if that leaves each slot the least; and the
+// most for one slot.
 constexpr std::size_t kGroupSmall = 56 << 10, kLeastGroupSmall = 512, kMostGroupSmall = 4 << 10;
-// What is in flight, four chunks of each rank, fits a second-level cache. (Of 1 MiB, these chunks
-// were faster by 8 % at 64 MiB than ones of half that size, and not slower anywhere.)
+// The data in flight, four chunks of each rank, fit a second-level cache. (With 1 MiB of cache
+// these chunks were faster by 8 % at 64 MiB than chunks of half the size, and nowhere slower.)
 constexpr std::size_t kExchangeChunk = 128 << 10, kLeastExchangeChunk = 64 << 10;
 
 std::size_t second_level_cache() {
@@ -36,21 +36,21 @@ std::size_t second_level_cache() {
   return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 20;
 }
 
-// Of two ranks, whose ordinary chunk is a quarter of that cache.
+// For two ranks, whose ordinary chunk is a quarter of that cache.
 std::size_t exchange_chunk(std::size_t chunk) {
   return std::min(chunk, std::clamp(chunk / 2, kLeastExchangeChunk, kExchangeChunk));
 }
 
 constexpr std::size_t kLargeSegment = 16 << 20;
 
-// What can be had without taking it from anybody.
+// Memory that is free without taking it from other uses.
 std::size_t available_memory() {
   std::ifstream info("/proc/meminfo");
   std::string line;
   while (std::getline(info, line)) {
     if (line.starts_with("MemAvailable:")) return std::strtoull(&line[13], nullptr, 10) << 10;
   }
-  // Without /proc: what is free, which is less.
+  // Without /proc: the free memory, which is less.
   return static_cast<std::size_t>(::sysconf(_SC_AVPHYS_PAGES)) *
          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
@@ -58,12 +58,12 @@ std::size_t available_memory() {
 Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return errno_error("shared memory: memfd_create", errno);
-  // fallocate commits the memory now: a full machine is an Error here, not a SIGBUS later. Of a
+  // fallocate commits the memory now: a full machine is an Error here, not a SIGBUS later. For a
   // large segment it would first push everything else out.
   if (lacks_memory(bytes)) {
     return errno_error("shared memory: allocate " + std::to_string(bytes >> 20) + " MiB", ENOMEM);
   }
-  // Memory counts as a file there, and who passes that limit is killed.
+  // Memory counts as a file there, and the kernel kills a process that passes that limit.
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
     return errno_error(
@@ -122,7 +122,7 @@ std::size_t ShmShape::pair_bytes() const {
 std::size_t ShmShape::exchange(int owner, std::uint64_t block) const {
   return (std::size_t{kSlots} * owner + block % kSlots) * exchange_bytes;
 }
-// A rank's block lies where the other one's lay kTransferSlots blocks before.
+// A rank's block lies where the other rank's was kTransferSlots blocks before.
 std::size_t ShmShape::transfer(int giver, std::uint64_t block) const {
   const std::uint64_t half = (block / kTransferSlots + static_cast<std::uint64_t>(giver)) % 2;
   return exchange(2, 0) + (kTransferSlots * half + block % kTransferSlots) * exchange_bytes;
@@ -170,9 +170,8 @@ Result<ShmData> make_shm_segment(const char* name, std::size_t bytes, ShmWriters
   if (!fd) return fd.error();
   auto mapping = map(fd->get(), bytes, PROT_READ | PROT_WRITE);
   if (!mapping) return mapping.error();
-  // From here on nobody can map it writable: a confused peer cannot damage this rank's data.
-  // Kernels before 5.1 lack the seal; there the mapping of well-behaved peers is read-only all the
-  // same.
+  // From here on no process can map it writable: a confused peer cannot damage this rank's data.
+  // Kernels before 5.1 lack the seal; there well-behaved peers still map it read-only.
   if (writers == ShmWriters::owner) ::fcntl(fd->get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
   return ShmData{std::move(*fd), std::move(*mapping), bytes};
 }
@@ -189,7 +188,7 @@ Result<ShmData> make_shm_data(int ranks) {
 
 namespace {
 
-// The control segment's mapping, once its maker and this rank agree on what is in it.
+// Maps the control segment, and checks that its maker and this rank agree on its layout.
 Result<ShmMemory> map_control(const UniqueFd& control, const ShmShape& shape, std::size_t bytes,
                               bool populate) {
   ShmMemory memory;
@@ -236,7 +235,7 @@ Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData 
       memory.data.push_back(memory.own);
       continue;
     }
-    // Page tables of all peers' segments at once are worth it for few ranks only.
+    // Page tables of all peers' segments at once are worth it only for few ranks.
     auto peer = map(peer_data[r].get(), memory.shape.data_bytes(), PROT_READ, ranks <= 16);
     if (!peer) return peer.error();
     memory.data.push_back(static_cast<const char*>(peer->get()));

@@ -13,7 +13,7 @@
 namespace dlaunch {
 namespace {
 
-// What caches keep of buffers, about: of those of all ranks together and of one rank's.
+// About how much of the buffers caches keep: for all ranks together and for one rank.
 constexpr std::size_t kKeptOfAll = 24 << 20, kKeptOfEach = 6 << 20;
 
 }  // namespace
@@ -80,8 +80,8 @@ std::size_t ShmPlane::own_input() const {
   return gives ? in_count(shape_, rank_, n_) * element_ : 0;
 }
 
-// Whether results go around the caches. Not those of an exchange, which moves so much else
-// meanwhile that it has them there in time.
+// Whether stores of results go around the caches. Not in an exchange, which moves so much other
+// data meanwhile that the lines are in the cache in time.
 bool ShmPlane::streams() const {
   const bool exchanges =
       plan_.way == ShmPlan::Way::exchange && call_.collective == Collective::all_reduce;
@@ -112,14 +112,15 @@ void ShmPlane::copy(void* to, const void* from, std::size_t bytes) const {
 
 // -- Arrival
 
-// The call number's low half, compared in a way that survives its wrapping.
+// Compares the low half of the call number in a way that survives its wrapping.
 bool ShmPlane::entered(int r, std::uint64_t seq) const {
   const auto& entry = memory_.ranks[r].entries[seq % kEntries];
   const auto seen = entry.seq.load(std::memory_order_acquire);
   return static_cast<std::int32_t>(seen - static_cast<std::uint32_t>(seq)) >= 0;
 }
 
-// This call's entry and small slot served a call kEntries ago: everybody must have left that one.
+// This call's entry and small slot served a call kEntries ago: wait until every rank has left that
+// one.
 Result<void> ShmPlane::await_own_entry() {
   if (call_.seq <= all_entered_ + kEntries - 1) return {};
   const std::uint64_t needed = call_.seq - (kEntries - 1);
@@ -133,7 +134,7 @@ Result<void> ShmPlane::await_own_entry() {
   return {};
 }
 
-// Tells the others what this rank has called, with so much of its input.
+// Publishes this rank's call, with the first part of its input.
 void ShmPlane::arrive(std::size_t inline_count) {
   ShmEntry& entry = own().entries[call_.seq % kEntries];
   waiter_.tell_core();
@@ -143,7 +144,7 @@ void ShmPlane::arrive(std::size_t inline_count) {
   failpoint("shm.arrives");
   entry.seq.store(signature_.seq, std::memory_order_release);
   failpoint("shm.arrived");
-  // An offer follows at once, and wakes whoever sleeps for either.
+  // An offer follows at once, and wakes ranks that wait for either.
   if (plan_.way != ShmPlan::Way::exchange || lends_) ring_bell(own().bell);
 }
 
@@ -175,7 +176,7 @@ Error ShmPlane::failure(int awaited) const {
     (r == rank_ || entered(r, call_.seq) ? arrived : missing).insert(name_of(r));
   }
   if (missing.empty()) {
-    // All have begun: then the one whose progress is awaited, or whoever of them it may be.
+    // All have begun: then the awaited rank, or any of them.
     for (int r = 0; r < n_; ++r) {
       if (r != rank_ && (awaited < 0 || r == awaited)) missing.insert(name_of(r));
     }
@@ -210,15 +211,15 @@ Result<void> ShmPlane::one_shot() {
   return {};
 }
 
-// Those whose input this rank's result depends on. The root of a broadcast or scatter does not wait
-// for anybody, nor does anybody but the root of a reduce or gather.
+// Waits for the ranks whose input this rank's result needs. The root of a broadcast or scatter
+// waits for no rank; in a reduce or gather only the root waits.
 Result<void> ShmPlane::await_givers() {
   const auto& traits = traits_of(call_.collective);
   if (!traits.rooted || (traits.out_at_root && call_.root == rank_)) return await_all_entries();
   return traits.out_at_root ? Result<void>() : await_entry(call_.root);
 }
 
-// Everybody this rank needs is here: it makes its own result.
+// All needed inputs are here: makes this rank's own result.
 void ShmPlane::finish_one_shot() {
   const std::size_t count = out_count(shape_, rank_, n_);
   if (count == 0 || call_.collective == Collective::barrier) return;
@@ -257,8 +258,8 @@ bool ShmPlane::keeps_core() {
   return core == Core::keep;
 }
 
-// The meeting point. `reduce_for_all`: the last to arrive reduces, the others copy its result,
-// which it leaves where its input was: nobody else reads that.
+// The meeting point. `reduce_for_all`: the last rank to arrive reduces, and the others copy its
+// result. It puts the result in place of its input, which no other rank reads.
 Result<void> ShmPlane::meet(bool reduce_for_all) {
   ShmHeader& header = *memory_.header;
   ++meetings_;

@@ -1,6 +1,6 @@
 // ShmPlane: collectives of ranks on one host through shared memory (memfds: no names, no /dev/shm
-// quota, nothing left behind). One small read-write control segment for flags, and what two ranks
-// pass to and fro; and one data segment per rank that only its owner can write; peers map it
+// quota, nothing left behind). One small read-write control segment holds flags, and data that two
+// ranks pass to and fro. Each rank has a data segment that only it can write; peers map it
 // read-only. Bootstrap passes the descriptors over AF_UNIX links; tests hand them to threads.
 #pragma once
 
@@ -21,26 +21,26 @@ class ShmRegions;
 class HostMemory;
 
 struct ShmOptions {
-  // Cores the ranks of this host may use together; fewer than ranks: no spinning (see wait policy).
+  // Cores that the ranks of this host share; fewer than ranks: no spinning (see wait policy).
   int usable_cores = 1;
-  // What errors call the ranks: those of the communicator, where this plane has some of them only.
-  // Empty: as they are numbered here.
+  // The ranks' names in errors: their ranks in the communicator, if this plane has only some of
+  // them. Empty: as they are numbered here.
   std::vector<int> names = {};
-  // Memory that the ranks read where it lies; null: none.
+  // Memory that the ranks read in place; null: none.
   std::shared_ptr<const ShmRegions> regions = nullptr;
   PlanRules plan_rules = {};  // alike on all ranks
-  // Where large calls are staged, and what the ranks are there; null: in the segments of this plane
-  // alone.
+  // Staging memory for large calls, and the ranks' numbers there; null: only the segments of this
+  // plane.
   std::shared_ptr<HostMemory> host_memory = nullptr;
   std::vector<int> host_ranks = {};
 };
 
-// A new control segment for n ranks, zeroed; one rank makes it.
+// A new control segment for `ranks` ranks, zeroed; one rank makes it.
 Result<UniqueFd> make_shm_control(int ranks);
-// The ranks' locks there, mapped by themselves.
+// The ranks' locks in it, in a mapping of their own.
 Result<Lives> map_lives(const UniqueFd& control, int ranks);
-// A new data segment; each rank makes its own. Its writable mapping is made before the descriptor
-// is sealed, so that nobody the descriptor is passed to can write.
+// A new data segment; each rank makes its own. It is mapped writable before the descriptor is
+// sealed, so that no receiver of the descriptor can write.
 struct ShmData {
   UniqueFd fd;                     // for the peers
   std::shared_ptr<void> writable;  // the owner's mapping; the plane keeps it

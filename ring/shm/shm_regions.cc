@@ -74,7 +74,7 @@ ShmExchange::Take take_from(const Sockets& sockets) {
   };
 }
 
-// A rank that waits for another one's descriptor is woken by the end of the socket.
+// The end of the socket wakes a rank that waits for another one's descriptor.
 Sockets ended_by(AbortFlag& abort, std::vector<UniqueFd> sockets) {
   auto all = std::make_shared<std::vector<UniqueFd>>(std::move(sockets));
   abort.on_raise([all] {
@@ -110,7 +110,7 @@ Result<ShmRegion> ShmExchange::exchange(ShmData own, const std::vector<std::size
   failpoint("regions.passed");
   ShmRegion region{.ranks = std::vector<std::shared_ptr<void>>(bytes.size()), .bytes = bytes};
   region.ranks[rank_] = std::move(own.writable);
-  std::optional<Error> lacking;  // told after everything has been read
+  std::optional<Error> lacking;  // reported after everything has been read
   for (std::size_t r = 0; r < bytes.size(); ++r) {
     if (r == rank_) continue;
     auto got = take_(r, deadline);

@@ -1,6 +1,6 @@
 // Memory of dl_alloc(): a region is a piece of shared memory of each rank, writable by its owner
-// and read by the others where it lies. The regions of a communicator are numbered alike on all
-// its ranks, so that a rank says where a buffer of its own is by number and offset.
+// and read in place by the others. The regions of a communicator have the same numbers on all its
+// ranks, so a rank describes a buffer of its own by number and offset.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct ShmRegion {
   std::vector<std::size_t> bytes;
 };
 
-// Thread-safe: one thread allocates and frees while another one carries out collectives.
+// Thread-safe: one thread allocates and frees while another one runs collectives.
 class ShmRegions {
  public:
   struct Place {
@@ -34,11 +34,11 @@ class ShmRegions {
   explicit ShmRegions(int rank) : rank_(static_cast<std::size_t>(rank)) {}
 
   void add(ShmRegion region);
-  void remove(const void* own);  // begins there; nothing happens if none does
+  void remove(const void* own);  // removes the region that begins there, if any
   bool empty() const;
-  // Where this rank's own memory [begin, begin + bytes) lies, if all of it is in one region.
+  // The place of this rank's own memory [begin, begin + bytes), if all of it is in one region.
   Place find(const void* begin, std::size_t bytes) const;
-  // The memory of rank r at its place; null if it is not there.
+  // The memory of rank r at its place; null if there is no such memory.
   const char* at(Place place, std::size_t r, std::size_t bytes) const;
 
  private:
@@ -54,14 +54,14 @@ class ShmExchange {
   // Over sockets of its own: sockets[r] leads to rank r by AF_UNIX; sockets[rank] is empty. The
   // flag must outlive the object.
   ShmExchange(int rank, std::vector<UniqueFd> sockets, AbortFlag& abort);
-  // Over whatever gives a descriptor to rank r, and takes the next one that it has given; an empty
-  // one where this process has no room for it.
+  // Over other means: Give passes a descriptor to rank r, Take returns the next one from it; an
+  // empty one if this process has no room for it.
   using Give = std::function<Result<void>(std::size_t r, int descriptor, TimePoint deadline)>;
   using Take = std::function<Result<UniqueFd>(std::size_t r, TimePoint deadline)>;
   ShmExchange(int rank, Give give, Take take, AbortFlag& abort);
 
-  // All ranks at the same time. bytes[r]: of rank r's segment. Errc::io: this rank cannot have the
-  // others' descriptors or map them; any other error: a rank was lost or does not answer.
+  // All ranks call it at the same time. bytes[r]: of rank r's segment. Errc::io: this rank cannot
+  // get the others' descriptors or map them; any other error: a rank was lost or does not answer.
   Result<ShmRegion> exchange(ShmData own, const std::vector<std::size_t>& bytes,
                              TimePoint deadline);
 

@@ -5,7 +5,7 @@
 namespace dlaunch {
 namespace {
 
-// Keeps the counters mapped as long as somebody may ask.
+// Keeps the counters mapped while the pool may ask.
 class ReadersOf : public StagingReaders {
  public:
   ReadersOf(const ShmMemory& memory, ShmCounter ShmRank::*counter)
@@ -31,14 +31,14 @@ std::shared_ptr<const StagingReaders> ShmPlane::readers_of(const ShmMemory& memo
   return std::make_shared<ReadersOf>(memory, counter);
 }
 
-// What is planned as an exchange may yet go in blocks, from memory that is read in place.
+// A call planned as an exchange may still go in blocks, from memory that is read in place.
 bool ShmPlane::stages_in_pool(bool reduces) const {
   if (!host_memory_ || (!reduces && layout_.exchange_bytes > 0)) return false;
   return plan_.way == ShmPlan::Way::blocks || (regions_ && !regions_->empty());
 }
 
-// Whether this call, in blocks, is one of two ranks that need memory that both write and have none
-// of their own.
+// Whether this call, in blocks, is one of two ranks that need memory that both write, and lack
+// memory of their own for it.
 bool ShmPlane::borrows_pair(bool reduces) const {
   if (!host_memory_ || memory_.own != nullptr || layout_.exchange_bytes == 0) return false;
   return !reduces || plan_.way == ShmPlan::Way::exchange;
@@ -75,7 +75,7 @@ Result<void> ShmPlane::Loans::borrow() {
     plane_.own_staging_ = borrowed->memory;
     plane_.staging_[static_cast<std::size_t>(plane_.rank_)] = borrowed->memory;
   }
-  // The first of the two does it for both.
+  // The first of the two ranks borrows for both.
   if (uses_pair_ && plane_.rank_ == 0) {
     auto borrowed = from(pair_pool(), plane_.pair_readers_);
     if (!borrowed) return borrowed.error();
@@ -93,7 +93,7 @@ void ShmPlane::Loans::went_well() {
   plane_.own().parted.blocks.store(plane_.parted_, std::memory_order_release);
 }
 
-// After the entry of rank r, which says where it stages, has been awaited.
+// Call it after waiting for rank r's entry, which says where it stages.
 Result<void> ShmPlane::find_staging(int r) {
   const auto i = static_cast<std::size_t>(r);
   const std::uint64_t number = loan_of(r).staging;

@@ -1,12 +1,12 @@
-// Where the ranks of a call in blocks stage what they give; see shm_engine.h.
+// Staging places of the ranks of a call in blocks; see shm_engine.h.
 #pragma once
 
 #include "ring/shm/shm_engine.h"
 
 namespace dlaunch {
 
-// Borrows what this call needs of the host's memory, and gives it back at its end. Who knows what
-// it was needed for says whether the call went well.
+// Borrows what this call needs of the host's memory, and gives it back at its end. The user of the
+// memory reports whether the call succeeded.
 class ShmPlane::Loans {
  public:
   Loans(ShmPlane& plane, bool reduces);

@@ -1,4 +1,4 @@
-// What two ranks with a core each give one another and do not reduce; see shm_engine.h.
+// Calls of two ranks with a core each that do not reduce; see shm_engine.h.
 #include <algorithm>
 
 #include "base/failpoint.h"
@@ -7,7 +7,7 @@
 
 namespace dlaunch {
 
-// Where the result goes around the caches, that line by line costs more than it saves.
+// If the result goes around the caches, line-by-line turns cost more than they save.
 void ShmPlane::take_over(std::size_t first, char* slot, std::size_t count) {
   each_piece(first, count, [&](const char*, char* to, std::size_t done, std::size_t n) {
     char* const from = slot + done * element_;
@@ -18,7 +18,7 @@ void ShmPlane::take_over(std::size_t first, char* slot, std::size_t count) {
   });
 }
 
-// Takes so many elements out of the slot and puts so many into it.
+// Takes `given` elements out of the slot and puts its own into it.
 void ShmPlane::pass(char* slot, std::size_t first_in, std::size_t given, std::size_t first_out,
                     std::size_t taken) {
   std::size_t both = 0;

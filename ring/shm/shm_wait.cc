@@ -12,10 +12,10 @@
 namespace dlaunch {
 namespace {
 
-// Even a lost wake-up or a dead control thread costs no more than this.
+// A lost wake-up or a dead control thread costs at most this time.
 constexpr Duration kRecheck = std::chrono::milliseconds(50);
 
-// Not the private kind: the word is shared between processes.
+// Not a private futex, because processes share the word.
 long futex(std::atomic<std::uint32_t>& word, int op, std::uint32_t value, const timespec* timeout) {
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), op, value, timeout, nullptr,
                    0);

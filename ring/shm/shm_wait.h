@@ -1,7 +1,7 @@
 // Waiting in shared memory. A rank publishes progress by storing a counter and ringing its bell;
 // the others wait for the counter. A waiter polls for some time and then sleeps on the bell's
-// futex; with fewer cores than ranks it offers its core to the others before each look. Ringing
-// costs a system call only while somebody sleeps.
+// futex; if ranks outnumber cores it offers its core to the others before each look. Ringing costs
+// a system call only if a rank sleeps.
 #pragma once
 
 #include <atomic>
@@ -19,18 +19,18 @@ namespace dlaunch {
 struct alignas(64) Bell {
   std::atomic<std::uint32_t> rung{0};  // the futex word
   std::atomic<std::uint32_t> sleepers{0};
-  std::atomic<std::int32_t> core{-1};  // where its owner last was; a hint (see ring/call/spread.h)
+  std::atomic<std::int32_t> core{-1};  // its owner was last here; a hint (see ring/call/spread.h)
 };
 
-// Called after the progress has been stored.
+// Call it after storing the progress.
 void ring_bell(Bell& bell);
-// Wakes all sleepers whatever happened; for aborts.
+// Wakes all sleepers in any case; for aborts.
 void ring_bell_always(Bell& bell);
 
 class Waiter {
  public:
-  // own: the waiting rank's. The bells of all ranks lie in the order of their numbers; others_cores
-  // reads those of all others.
+  // own: the waiting rank's bell. The bells of all ranks lie in the order of their numbers;
+  // others_cores reads the cores of all others.
   Waiter(const AbortFlag& abort, int rank, Bell& own, bool spin, Spread::OthersCores others_cores)
       : abort_(abort),
         own_(own),
@@ -39,8 +39,8 @@ class Waiter {
         others_cores_(std::move(others_cores)) {}
 
   // Returns true once ready() is true, false if the abort flag was raised or the deadline passed
-  // first (look at the flag to tell). ready() is called often and must be cheap.
-  // stays: nobody else needs this core just now, so it is not offered at once.
+  // first (the flag tells which). It calls ready() often: make that cheap. stays: no other rank
+  // needs this core just now, so the wait does not offer it at once.
   template <class Ready>
   bool wait(Bell& bell, TimePoint deadline, Ready ready, bool stays = false) {
     if (ready() || (stays && stay(ready))) return true;
@@ -60,22 +60,22 @@ class Waiter {
     }
   }
 
-  // Tells the others the core that the caller runs on. A store only when it has changed: they read
-  // that line.
+  // Publishes the core that the caller runs on. Stores only a change, because the others read that
+  // line.
   void tell_core() {
     const int core = current_core();
     if (core != own_.core.load(std::memory_order_relaxed))
       own_.core.store(core, std::memory_order_relaxed);
   }
-  // Looks for another core than `core`, if the caller still runs there.
+  // Moves to another core, if the caller still runs on `core`.
   void leave(int core) { move_away_from(steady_now(), core, own_, true); }
 
  private:
-  // Sleeping costs the sleeper and its waker some 50 us, and a rank that slept makes others late:
-  // they sleep, too. So a wait is worth some of those; one of seconds still costs nothing.
+  // A sleep costs the sleeper and its waker some 50 us, and makes the sleeper late, so that others
+  // sleep, too. So polling may cost as much as some sleeps; a wait of seconds still costs nothing.
   static constexpr Duration kSpin = std::chrono::microseconds(300);
-  static constexpr int kTurnsPerLook = 64;  // at the clock, and at the other's core
-  static constexpr int kTurnsToStay = 100;  // 2 to 4 us, what offering the core and back costs
+  static constexpr int kTurnsPerLook = 64;  // between looks at the clock and at the other's core
+  static constexpr int kTurnsToStay = 100;  // 2 to 4 us, the cost of an offer and the way back
 
   bool move_away_from(TimePoint now, int core, const Bell& whose, bool goes_first) {
     if (!spread_.move_away_from(now, core, &whose, goes_first, others_cores_)) return false;
@@ -93,7 +93,7 @@ class Waiter {
       const TimePoint now = steady_now();
       if (until == TimePoint{}) until = now + kSpin;
       if (now >= until) return false;
-      // The other one, or a thread of this rank's own, may want this very core.
+      // The other one, or another thread of this rank, may need this very core.
       const int core = bell.core.load(std::memory_order_relaxed);
       if (!move_away_from(now, core, bell, &bell < &own_)) offer_core();
     }

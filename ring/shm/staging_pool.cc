@@ -8,12 +8,12 @@
 namespace dlaunch {
 namespace {
 
-// What one communicator's call has left is read soon, most of the time: to wait for that costs less
-// than more memory. The more there is already, the longer: a rank may be ahead of others that have
-// something else to do, by any number of communicators.
+// Others mostly soon read what one communicator's call has left: waiting for that costs less than
+// more memory. Wait longer the more pieces exist: a rank may be ahead, by any number of
+// communicators, of others that are busy.
 constexpr Duration kReadSoon = std::chrono::milliseconds(2);
 constexpr std::size_t kMostDoublings = 9;
-constexpr int kOffers = 100;  // of the core, before it sleeps
+constexpr int kOffers = 100;  // offers of the core, before it sleeps
 constexpr Duration kPause = std::chrono::microseconds(100);
 
 }  // namespace
@@ -25,7 +25,7 @@ StagingPool::StagingPool(char* own, std::vector<const char*> data, std::size_t b
   own_.back()->memory = own;
   own_.back()->passed.resize(ranks_, true);
   for (std::size_t r = 0; r < ranks_; ++r) {
-    // Mapped read-only, which is how it is used.
+    // Mapped read-only, and used so.
     theirs_[{static_cast<int>(r), 0}].memory = const_cast<char*>(data[r]);
   }
 }
@@ -38,7 +38,7 @@ void StagingPool::pass_by(Pass pass) {
   pass_ = std::move(pass);
 }
 
-// Under the lock. soon: one that nobody uses is only to be read yet.
+// Call it under the lock. soon: an unused piece only has to be read by others yet.
 StagingPool::Own* StagingPool::free_for(const StagingReaders* user, bool& soon) const {
   soon = false;
   for (const auto& own : own_) {
@@ -71,7 +71,7 @@ Result<StagingPool::Borrowed> StagingPool::borrow(const std::shared_ptr<const St
         offer_core();
         lock.lock();
       } else {
-        changed_.wait_for(lock, kPause);  // ranks do not tell that they have read
+        changed_.wait_for(lock, kPause);  // ranks do not announce that they have read
       }
     } else if (auto made = make(); !made) {
       return made.error();
@@ -118,7 +118,7 @@ void StagingPool::give_back(std::uint64_t number, std::uint64_t count) {
 
 char* StagingPool::memory_of(int r, std::uint64_t number, TimePoint deadline,
                              const AbortFlag& abort) {
-  constexpr auto kSlice = std::chrono::milliseconds(5);  // nothing here hears of the flag
+  constexpr auto kSlice = std::chrono::milliseconds(5);  // the flag does not wake this wait
   std::unique_lock lock(mutex_);
   while (true) {
     const auto found = theirs_.find({r, number});

@@ -1,12 +1,12 @@
 // StagingPool: memory in which this process stages large calls, for all communicators that share
-// memory on its host. A call borrows a piece that no other communicator uses, tells its number to
-// the others with its arrival, and gives it back. Another piece is made only while all are in use,
-// and its descriptor passed once to each rank that is to have it. So groups that do not run at the
-// same time share the same memory, and cost none of their own.
+// memory on its host. A call borrows a piece that no other communicator uses, sends its number to
+// the others with its arrival, and gives it back. The pool makes another piece only while all are
+// in use, and passes its descriptor once to each rank that needs it. So groups that do not run at
+// the same time share the same memory, and need none of their own.
 //
-// What a call has staged is read by others also after this rank is done: the memory is free for
-// another communicator once all of that one's ranks have said that they need it no more. After a
-// failed call they never say so, and that memory is not used again.
+// Others may still read what a call has staged after this rank has finished. The memory is free for
+// another communicator once all ranks of the last user have said that they need it no more. After a
+// failed call they never say so, and the pool does not use that memory again.
 //
 // Thread-safe. Ranks are those of the host, in the order of the communicator that made the pool.
 #pragma once
@@ -28,8 +28,8 @@
 
 namespace dlaunch {
 
-// Of a communicator: whether all its ranks are done with what was staged up to there, in its own
-// count. May be asked by any thread, also when the communicator is no more.
+// For one communicator: whether all its ranks have read what was staged up to a count of its own.
+// Any thread may ask, even after the communicator's end.
 class StagingReaders {
  public:
   virtual ~StagingReaders() = default;
@@ -41,14 +41,14 @@ class StagingPool {
   // Passes the descriptor of piece `number` to a rank.
   using Pass = std::function<void(int rank, std::uint64_t number, int descriptor)>;
 
-  // Pieces that this process writes and the others read. Number 0 is there from the start: the data
-  // segment of the process's own communicator, which all ranks have mapped. own, data: as in
-  // ShmMemory; bytes: of each that may be staged there; keep: what unmaps them.
+  // Pieces that this process writes and the others read. Number 0 always exists: the data segment
+  // of the process's own communicator, which all ranks have mapped. own, data: as in ShmMemory;
+  // bytes: the staging room in each; keep: unmaps them.
   StagingPool(char* own, std::vector<const char*> data, std::size_t bytes,
               std::vector<std::shared_ptr<void>> keep);
-  // Pieces that this process and the one rank that each is passed to both write.
+  // Pieces that this process and one other rank both write.
   StagingPool(int ranks, std::size_t bytes);
-  // Before anything is borrowed that has yet to be made.
+  // Call it before the first borrow() that makes a piece.
   void pass_by(Pass pass);
 
   std::size_t bytes() const { return bytes_; }
@@ -57,21 +57,21 @@ class StagingPool {
     std::uint64_t number = 0;
     char* memory = nullptr;
   };
-  // user: readers of the communicator that borrows. ranks: who needs the descriptor, others than
-  // this one. Waits a moment for what others have yet to read, at most to the deadline.
+  // user: readers of the borrowing communicator. ranks: the other ranks that need the descriptor.
+  // Waits a moment for others to finish reading, at most until the deadline.
   Result<Borrowed> borrow(const std::shared_ptr<const StagingReaders>& user,
                           const std::vector<int>& ranks, TimePoint deadline,
                           const AbortFlag& abort);
-  // count: what the user's ranks have to have read; kNeverRead after a call that failed.
+  // count: what the user's ranks must have read; kNeverRead after a failed call.
   static constexpr std::uint64_t kNeverRead = ~std::uint64_t{0};
   void give_back(std::uint64_t number, std::uint64_t count);
 
-  // Rank r's piece `number`, writable here where both write it. Waits for its descriptor to come;
-  // null: not by the deadline, or the flag was raised.
+  // Rank r's piece `number`, writable here if both write it. Waits for its descriptor; null: it has
+  // not come by the deadline, or the flag was raised.
   char* memory_of(int r, std::uint64_t number, TimePoint deadline, const AbortFlag& abort);
-  // It has come. An empty one, or one that cannot be mapped, is remembered as that.
+  // The descriptor has come. Remembers it if it is empty or cannot be mapped.
   void take(int r, std::uint64_t number, const UniqueFd& descriptor);
-  // Why memory_of() was null; "": it has not come.
+  // Why memory_of() was null; "": the descriptor has not come.
   std::string why_not(int r, std::uint64_t number) const;
 
   std::size_t made() const;  // number 0 included
@@ -83,7 +83,7 @@ class StagingPool {
     UniqueFd descriptor;         // likewise empty
     char* memory = nullptr;
     std::shared_ptr<const StagingReaders> user;  // the last one
-    std::uint64_t count = 0;                     // that the last one's ranks have to have read
+    std::uint64_t count = 0;                     // what that user's ranks must have read
     bool busy = false;
     std::vector<bool> passed;  // by rank
   };

@@ -1,11 +1,12 @@
-// Frame: what goes over a stream socket of the ring. A header of 64 bytes, then `bytes` of payload.
+// Frame: the unit on a stream socket of the ring. A header of 64 bytes, then `bytes` of payload.
 // Little endian: magic u32, kind u8, three zero bytes, round u64, bytes u64, count u64, what u32,
-// number u32, 24 zero bytes. Those are for the kernel, which copies by rep movsb: Zen 3 and 4 do so
-// at a tenth of the speed where a target lies 1 to 31 bytes further into its page than the source
-// (see copy_cached() in ring/kernels/copy.h). Headers of whole lines move what follows by whole
-// lines; those of 40 bytes brought one payload in a hundred there. Collective frames carry the
-// CallSignature of the call they belong to (where in the call follows from the order of the frames:
-// both sides know the schedule); message frames carry the message's count, dtype and tag. Pure.
+// number u32, 24 zero bytes. The zero bytes fill the header to a cache line, because the kernel
+// copies by rep movsb: Zen 3 and 4 do so at a tenth of the speed if a target lies 1 to 31 bytes
+// further into its page than the source (see copy_cached() in ring/kernels/copy.h). Headers of
+// whole lines move what follows by whole lines; with headers of 40 bytes one payload in a hundred
+// lay so. Collective frames carry the CallSignature of their call (their place in the call follows
+// from the order of the frames: both sides know the schedule); message frames carry the message's
+// count, dtype and tag. Pure.
 #pragma once
 
 #include <cstddef>
@@ -40,9 +41,9 @@ FrameHeader collective_frame(const CallSignature& signature, std::size_t bytes);
 FrameHeader message_frame(std::size_t count, dl_dtype dtype, int tag);
 
 void encode_frame(const FrameHeader& header, std::uint64_t round, FrameBytes out);
-// Errc::protocol with what is wrong ("a frame of round 3, this is round 4"); the caller names the
-// rank. A header that passes has a known kind; a message's dtype is valid, its tag is not negative
-// and its payload is exactly count elements, below kMaxMessageBytes.
+// Errc::protocol with the reason ("a frame of round 3, this is round 4"); the caller names the
+// rank. A valid header has a known kind; a message's dtype is valid, its tag is not negative and
+// its payload is exactly count elements, below kMaxMessageBytes.
 Result<FrameHeader> decode_frame(ConstFrameBytes bytes, std::uint64_t round);
 
 inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 46;

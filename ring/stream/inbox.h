@@ -1,5 +1,5 @@
-// Inbox: messages that came before this rank asked for them. Bounded by peer: a message that does
-// not fit is not taken in, and stays in the peer's socket until others have been fetched. Pure.
+// Inbox: messages that came before this rank asked for them. It has a bound for each peer: a
+// message that does not fit stays in the peer's socket until others have been fetched. Pure.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ class Inbox {
   explicit Inbox(int ranks, std::size_t max_bytes_per_peer = kMaxBytesPerPeer)
       : peers_(ranks), max_bytes_(max_bytes_per_peer) {}
 
-  // Room for a message of which the header has come; null if it does not fit (or memory is short).
-  // At most one message of a peer is incomplete, its last one.
+  // Room for a message after its header; null if it does not fit (or memory is short). At most one
+  // message of a peer is incomplete, its last one.
   Message* add(int peer, const FrameHeader& header);
   // The last message of the peer is complete; returns its tag.
   int complete(int peer) {
@@ -39,7 +39,7 @@ class Inbox {
   void drop(int peer, int tag);
 
  private:
-  // What a queued message costs besides its payload, so that empty ones are bounded too.
+  // The cost of a queued message besides its payload, so that empty ones are bounded too.
   static constexpr std::size_t kOverhead = 128;
 
   struct Peer {

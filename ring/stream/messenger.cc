@@ -50,13 +50,13 @@ void Messenger::take(const std::shared_ptr<Operation>& operation) {
   if (!operation->done()) operation->finish(posted.error());
 }
 
-// Does what can be done now, or waits; `extra` ends that, too.
+// Makes all progress that is possible now, or waits; `extra` ends the wait, too.
 Result<void> Messenger::turn(int extra) {
   const auto moved = advance();
   if (!moved) return moved.error();
   if (idle()) return {};
   if (!*moved) return wait(extra);
-  // What moves may yet be too slow; to look at all that is under way takes its time, too.
+  // Even moving data may be too slow; but checking all pending messages takes time, too.
   constexpr unsigned kTurnsPerLook = 64;
   if (++turns_ % kTurnsPerLook != 0 || steady_now() < next_deadline()) return {};
   return timed_out();
@@ -83,7 +83,7 @@ void Messenger::post(const TransferPtr& transfer) {
   }
 }
 
-// The oldest message that has come already and fits; `wrong` where it is of another kind.
+// Takes the oldest matching message from the inbox; sets `wrong` if it is of another kind.
 bool Messenger::take_from_inbox(Message& message, Error& wrong) {
   for (int d = 1; d < sockets_->ranks(); ++d) {
     const int peer = sockets_->at_distance(d);
@@ -104,8 +104,8 @@ bool Messenger::take_from_inbox(Message& message, Error& wrong) {
   return false;
 }
 
-// Reads and writes whatever the sockets allow now. All peers are read, also those that nobody waits
-// for: one of them may be stuck in a send to this rank. True if something moved.
+// Reads and writes as much as the sockets allow now. It reads from all peers, even without a
+// receive: a peer may be stuck in a send to this rank. True if something moved.
 Result<bool> Messenger::advance() {
   if (sockets_->abort().raised()) return sockets_->abort().error();
   bool moved = false;
@@ -162,7 +162,7 @@ std::list<Messenger::TransferPtr>::iterator Messenger::find_posted(int peer, int
   });
 }
 
-// Whether the message whose header has come can be taken in now; then its place is set.
+// Whether the message of the present header can be taken in now; then sets its place.
 Result<bool> Messenger::admit(int peer) {
   const FrameHeader& header = (*sockets_)[peer].header();
   if (header.kind != FrameKind::message) return bad_frame(peer, "a collective's frame");
@@ -179,14 +179,13 @@ Result<bool> Messenger::admit(int peer) {
     (*sockets_)[peer].accept(queued->payload.get());
     return true;
   }
-  // Only another receive could make room; one that needs what comes after this message waits in
-  // vain.
+  // Only another receive could make room; a receive of a later message would wait for ever.
   if (expects(peer)) return inbox_full(peer, activity_with(peer), header);
   return false;
 }
 
-// A message is complete: in the place it was meant for, or in the inbox, from where it goes to
-// whoever has asked for it meanwhile.
+// A message is complete: in its receive's buffer, or in the inbox, which passes it to a receive
+// that began meanwhile.
 Result<void> Messenger::received(int peer) {
   failpoint("messenger.received");
   if (auto transfer = std::move(coming_[static_cast<std::size_t>(peer)])) {
@@ -214,7 +213,7 @@ void Messenger::finish(const TransferPtr& transfer) {
   end(transfer, {});
 }
 
-// All that is under way, and all that will be asked for.
+// Fails all pending and all later messages.
 void Messenger::fail(const Error& error) {
   failed_ = error;
   for (auto& queue : sends_) {
@@ -275,8 +274,8 @@ Result<void> Messenger::wait(int extra) {
   return {};
 }
 
-// What this rank waits for from the peer, for messages to people: what only that one can end comes
-// first.
+// What this rank waits for from the peer, for error texts: a receive that only this peer can end
+// comes first.
 std::string Messenger::activity_with(int peer) const {
   const auto at = static_cast<std::size_t>(peer);
   if (coming_[at]) return activity_of(*coming_[at]->message);

@@ -1,9 +1,9 @@
-// Messenger: point-to-point messages over one stream socket per peer, its own and not the
-// collectives', so that neither stands in the other's way. Any number of sends and receives may be
-// under way at once. Messages that nobody has asked for yet go to a bounded inbox.
+// Messenger: point-to-point messages over one stream socket per peer, separate from the
+// collectives', so that neither blocks the other. Any number of sends and receives may be pending.
+// Messages without a receive go to a bounded inbox.
 //
-// Not thread-safe: either one thread calls transfer(), or one serves the queue of what others
-// start.
+// Not thread-safe: either one thread calls transfer(), or one thread serves a queue of operations
+// from others.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,14 @@ class Messenger {
         sends_(static_cast<std::size_t>(sockets_->ranks())),
         coming_(static_cast<std::size_t>(sockets_->ranks())) {}
 
-  // Blocks until the message has been handed over. Errors are final for the messenger.
+  // Blocks until the message has been sent or received. Errors are final for the messenger.
   Result<void> transfer(Message& message);
-  // Takes operations, all of them messages, from the queue, also while others are under way, and
-  // finishes each. Returns when none is left and the queue is empty.
+  // Takes operations, all of them messages, from the queue, even while others are pending, and
+  // finishes each. Returns when none is pending and the queue is empty.
   void serve(OperationQueue& queue);
 
  private:
-  // One message under way.
+  // A pending message.
   struct Transfer {
     Message* message = nullptr;
     std::shared_ptr<Operation> operation;  // null: transfer()'s
@@ -76,10 +76,10 @@ class Messenger {
   Inbox inbox_;
   std::vector<std::deque<TransferPtr>> sends_;  // by peer, in order
   std::list<TransferPtr> receives_;             // those that no message has begun to fill, in order
-  std::vector<TransferPtr> coming_;  // by peer: whom the payload that is coming in is for; null:
+  std::vector<TransferPtr> coming_;  // by peer: the receive that the incoming payload fills; null:
                                      // the inbox
   std::size_t under_way_ = 0;
-  unsigned turns_ = 0;  // that moved something
+  unsigned turns_ = 0;  // turns that moved something
   std::optional<Error> failed_;
 };
 

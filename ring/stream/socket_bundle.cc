@@ -11,10 +11,10 @@
 namespace dlaunch {
 namespace {
 
-// Each socket's part of what there is to send, within these: a packet's worth, and what keeps
+// Each socket's share of the data, within these limits: a packet's worth, and a size that keeps
 // system calls rare.
 constexpr std::size_t kLeastPiece = 4 << 10, kMostPiece = 64 << 10;
-constexpr std::size_t kMaxPieces = 32;  // of memory in one system call
+constexpr std::size_t kMaxPieces = 32;  // pieces of memory in one system call
 
 // The part [from, from + bytes) of `data`; how many pieces it has.
 std::size_t cut(const iovec* data, std::size_t pieces, std::size_t from, std::size_t bytes,
@@ -39,7 +39,7 @@ std::size_t bytes_in(const iovec* data, std::size_t pieces) {
   return sum;
 }
 
-// One piece of memory costs the kernel less than a list of them, also if it is to be copied before.
+// The kernel handles one piece of memory faster than a list, even with a copy before.
 constexpr std::size_t kGathered = 256;
 
 ssize_t send_pieces(int fd, iovec* data, std::size_t pieces) {
@@ -252,7 +252,7 @@ Result<void> SocketBundle::read_header(Lane& lane, Received& end) {
   return Error{.code = Errc::protocol, .what = "bytes that are no piece of a stream"};
 }
 
-// Of the socket that has the next bytes; with them comes the header of its next piece.
+// Reads from the socket that has the next bytes; the header of its next piece comes with them.
 Result<SocketBundle::Received> SocketBundle::receive_from(Lane& lane, const iovec* data,
                                                           std::size_t pieces, std::size_t room) {
   iovec in[kMaxPieces + 1];

@@ -1,8 +1,8 @@
-// SocketCount: over how many sockets at once a rank sends to each other one, found by hill-climbing
-// while it works. Calls of about the same size (a power of two) are timed; as long as twice or half
-// as many sockets are faster, that many are used. All ranks begin alike and try the same at the
-// same calls; where their clocks make them decide differently, that costs time at most, because
-// receivers take what comes. Pure.
+// SocketCount: how many sockets a rank uses at once to send to each other rank. It finds the number
+// by hill-climbing during the work: it times calls of about the same size (a power of two), and
+// changes to twice or half as many sockets as long as that is faster. All ranks begin alike and try
+// the same at the same calls. If their clocks make them decide differently, that costs only time,
+// because receivers take whatever comes. Pure.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,14 @@ class SocketCount {
   // Begins with `first` sockets, and never takes more than `most`; both powers of two.
   SocketCount(std::size_t most, std::size_t first) : most_(most), first_(std::min(first, most)) {}
 
-  // For a call that sends so many bytes to each of the others.
+  // Begins a call that sends `bytes` to each other rank.
   std::size_t begin(std::size_t bytes) {
     current_ = bytes < kLeastBytes || most_ == 1 ? nullptr : &climb_of(bytes);
     return current_ == nullptr ? 1 : current_->trying;
   }
-  // How long the call that has begun takes is to be told to end(); not where there is no choice.
+  // Whether end() needs the time of the running call; false if there is no choice.
   bool counts() const { return current_ != nullptr; }
-  // That call is over, and well.
+  // The call has succeeded.
   void end(Duration took) {
     if (!counts()) return;
     Climb& climb = *current_;
@@ -37,14 +37,14 @@ class SocketCount {
     }
     climb.samples.push_back(took);
     if (climb.samples.size() <= kSamples) return;
-    // The first one has opened the windows of the sockets.
+    // Skip the first sample: it has opened the windows of the sockets.
     const auto middle = climb.samples.begin() + 1 + kSamples / 2;
     std::nth_element(climb.samples.begin() + 1, middle, climb.samples.end());
     const Duration median = *middle;
     climb.samples.clear();
     decide(climb, median);
   }
-  // What it would use now.
+  // The number of sockets that it would use now.
   std::size_t best(std::size_t bytes) const {
     if (bytes < kLeastBytes) return 1;
     const auto known = climbs_.find(std::bit_width(bytes));
@@ -60,7 +60,7 @@ class SocketCount {
     std::vector<Duration> samples{};
   };
 
-  // What a fresh connection sends before the first answer: less gains nothing.
+  // A fresh connection sends this much before the first answer: less gains nothing.
   static constexpr std::size_t kLeastBytes = 14 << 10;
   static constexpr std::size_t kSamples = 5;
   static constexpr int kKeeps = 2000;
@@ -69,7 +69,7 @@ class SocketCount {
     return climbs_.try_emplace(std::bit_width(bytes), Climb{.best = first_, .trying = first_})
         .first->second;
   }
-  // Less than a tenth is no difference worth a change.
+  // A difference of less than a tenth is not worth a change.
   void decide(Climb& climb, Duration median) const {
     const bool above = climb.trying > climb.best;
     if (climb.trying == climb.best) {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr Duration kLookAfter = std::chrono::seconds(5);
 
-// What waits in a socket for its turn cannot go by another one.
+// Data that waits in one socket cannot go by another one.
 void hold_back_little(int fd) {
   constexpr int kBytes = 16 << 10;
   const Carrier carrier(fd);
@@ -113,12 +113,12 @@ bool SocketGroup::may_poll_on(TimePoint now) {
     looked_ = false;
   }
   if (now - idle_since_ > kSpin || !spin_.pays()) return false;
-  // Whoever is waited for, or a thread of this rank's own, may want this very core.
+  // The awaited rank, or another thread of this rank, may need this very core.
   if (!own_core_ || (++turns_ % kTurnsPerOffer == 0 && !leave_shared_core(now))) offer_core();
   return true;
 }
 
-// A packet from a rank of this host is handed to its receiver on the sender's core.
+// The kernel hands a packet from a rank of this host to its receiver on the sender's core.
 bool SocketGroup::leave_shared_core(TimePoint now) {
   if (now - looked_at_cores_ < kCoresLook) return false;
   looked_at_cores_ = now;
@@ -140,7 +140,7 @@ bool SocketGroup::leave_shared_core(TimePoint now) {
 
 void SocketGroup::watch(int peer, Interest interest) {
   const StreamPeer& from = (*this)[peer];
-  // A header that could not be admitted stays; reading on behind it would not help.
+  // A header that is not admitted stays; reading on behind it would not help.
   const bool reads = !from.has_header() && !from.ended();
   for (std::size_t i = 0; i < from.sockets().sockets(); ++i) {
     short events = 0;
@@ -156,7 +156,7 @@ TimePoint SocketGroup::look_at() const {
   return leaves_host_ && sent_in_vain_ && !looked_ ? idle_since_ + kLookAfter : kNever;
 }
 
-// Small packets may come through where large ones do not, and then nothing else would tell.
+// Small packets may pass where large ones do not, and nothing else would show that.
 void SocketGroup::look_for_losses(TimePoint now) {
   if (now < look_at()) return;
   looked_ = true;

@@ -1,7 +1,7 @@
-// SocketGroup: one stream socket, or several, to each peer, and how to wait for them. It polls for
-// some time (where ranks outnumber cores it offers its core to the others before each look) and
-// sleeps after that. What goes over the sockets is for the plane or the messenger that owns the
-// group. Not thread-safe.
+// SocketGroup: one or several stream sockets to each peer, and how to wait for them. It polls for
+// some time (if ranks outnumber cores it offers its core to the others before each look) and then
+// sleeps. The plane or messenger that owns the group decides what goes over the sockets. Not
+// thread-safe.
 #pragma once
 
 #include <poll.h>
@@ -24,21 +24,22 @@
 namespace dlaunch {
 
 struct StreamOptions {
-  // Ranks of this host, and the cores they may use together. 0: all ranks of the communicator; the
-  // cores that this process may run on.
+  // Ranks of this host, and the cores that they share. 0: all ranks of the communicator; the cores
+  // that this process may run on.
   int local_ranks = 0;
   int usable_cores = 0;
-  // A number of cores that is the same on all ranks; 0: usable_cores is.
+  // A number of cores that is the same on all ranks; 0: use usable_cores.
   int agreed_cores = 0;
-  // A call has stood for 5 s, and what was sent to this peer in vain may be why. Once for each.
+  // A call has stood still for 5 s, and unanswered data to this peer may be the reason. Called once
+  // for each peer.
   std::function<void(int peer)> sent_in_vain = {};
 };
 
 class SocketGroup {
  public:
-  // sockets[r] leads to rank r; sockets[rank] is empty. more[r]: further ones to rank r, there as
-  // many. round fences frames of other rounds. Sets the sockets non-blocking and TCP_NODELAY. The
-  // flag must outlive the group.
+  // sockets[r] leads to rank r; sockets[rank] is empty. more[r]: further ones to rank r, as many as
+  // on its side. round keeps out frames of other rounds. Sets the sockets non-blocking and
+  // TCP_NODELAY. The flag must outlive the group.
   static Result<std::unique_ptr<SocketGroup>> open(int rank, int ranks, std::uint64_t round,
                                                    std::vector<UniqueFd> sockets, AbortFlag& abort,
                                                    const StreamOptions& options,
@@ -46,25 +47,25 @@ class SocketGroup {
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
-  // The peer `distance` ranks further round.
+  // The peer `distance` ranks further in the circle.
   int at_distance(int distance) const { return (rank_ + distance) % ranks_; }
   StreamPeer& operator[](int r) { return *peers_[static_cast<std::size_t>(r)]; }
   AbortFlag& abort() { return abort_; }
-  // Some peer is on another host, as far as addresses tell. All ranks see it alike: where there are
-  // several hosts, each rank has peers on another.
+  // Some peer is on another host, by its address. All ranks agree: with several hosts, each rank
+  // has peers on another.
   bool leaves_host() const { return leaves_host_; }
-  // All ranks are on one host, with fewer cores than ranks. All see it alike.
+  // All ranks are on one host, with fewer cores than ranks. All ranks agree.
   bool crowded() const { return !leaves_host_ && agreed_cores_ < ranks_; }
 
-  // The longest round trip to a peer on another host, as the kernel has seen it so far at its
-  // shortest; zero if there is none.
+  // The longest round trip to a peer on another host, as the least that the kernel has measured so
+  // far; zero without such peers.
   Duration round_trip() const;
 
-  // The most that lead to one peer, and how many of them to send over from now on.
+  // The most sockets to one peer, and how many of them to send over from now on.
   std::size_t sockets_each() const;
   void use(std::size_t sockets);
 
-  // A call begins: nothing has been waited for yet.
+  // A call begins: it has not waited yet.
   void begin();
   // Something has moved since the last wait.
   void moved() {
@@ -72,9 +73,9 @@ class SocketGroup {
     idle_since_ = {};
   }
 
-  // Reads what has come from the peer. admit() -> Result<bool> says whether the frame whose header
-  // is there can be taken in now, and has then set its place; received() -> Result<bool> is told
-  // that its payload has come, and says whether to read on. `moved` becomes true if anything came.
+  // Reads from the peer. admit() -> Result<bool> says whether it takes the frame of the present
+  // header now, and then sets its place; received() -> Result<bool> is called when its payload has
+  // come, and says whether to read on. `moved` becomes true if anything came.
   template <class Admit, class Received>
   Result<void> read(int peer, bool& moved, Admit admit, Received received) {
     StreamPeer& from = (*this)[peer];
@@ -96,12 +97,12 @@ class SocketGroup {
   }
 
   struct Interest {
-    bool reads = false;   // nothing can be done without bytes from this peer
+    bool reads = false;   // only bytes from this peer allow progress
     bool writes = false;  // there is something to send to it
   };
   enum class Waited { ready, deadline };
-  // One wait, short or long; ready may be a false alarm. interest(peer) -> Interest. `extra`: a
-  // descriptor that ends the wait when it is readable, or -1.
+  // One wait, short or long; it may end without any progress. interest(peer) -> Interest. `extra`:
+  // a descriptor that ends the wait when it is readable, or -1.
   template <class InterestOf>
   Result<Waited> wait(TimePoint deadline, int extra, InterestOf interest) {
     const TimePoint now = steady_now();
@@ -118,7 +119,7 @@ class SocketGroup {
     for (int d = 1; d < ranks_; ++d) watch(at_distance(d), interest(at_distance(d)));
     return sleep(now, deadline, extra);
   }
-  // Since begin(), however briefly: who has not may just have come.
+  // Since begin(), however briefly: a missing rank may have come just now.
   bool has_waited() const { return waited_; }
 
  private:
@@ -139,7 +140,7 @@ class SocketGroup {
   // As in ring/shm/shm_wait.h: a sleep costs both sides some 50 us, and makes others sleep, too.
   static constexpr Duration kSpin = std::chrono::microseconds(300);
   static constexpr int kTurnsPerOffer = 8;  // of the core
-  // From look to look at the cores of the others: with many peers one costs as much as a message.
+  // Between looks at the cores of the others: with many peers a look costs as much as a message.
   static constexpr Duration kCoresLook = std::chrono::microseconds(100);
 
   const int rank_, ranks_;
@@ -153,12 +154,12 @@ class SocketGroup {
     int peer = -1;
     std::size_t socket = 0;
   };
-  std::vector<pollfd> poll_;    // of one sleep; behind those of the peers wake_ and `extra`
-  std::vector<Polled> polled_;  // whose they are
+  std::vector<pollfd> poll_;    // for one sleep; after the peers' entries wake_ and `extra`
+  std::vector<Polled> polled_;  // the peers of poll_
   std::function<void(int peer)> sent_in_vain_;
-  std::set<int> in_vain_;   // of whom that was told
+  std::set<int> in_vain_;   // the peers already reported
   TimePoint idle_since_{};  // zero while the call moves
-  bool looked_ = false;     // for losses, since then
+  bool looked_ = false;     // looked for losses since then
   SpinPolicy spin_;         // between hosts
   int turns_ = 0;           // of polling since then
   Spread spread_{rank_};

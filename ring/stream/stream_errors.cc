@@ -20,7 +20,7 @@ std::string activity_of(const Message& message) {
 }
 
 Error connection_failed(int peer, std::string_view activity, int os_errno) {
-  if (os_errno == EFAULT || os_errno == ENOMEM || os_errno == ENOBUFS) {  // not the peer's doing
+  if (os_errno == EFAULT || os_errno == ENOMEM || os_errno == ENOBUFS) {  // not the peer's fault
     return {.code = Errc::io,
             .what = fmt::format(
                 "{}: {}: {}", activity,

@@ -41,12 +41,12 @@ Result<std::size_t> StreamPeer::send(std::span<const OutFrame> frames) {
   return finished;
 }
 
-// One read of payload and what follows it. False if nothing came.
+// Reads payload and the bytes after it, once. False if nothing came.
 Result<bool> StreamPeer::fill() {
   if (ended_) return false;
   if (buffer_begin_ == buffer_end_) buffer_begin_ = buffer_end_ = 0;
-  // While a payload is coming, only the next header is read along with it: more would be the head
-  // of a payload whose place is not known yet and would have to be copied.
+  // During a payload, read only the next header along with it: further bytes would belong to a
+  // payload whose place is not known yet, and would need a copy.
   const std::size_t room = missing_ > 0 ? kFrameHeaderBytes : kBufferBytes - buffer_end_;
   const iovec pieces[2] = {{payload_, missing_}, {buffer_.data() + buffer_end_, room}};
   const auto got = missing_ > 0 ? sockets_.receive(pieces, 2, missing_ + room)

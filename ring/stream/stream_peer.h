@@ -1,7 +1,6 @@
 // StreamPeer: the framing of one peer's socket or sockets. Non-blocking: each call does what they
-// allow now. Payload goes straight between the socket and the caller's memory; only headers, and
-// payload that comes in one read with its header, pass a small buffer. Knows nothing of
-// collectives.
+// allow now. Payload goes directly between the socket and the caller's memory; only headers, and
+// payload read together with its header, pass a small buffer. Does not know collectives.
 #pragma once
 
 #include <array>
@@ -25,25 +24,26 @@ class StreamPeer {
  public:
   static constexpr std::size_t kMaxBatch = 8;
 
-  // The socket is non-blocking. round goes into and is demanded of every frame.
+  // The socket must be non-blocking. `round` goes into every frame, and every received frame must
+  // have it.
   StreamPeer(UniqueFd socket, std::uint64_t round) : sockets_(std::move(socket)), round_(round) {}
 
   SocketBundle& sockets() { return sockets_; }
   const SocketBundle& sockets() const { return sockets_; }
 
-  // Writes the frames, header and payload in one system call, and says how many of them are now
-  // entirely in the kernel. What was begun must come first in the next call. At most kMaxBatch
+  // Writes the frames, header and payload in one system call, and returns how many of them are now
+  // entirely in the kernel. The next call must begin with the unfinished frame. At most kMaxBatch
   // frames. A failing socket is an Errc::io error with os_errno.
   Result<std::size_t> send(std::span<const OutFrame> frames);
   bool writable() const { return sockets_.writable(); }  // as far as is known
 
   enum class Got { nothing, header, payload };
-  // Reads on. `header`: one is there, to be answered by accept(), until then nothing more is read.
-  // `payload`: what was accepted is complete. `nothing`: not now, or never more (see ended()).
-  // Bytes that are no frame of this round: Errc::protocol.
+  // Reads on. `header`: a header is there; nothing more is read until accept(). `payload`: the
+  // accepted payload is complete. `nothing`: not now, or never again (see ended()). Errc::protocol:
+  // the bytes are not a frame of this round.
   Result<Got> receive();
   bool has_header() const { return state_ == State::held; }
-  bool awaits_payload() const { return state_ == State::payload; }  // more of what was accepted
+  bool awaits_payload() const { return state_ == State::payload; }  // more of the accepted payload
   const FrameHeader& header() const { return header_; }
   void accept(void* payload);                 // room for header().bytes
   bool ended() const { return ended_; }       // end of stream or a broken connection
@@ -64,7 +64,7 @@ class StreamPeer {
   std::uint64_t round_;
   bool ended_ = false;
   int os_errno_ = 0;
-  std::size_t sent_ = 0;  // bytes of the frame begun but not finished
+  std::size_t sent_ = 0;  // bytes of the unfinished frame
   State state_ = State::awaiting_header;
   FrameHeader header_;
   std::byte* payload_ = nullptr;

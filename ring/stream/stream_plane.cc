@@ -21,7 +21,7 @@
 namespace dlaunch {
 namespace {
 
-// Until it is known how far.
+// Assumed until the round trip is known.
 constexpr Duration kFar = std::chrono::seconds(1);
 
 // The programs of the last calls: training repeats a few shapes for ever.
@@ -50,13 +50,13 @@ class ProgramCache {
   std::size_t steps_ = 0;
 };
 
-// What came from each peer in one call. Two looks at the clock for a frame that takes several
-// reads.
+// Measures the bytes from each peer in one call. Reads the clock twice for a frame that takes
+// several reads.
 class LinkMeter {
  public:
   explicit LinkMeter(int ranks) : links_(static_cast<std::size_t>(ranks)) {}
 
-  // Around the reads from a peer: whether a frame of it is under way.
+  // Call it after a read from a peer: whether its frame was, and is, unfinished.
   void read(int peer, bool was_under_way, bool is_under_way) {
     if (was_under_way == is_under_way) return;
     Link& link = links_[static_cast<std::size_t>(peer)];
@@ -109,7 +109,7 @@ class SocketPlane final : public StreamPlane {
     programs_ = ProgramCache();
     const std::size_t most = sockets_->sockets_each();
     const std::lock_guard lock(count_mutex_);
-    // Far away one socket's window limits more than its system calls cost.
+    // Between far hosts one socket's window is a tighter limit than its system calls.
     count_ = SocketCount(most, round_trip >= kFarAway ? most : 1);
   }
   void tell_links(LinkListener listener) override { link_listener_ = std::move(listener); }
@@ -147,7 +147,7 @@ class SocketPlane final : public StreamPlane {
   const int rank_, ranks_;
   const bool all_sockets_;
   SocketCount count_;
-  mutable std::mutex count_mutex_;  // explain() may be asked while a call goes on
+  mutable std::mutex count_mutex_;  // explain() may run during a call
   std::optional<Error> failed_;
 
   Call call_;  // the one in progress
@@ -193,14 +193,14 @@ Result<void> SocketPlane::run(const Call& call) {
   return outcome;
 }
 
-// Over how many sockets the call goes; true if it is to be told how long that took.
+// Chooses the number of sockets for the call; true if end() needs its time.
 bool SocketPlane::choose_sockets(std::size_t bytes) {
   const std::lock_guard lock(count_mutex_);
   if (!all_sockets_) sockets_->use(count_.begin(bytes));
   return count_.counts();
 }
 
-// Reads and writes whatever the sockets allow until the call is done.
+// Reads and writes as much as the sockets allow until the call is done.
 Result<void> SocketPlane::drive() {
   sockets_->begin();
   for (int d = 1; d < ranks_; ++d) {
@@ -220,7 +220,7 @@ Result<void> SocketPlane::drive() {
       return {};
     }
     if (moved) sockets_->moved();
-    // A step of a call that is late already may find all that it needs.
+    // A step of a call that is already late may find all that it needs.
     const bool late = moved && sockets_->has_waited() && steady_now() >= call_.deadline;
     if (moved && !late) continue;
     if (run_.copy_own()) continue;
@@ -255,7 +255,7 @@ Result<void> SocketPlane::pull(int peer, bool& moved) {
     failpoint("stream.granule");
     meter_.received(peer, (*sockets_)[peer].header().bytes);
     run_.received(peer);
-    return false;  // what it completed may be sent on before more is read
+    return false;  // send what it completed before reading more
   };
   const StreamPeer& from = (*sockets_)[peer];
   const bool was_under_way = from.awaits_payload();
@@ -269,14 +269,14 @@ Result<void> SocketPlane::pull(int peer, bool& moved) {
   return {};
 }
 
-// Whether the frame whose header has come can be taken in now; then its place is set.
+// Whether the frame of the present header can be taken in now; then sets its place.
 Result<bool> SocketPlane::admit(int peer) {
   const FrameHeader& header = (*sockets_)[peer].header();
   if (header.kind != FrameKind::collective) return bad_frame(peer, "a message's frame");
   const CallSignature theirs = header.signature();
   const Step* const step = run_.next_recv(peer);
   if (theirs != signature_) {
-    // A peer that owes nothing to this call may be in the next one already.
+    // A peer that owes this call nothing may already be in the next one.
     if (step == nullptr && theirs.seq != signature_.seq) return false;
     return call_mismatch(rank_, signature_, peer, theirs);
   }
@@ -303,10 +303,10 @@ Error SocketPlane::timed_out() {
 }
 
 Error SocketPlane::timed_out_as_seen() {
-  // A rank that hears from all the others says it better than one that hears from few.
+  // The error of a rank that hears from all others is better than that of one that hears from few.
   if (sockets_->abort().told()) return sockets_->abort().error();
   RankSet arrived{rank_}, missing, unfinished;
-  bool hearsay = false;  // a rank that this one has nothing to do with in this call
+  bool hearsay = false;  // a rank that this one exchanges nothing with in this call
   for (int r = 0; r < ranks_; ++r) {
     if (r == rank_) continue;
     if (expects(r) || owes(r)) unfinished.insert(r);

@@ -47,7 +47,7 @@ def release_of(torch):
 
 
 def has_old_abi(torch):
-    """Its own CMake file says so, where it has the old one."""
+    """Whether its own CMake file names the old ABI."""
     file = pathlib.Path(torch) / "share" / "cmake" / "Torch" / "TorchConfig.cmake"
     return file.exists() and "_GLIBCXX_USE_CXX11_ABI=0" in file.read_text(errors="replace")
 
@@ -57,13 +57,13 @@ def name_of(release, old_abi):
 
 
 def hardening():
-    """As a packaged build of dlaunch is hardened."""
+    """The hardening options of a packaged build of dlaunch."""
     words = ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-fstack-protector-strong", "-fstack-clash-protection"]
     return words + (["-fcf-protection=full"] if platform.machine() == "x86_64" else [])
 
 
 def shadow_stack():
-    """The linker does not mark by itself what is fit for one, where the system's start files are not marked."""
+    """The linker does not mark a suitable file by itself if the system's start files are not marked."""
     return ["-Wl,-z,shstk"] if platform.machine() == "x86_64" else []
 
 
@@ -82,14 +82,14 @@ def command(torch, out, ring, rpath, old_abi, debug=False):
 
 
 def compile_library(torch, out, *given, **more):
-    """OSError says what went wrong."""
+    """Raises OSError with the reason."""
     ended = subprocess.run(command(torch, out, *given, **more), capture_output=True, text=True)
     if ended.returncode != 0:
         raise OSError(f"the compiler failed:\n{ended.stderr[-2000:]}")
 
 
 def build(torch, out, ring="", rpath="$ORIGIN", debug=False):
-    """The library's path, where one of before is replaced."""
+    """Builds the library and returns its path; replaces an earlier one."""
     old_abi = has_old_abi(torch)
     path = pathlib.Path(out) / name_of(release_of(torch), old_abi)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def build(torch, out, ring="", rpath="$ORIGIN", debug=False):
 
 
 def ring_folder():
-    """Of the libdlring.so that a copy of the source was installed with."""
+    """The folder of the libdlring.so that was installed with a copy of the source."""
     for folder in HERE.parent, HERE.parent / "lib", *(HERE / line for line in ways()):
         if (folder / "libdlring.so.0").exists() or (folder / "libdlring.so").exists():
             return str(folder.resolve())
@@ -114,7 +114,7 @@ def ways():
 
 
 def sources():
-    """What a copy is made of: where it is here, by where it is there."""
+    """The files of a copy: their places here, by their places there."""
     here = {"build_release.py": pathlib.Path(__file__), "ring/torch/torch_library.cc": SOURCE}
     here.update({f"ring/torch/{header.name}": header for header in SOURCE.parent.glob("*.h")})
     here["base/fnv1a.h"] = ROOT / "base" / "fnv1a.h"
@@ -130,7 +130,7 @@ def copy_source(folder):
 
 
 def stamp(torch, ring, old_abi):
-    """Another one after any change of what a library is made from, and for."""
+    """Changes with every input of a library."""
     whole = hashlib.sha256(f"{old_abi} {platform.machine()} {ring}\n".encode())
     whole.update((pathlib.Path(torch) / "version.py").read_bytes())
     for _, here in sorted(sources().items()):
@@ -139,7 +139,7 @@ def stamp(torch, ring, old_abi):
 
 
 def refuse_strangers(path):
-    """OSError where another user may have put there what this process would run."""
+    """Raises OSError if another user may have written there."""
     facts = os.lstat(path)
     wrong = ("it is a link" if stat.S_ISLNK(facts.st_mode) else
              f"it belongs to user {facts.st_uid}" if facts.st_uid != os.geteuid() else
@@ -156,10 +156,10 @@ def own_folder(path):
 
 @contextlib.contextmanager
 def alone(folder):
-    """One process of this host at a time."""
+    """Lets one process of this host in at a time."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks: each compiles, and one file stays
+        with contextlib.suppress(OSError):  # a file system without locks: each process compiles, and one file stays
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
@@ -172,7 +172,7 @@ def identity(path):
 
 
 def put_new(made, path):
-    """Never in the place of a file that another process uses."""
+    """Never replaces a file that another process uses."""
     made.chmod(0o700)
     try:
         os.link(made, path)
@@ -183,8 +183,8 @@ def put_new(made, path):
 
 
 def cached(folder, broken=None):
-    """The path of a library for the PyTorch of this process, made below `folder` if it is not there. broken: the
-    identity() of a file there that cannot be loaded, which is replaced."""
+    """The path of a library for the PyTorch of this process, made below `folder` if it is missing. broken: the
+    identity() of a file there that cannot be loaded; it is replaced."""
     import torch
     folder = pathlib.Path(folder)
     if not folder.is_absolute():

@@ -1,5 +1,5 @@
-// "dlring" for the torch.distributed of a PyTorch older than 2.4, which dlaunch.torch imports:
-// importing this registers it. Newer ones have torch_library.cc.
+// "dlring" for the torch.distributed of a PyTorch older than 2.4. dlaunch.torch imports this
+// module, and the import registers it. For newer versions see torch_library.cc.
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -21,7 +21,7 @@ c10::intrusive_ptr<Base> make_group(const c10d::DistributedBackendOptions& given
   return group_for(given, false);
 }
 
-// What takes an elastic process from round to round: for dlaunch.torch.elastic.
+// Moves an elastic process from round to round: for dlaunch.torch.elastic.
 void bind_rounds(pybind11::module& module) {
   namespace py = pybind11;
   const auto others_run = py::call_guard<py::gil_scoped_release>();
@@ -42,10 +42,10 @@ void bind_rounds(pybind11::module& module) {
   module.def("communicator", [] { return world.lock(); });
 }
 
-// dlaunch.PeerLost is raised for a PeerLost, also out of PyTorch's own functions.
+// Raises dlaunch.PeerLost for a PeerLost, even out of PyTorch's own functions.
 void bind_peer_lost() {
   namespace py = pybind11;
-  // It stays for ever.
+  // It is never freed.
   peer_lost_class =
       py::object(py::module::import("dlaunch._errors").attr("PeerLost")).release().ptr();
   py::register_exception_translator([](std::exception_ptr thrown) {

@@ -15,7 +15,7 @@ import sysconfig
 
 
 def searched():
-    """The folders for modules that this Python names, the best one first."""
+    """This Python's folders for modules, the best one first."""
     folders = [sysconfig.get_path("platlib"), *site.getsitepackages()]
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
@@ -39,7 +39,7 @@ def choose(prefix):
 
 
 def is_the_loaders(folder):
-    """The loader looks there by itself."""
+    """Whether the loader looks there by itself."""
     return re.fullmatch(r"(/usr)?/lib(32|64)?(/[^/]*-linux-[^/]*)?", folder)
 
 

@@ -1,9 +1,9 @@
-// c10d's recovery API, what is decided: handles of members, and who is which rank of the
-// communicator that they make and where they meet. Pure: no PyTorch, no sockets.
+// The decisions of c10d's recovery API: handles of members, their ranks in the communicator that
+// they make, and where they meet. Pure: no PyTorch, no sockets.
 //
-// A handle names a port that its process holds, a secret by which those who know the handle prove
-// that, and the group. The member of rank 0 serves the meeting at its port, under a name that only
-// calls with the same number and the same handles have.
+// A handle names a port that its process holds, a secret that proves knowledge of the handle, and
+// the group. The member of rank 0 serves the meeting at its port, under a name that only calls with
+// the same number and the same handles use.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Handle {
 
 inline constexpr std::string_view kHandleStart = "dlring:";
 inline constexpr std::string_view kHexLetters = "0123456789abcdef";
-// Of numeric addresses, also of one link: "fe80::1%eth0".
+// For numeric addresses, also of one link: "fe80::1%eth0".
 inline constexpr std::string_view kAddressLetters =
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.:%-_";
 
@@ -39,7 +39,7 @@ inline std::string text_of(const Handle& handle) {
          handle.secret + ":" + std::to_string(handle.port) + ":" + handle.address;
 }
 
-// What comes before the next ":", which is taken off; nothing where there is none.
+// Takes off the text before the next ":"; nothing if there is no ":".
 inline std::optional<std::string_view> next_field(std::string_view& text) {
   const auto end = text.find(':');
   if (end == std::string_view::npos) return {};
@@ -59,7 +59,7 @@ inline bool consists_of(std::string_view text, std::string_view letters) {
   return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
 }
 
-// Nothing: it is no handle of dlring's.
+// Nothing: the text is not a handle of dlring.
 inline std::optional<Handle> parse_handle(std::string_view text) {
   if (text.size() > 1024 || !text.starts_with(kHandleStart)) return {};
   text.remove_prefix(kHandleStart.size());
@@ -81,7 +81,7 @@ struct ReconfigurePlan {
   int rank = 0;
   int size = 1;
   std::string url;      // where dl_init() meets the others
-  std::string secret;   // what all of them prove
+  std::string secret;   // the secret that all of them prove
   std::string members;  // for messages: "0 is 4711@a, 1 is 4712@b"
 };
 

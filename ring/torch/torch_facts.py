@@ -1,4 +1,4 @@
-"""What is needed to build against this Python's PyTorch, for Meson: one line each."""
+"""Prints the facts for a build against this Python's PyTorch, for Meson: one line each."""
 
 import sysconfig
 

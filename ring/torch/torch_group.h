@@ -1,7 +1,7 @@
 // "dlring" as a group of c10d: its calls over libdlring's C API.
 //
-// Collectives are started in the order of the calls and end in that order; messages go on beside
-// them. What cannot be done is refused before anything is sent, on each rank alike.
+// Collectives start in the order of the calls and end in that order; messages run beside them. A
+// group refuses calls that it cannot do before it sends anything, on each rank alike.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace dlring_torch {
 
-// Of messages that are part of a collective; users' tags are below.
+// For messages that are part of a collective; users' tags are below.
 constexpr int kExchangeTag = INT_MAX;
 
 class Group final : public RecoveringGroup {
@@ -30,22 +30,22 @@ class Group final : public RecoveringGroup {
   using RecoveringGroup::RecoveringGroup;
 
   const std::string getBackendName() const override { return "dlring"; }
-  // Overrides one of newer versions.
+  // Overrides a function of newer versions.
   void abort() {
     if (const auto at = present()) dl_abort(at->comm->get());
   }
-  // Each rank counts for itself, from the first.
+  // Each rank counts for itself, from the first collective on.
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return number(); }
 
 #if DLRING_TORCH_FROM(2, 4)
-  // -- split_group: what follows overrides something in newer versions. With a bound device PyTorch
-  // takes each back end that splits for NCCL.
+  // -- split_group: the following functions override those of newer versions. With a bound device
+  // PyTorch assumes that each back end that splits is NCCL.
   bool supportsSplitting() const { return !this->getBoundDeviceId().has_value(); }
   c10::intrusive_ptr<Base::Options> getBackendOptions() {
     return c10::make_intrusive<Base::Options>("dlring");
   }
-  // By its members alone.
+  // Only its members call it.
   c10::intrusive_ptr<Base> split(const c10::intrusive_ptr<c10d::Store>& store,
                                  const std::vector<int>& ranks,
                                  const c10::intrusive_ptr<Base::Options>& options) {
@@ -73,7 +73,7 @@ class Group final : public RecoveringGroup {
         put_all_back(given, tensors));
   }
 
-  // Overrides one of newer versions.
+  // Overrides a function of newer versions.
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
     const auto sum = std::make_shared<SparseSum>("all_reduce", tensors, opts.reduceOp);
     before_start([&] { sum->meet(*comm()); }, opts.timeout);
@@ -142,7 +142,7 @@ class Group final : public RecoveringGroup {
         writes ? put_all_back(given, tensors) : nullptr);
   }
 
-  // The ranks may give tensors of different sizes: each knows all by its outputs.
+  // The ranks may give tensors of different sizes: each rank's outputs have all sizes.
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& opts) override {
     const char* const call = "all_gather";
@@ -174,7 +174,7 @@ class Group final : public RecoveringGroup {
                        {output}, {input});
   }
 
-  // Overrides one of newer versions. Pairs of tensors as above.
+  // Overrides a function of newer versions. Pairs of tensors as above.
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& opts) {
     return gather_each("all_gather_into_tensor_coalesced",
@@ -233,7 +233,7 @@ class Group final : public RecoveringGroup {
         spread(flat, parts));
   }
 
-  // Overrides one of newer versions: on the root one tensor for all.
+  // Overrides a function of newer versions: on the root one tensor for all.
   WorkPtr gather_into_tensor(at::Tensor& output, at::Tensor& input,
                              const c10d::GatherOptions& opts) {
     const char* const call = "gather_into_tensor";
@@ -296,7 +296,7 @@ class Group final : public RecoveringGroup {
                         {output}, {input}, opts.reduceOp);
   }
 
-  // Overrides one of newer versions. Pairs of tensors as above.
+  // Overrides a function of newer versions. Pairs of tensors as above.
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& opts) {
     return scatter_each("reduce_scatter_tensor_coalesced",
@@ -304,8 +304,8 @@ class Group final : public RecoveringGroup {
                         opts.reduceOp);
   }
 
-  // Without splits one collective; with them, as in the form with lists, each rank knows the sizes
-  // of its own parts only, and they go as messages.
+  // Without splits it is one collective. With splits each rank knows only the sizes of its own
+  // parts, as in the form with lists, and the parts go as messages.
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
                         std::vector<std::int64_t>& out_splits, std::vector<std::int64_t>& in_splits,
                         const c10d::AllToAllOptions& opts) override {
@@ -473,8 +473,8 @@ class Group final : public RecoveringGroup {
                   from = (getRank() - step + getSize()) % getSize();
         const Moved in(given[static_cast<std::size_t>(to)]);
         const Moved out(results[static_cast<std::size_t>(from)]);
-        // Empty ones, too: ranks that do not agree on who has nothing to say are told so, and not
-        // given the next call's data.
+        // Exchange empty parts, too: ranks that disagree on which parts are empty get an error
+        // instead of the next call's data.
         auto result = calls.start(dl_irecv, out.data, out.count, out.dtype, from, kExchangeTag);
         if (result == DL_OK) {
           result = calls.start(dl_isend, in.data, in.count, in.dtype, to, kExchangeTag);
@@ -495,8 +495,8 @@ class Group final : public RecoveringGroup {
   }
 };
 
-// reconfigured_first: it is on no communicator until reconfigure() makes one. An elastic process
-// has that of its round.
+// reconfigured_first: it has no communicator until reconfigure() makes one. In an elastic process
+// it has that of its round.
 inline c10::intrusive_ptr<Group> group_for(const c10d::DistributedBackendOptions& given,
                                            bool reconfigured_first) {
   GroupOrigin origin{given.store, limit_of(given.timeout), given.global_ranks_in_group.empty()};

@@ -1,5 +1,5 @@
-// What each group of c10d's is here: which communicator it is on, how an operation begins, in which
-// order they end, and how it is left.
+// The common part of c10d's groups here: the communicator of a group, how operations begin, the
+// order in which they end, and how the group leaves.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -38,7 +38,7 @@ using Base = c10d::ProcessGroup;
 #endif
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// -- CUDA: what was in the tensor's current stream comes first.
+// -- CUDA: an operation follows the present work of the tensor's current stream.
 
 #if DLRING_TORCH_FROM(2, 4)
 inline c10::Stream stream_of(const at::Tensor& tensor) {
@@ -48,7 +48,7 @@ inline void follow_stream(Comm& comm, const at::Tensor& tensor) {
   if (!tensor.device().is_cuda()) return;
   comm.check(dl_set_stream(comm.get(), stream_of(tensor).native_handle()));
 }
-// What this thread has put into its stream is done.
+// Waits for what this thread has put into its stream.
 inline void finish_copies(const at::Tensor& tensor) {
   if (tensor.device().is_cuda()) stream_of(tensor).synchronize();
 }
@@ -60,14 +60,14 @@ inline void follow_stream(Comm&, const at::Tensor& tensor) {
 inline void finish_copies(const at::Tensor&) {}
 #endif
 
-// What a group was made with, for the communicators that it makes later.
+// The arguments of a group, for the communicators that it makes later.
 struct GroupOrigin {
   c10::intrusive_ptr<c10d::Store> store;
-  double limit_s = -1;    // of an operation; <0: libdlring's
-  bool is_world = false;  // of all ranks: other groups are made out of it
+  double limit_s = -1;    // for each operation; <0: libdlring's
+  bool is_world = false;  // has all ranks: other groups are made from it
 };
 
-// A communicator that a group is on, and the round of it that the group is for.
+// A group's communicator, and the round that the group is for.
 struct Membership {
   explicit Membership(std::shared_ptr<Comm> given) : comm(std::move(given)), round(comm->round()) {}
   const std::shared_ptr<Comm> comm;
@@ -83,7 +83,7 @@ class GroupBase : public Base {
     const std::lock_guard lock(all_mutex);
     all.insert(this);
   }
-  // On no communicator yet, with these for rank and size until it is.
+  // Without a communicator yet; until then with this rank and size.
   GroupBase(int rank, int size, GroupOrigin origin)
       : Base(rank, size),
         origin_(std::move(origin)),
@@ -99,17 +99,17 @@ class GroupBase : public Base {
     }
     close()();
   }
-  // Overrides one of newer versions: torch.distributed.set_timeout(), for what begins after it.
+  // Overrides a function of newer versions: torch.distributed.set_timeout(), for later operations.
   void setTimeout(std::chrono::milliseconds limit) { limit_s_ = limit_or_least(limit); }
 #if DLRING_TORCH_FROM(2, 15)
-  // See torch_hooks.h. A message is known to be done when somebody asks for it.
+  // See torch_hooks.h. A message is found to be done only when a caller asks.
   bool supportsCompletionHooks() const override { return true; }
   void registerCompletionHook(std::int64_t id, c10d::CompletionHook hook) override {
     hooks_->completion.add(id, std::move(hook));
   }
   void unregisterCompletionHook(std::int64_t id) override { hooks_->completion.remove(id); }
 #endif
-  // Before Python ends: a thread that would free a tensor after that would end the process.
+  // Call it before Python ends: a thread that would free a tensor after that would end the process.
   static void close_all() {
     std::vector<std::function<void()>> ends;
     {
@@ -120,7 +120,7 @@ class GroupBase : public Base {
   }
 
  protected:
-  // A collective, and the caller's time limit for it; not above 0: the group's.
+  // A collective, and the caller's time limit for it; 0 or less: the group's.
   struct Kind {
     c10d::OpType type;
     std::chrono::milliseconds limit;
@@ -172,7 +172,7 @@ class GroupBase : public Base {
     return work;
   }
 
-  // What blocks before an operation can begin.
+  // Anything that blocks before an operation can begin.
   template <class Do>
   void before_start(Do what, std::chrono::milliseconds given = {}) {
     const auto at = member();
@@ -182,7 +182,7 @@ class GroupBase : public Base {
     what();
   }
 
-  // A group that something still knows, as a DistributedDataParallel of an earlier round.
+  // Another object may still use the group, such as a DistributedDataParallel of an earlier round.
   void check_round(const Membership& at) const {
     if (completer_.closed()) throw std::runtime_error("dlring: this process is about to end");
     if (at.comm->round() == at.round) return;
@@ -199,8 +199,8 @@ class GroupBase : public Base {
   std::shared_ptr<Comm> comm() const { return member()->comm; }
   const GroupOrigin& origin() const { return origin_; }
 
-  // Gives its communicator up: what is under way there ends with an error, and has ended when this
-  // returns. why: the group is on none until enter().
+  // Gives up its communicator: pending operations end with an error before this returns. why: the
+  // reason for having no communicator until enter().
   void leave(const std::string& why) {
     std::shared_ptr<const Membership> left;
     {
@@ -213,7 +213,7 @@ class GroupBase : public Base {
     if (!left) return;
     dl_abort(left->comm->get());
     completer_.await_idle();
-    const std::lock_guard over(left->comm->collectives);  // of one on its caller's thread
+    const std::lock_guard over(left->comm->collectives);  // of a collective on its caller's thread
   }
   void enter(std::shared_ptr<Comm> comm) {
     if (origin_.is_world) world = comm;
@@ -225,15 +225,15 @@ class GroupBase : public Base {
   static double limit_or_least(std::chrono::milliseconds limit) {
     return std::max(std::chrono::duration<double>(limit).count(), 0.001);
   }
-  // What setTimeout() said, else what the group was made with.
+  // The limit of setTimeout(), else the group's initial one.
   double default_limit() const {
     const double set = limit_s_;
     return set < 0 ? origin_.limit_s : set;
   }
-  // Of collectives that have begun, on all ranks alike.
+  // The number of collectives that have begun, the same on all ranks.
   std::uint64_t number() const { return number_; }
 
-  // From one buffer to where the user wants the parts.
+  // Copies from one buffer to the parts that the user wants.
   static std::function<void()> spread(const at::Tensor& flat, const Tensors& parts) {
     if (!flat.defined()) return nullptr;
     return [flat, parts] {
@@ -242,7 +242,7 @@ class GroupBase : public Base {
     };
   }
 
-  // What lies in other memory for libdlring, to where the user wants it.
+  // Copies what lies in other memory for libdlring back to the user's tensors.
   static std::function<void()> put_all_back(const Tensors& packed, const Tensors& tensors) {
     bool all_there = true;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -256,7 +256,7 @@ class GroupBase : public Base {
   }
 
  private:
-  // Of what begins as long as this exists; under the lock `starting`.
+  // The limit for operations that begin while this exists; under the lock `starting`.
   class Limit {
    public:
     Limit(const GroupBase& group, Comm& comm, std::chrono::milliseconds given = {}) : comm_(comm) {
@@ -277,8 +277,8 @@ class GroupBase : public Base {
     bool changed_ = false;
   };
 
-  // On the calling thread. Not where it would overtake another collective, nor with a time limit
-  // of its own, which messages that begin meanwhile would get, too.
+  // Whether it runs on the calling thread. Not if it would overtake another collective, nor with a
+  // time limit of its own, because messages that begin meanwhile would get that limit, too.
   bool runs_at_once(const Kind& kind, const at::Tensor& first) {
     return kind.blocks && kind.limit.count() <= 0 && limit_s_ < 0 && completer_.idle() &&
            (!first.defined() || first.device().is_cpu());
@@ -299,7 +299,7 @@ class GroupBase : public Base {
     std::rethrow_exception(error);
   }
 
-  // As in libdlring: leaving with something under way is an abort.
+  // As in libdlring: leaving with pending operations is an abort.
   std::function<void()> close() {
     const auto at = present();
     const bool under_way = !completer_.idle() || runs_;
@@ -320,7 +320,7 @@ class GroupBase : public Base {
   const std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
   std::atomic<std::uint64_t> number_{0};
   std::atomic<bool> runs_{false};    // a collective, on its caller's thread
-  std::atomic<double> limit_s_{-1};  // of setTimeout(); <0: that of the communicator
+  std::atomic<double> limit_s_{-1};  // of setTimeout(); <0: the communicator's
   Completer completer_;              // ends before the group lets go of its communicator
 
   static inline std::mutex all_mutex;

@@ -1,6 +1,6 @@
-// What c10d registers with a group, from PyTorch 2.15 on: who is told that an operation is done, as
-// the Flight Recorder, whose entries become "completed" by it. Abort hooks there are none, as in
-// Gloo: that of the recorder may take 15 s, and the loss of a peer is to be told at once.
+// Hooks that c10d registers with a group, from PyTorch 2.15 on: they learn that an operation is
+// done. The Flight Recorder is one; they mark its entries "completed". There are no abort hooks, as
+// in Gloo: the recorder's may take 15 s, and the loss of a peer must be reported at once.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -23,8 +23,8 @@
 
 namespace dlring_torch {
 
-// By their ids. A hook that is removed may be running, or about to, on another thread: those of
-// PyTorch see to that. None is called under a lock of this class.
+// Hooks by their ids. A removed hook may be running, or about to, on another thread: those of
+// PyTorch handle that. No hook runs under a lock of this class.
 template <class Hook>
 class HookTable {
  public:
@@ -40,7 +40,7 @@ class HookTable {
     for (const auto& entry : *hooks) {
       try {
         entry.second(given...);
-      } catch (const std::exception& error) {  // the operation has ended as it has
+      } catch (const std::exception& error) {  // the hook does not change the operation's outcome
         TORCH_WARN("dlring: a hook of this group failed: ", error.what());
       }
     }
@@ -62,10 +62,10 @@ class HookTable {
   }
 
   mutable std::mutex mutex_;
-  std::shared_ptr<const Table> hooks_ = std::make_shared<Table>();  // never changed: replaced
+  std::shared_ptr<const Table> hooks_ = std::make_shared<Table>();  // never changed, only replaced
 };
 
-// Of a group, and of each Work of it that is still there.
+// Shared by a group and each existing Work of it.
 struct Hooks {
 #if DLRING_TORCH_FROM(2, 15)
   HookTable<c10d::CompletionHook> completion;
@@ -78,7 +78,7 @@ struct Hooks {
 #endif
 };
 
-// Of one Work of this process: no other ever has the same.
+// A key for one Work of this process; never reused.
 inline std::uint64_t new_completion_key() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;

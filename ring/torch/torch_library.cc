@@ -1,6 +1,6 @@
-// "dlring" as a library that knows no Python: one for each minor release of PyTorch, with
-// dlaunch/torch/_library.py as its other half; build_release.py makes it. Objects go to Python as
-// PyTorch's own classes, or as one that is registered here.
+// "dlring" as a library without Python: one for each minor release of PyTorch, made by
+// build_release.py, with dlaunch/torch/_library.py as its other half. Objects go to Python as
+// PyTorch's own classes, or as the class registered here.
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/custom_class.h>
 #include <torch/library.h>
@@ -16,8 +16,8 @@
 #include "ring/torch/torch_rounds.h"
 #include "ring/torch/torch_store.h"
 
-// As the C++ library of GCC 11 has it, too, which is the newest that systems with the oldest glibc
-// of a wheel have. Nothing else here asks for a newer one.
+// Defined here as the C++ library of GCC 11 has it, the newest one on systems with the oldest glibc
+// of a wheel. Nothing else here needs a newer one.
 #ifdef __GLIBCXX__
 __asm__(
     ".symver _ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE, "
@@ -35,8 +35,8 @@ struct Communicator final : torch::CustomClassHolder {
 };
 using CommunicatorPtr = c10::intrusive_ptr<Communicator>;
 
-// c10d's groups are what Python can take out of a box: this one is for its back end.
-// where: a group whose store is the one to meet by.
+// Python can unbox c10d's groups: this one holds its back end. where: a group with the store of the
+// meeting.
 ProcessGroupPtr make_group(const ProcessGroupPtr& where, std::int64_t rank, std::int64_t size,
                            double timeout_s, const std::string& id, std::vector<std::int64_t> ranks,
                            bool reconfigured_first) {
@@ -54,7 +54,7 @@ ProcessGroupPtr make_group(const ProcessGroupPtr& where, std::int64_t rank, std:
   return holder;
 }
 
-// This one is for its store.
+// A group that holds the store.
 ProcessGroupPtr store_of(const CommunicatorPtr& self) {
   const auto& comm = self->comm;
   return c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<KeyStore>(comm),
@@ -66,7 +66,7 @@ CommunicatorPtr join_world() {
   return c10::make_intrusive<Communicator>(join_rounds());
 }
 
-// A list of one, or of none.
+// A list of one communicator, or an empty one.
 std::vector<CommunicatorPtr> present_world() {
   const auto comm = world.lock();
   if (!comm) return {};
@@ -109,7 +109,7 @@ TORCH_LIBRARY(dlring, library) {
 }  // namespace
 }  // namespace dlring_torch
 
-// For Python's ctypes: before Python ends; and what is raised for a lost peer.
+// For Python's ctypes: the end of Python, and the class of the exception for a lost peer.
 extern "C" {
 __attribute__((visibility("default"))) void dlring_torch_close() {
   dlring_torch::Group::close_all();

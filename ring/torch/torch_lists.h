@@ -1,5 +1,4 @@
-// Lists of tensors that a call gets: what each must have, and one tensor cut into a list.
-// ranks: of the group.
+// Lists of tensors in calls: the checks, and cutting one tensor into a list. ranks: of the group.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace dlring_torch {
 
-// The lists that c10d's calls take have one entry for each rank.
+// Lists in c10d's calls have one entry for each rank.
 inline void check_per_rank(const char* call, const Tensors& tensors, int size, bool alike) {
   check_tensors(call, tensors);
   if (static_cast<int>(tensors.size()) != size) {
@@ -36,7 +35,7 @@ inline void check_times_ranks(const char* call, int ranks, const at::Tensor& lar
                    " times the number of ranks");
 }
 
-// One rank's outputs of a list of inputs; of this rank's own also the sizes are known.
+// Checks one rank's outputs for a list of inputs; for this rank's own also the sizes.
 inline void check_alike(const char* call, const Tensors& outputs, const Tensors& inputs, bool own) {
   if (outputs.size() != inputs.size()) refuse(call, "outputs and inputs differ in number");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -55,7 +54,7 @@ inline const Tensors& list_of(const char* call, int ranks, const TensorLists& li
   return lists[0];
 }
 
-// The first dimension in as many parts; no sizes: equal ones.
+// Splits the first dimension into these sizes; no sizes: equal parts.
 inline Tensors split_rows(const char* call, int ranks, const at::Tensor& tensor,
                           const std::vector<std::int64_t>& sizes) {
   const std::int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);

@@ -1,6 +1,6 @@
-// How the ranks of a group of PyTorch's come to one communicator. Of the default group rank 0 says
-// by c10d's store where they meet: under dlaunch that is the launcher's own rendezvous, elsewhere
-// (torchrun, or no launcher) a port of rank 0. The other groups are made out of that one.
+// How the ranks of a PyTorch group get one communicator. In the default group rank 0 publishes the
+// meeting place in c10d's store: under dlaunch the launcher's own rendezvous, elsewhere (torchrun,
+// or no launcher) a port of rank 0. Other groups are made from the default one.
 #pragma once
 
 #include <arpa/inet.h>
@@ -44,7 +44,7 @@ struct Socket {
   Socket& operator=(const Socket&) = delete;
 };
 
-// The host of c10d's store: the one that all ranks know the way to.
+// The host of c10d's store: all ranks have a route to it.
 inline std::string store_host(c10::intrusive_ptr<c10d::Store> store) {
   while (auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(store.get())) {
     store = prefixed->getUnderlyingStore();
@@ -56,7 +56,7 @@ inline std::string store_host(c10::intrusive_ptr<c10d::Store> store) {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
-// This host's address on the way to that one; nothing is sent. "127.0.0.1" where there is none.
+// This host's address on the route to `towards`; sends nothing. "127.0.0.1" without a route.
 inline std::string own_address(const std::string& towards) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -85,7 +85,7 @@ inline bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
 }
 
-// The first that is not loopback's, where the store's own name leads to that; loopback's, where
+// The first address other than loopback's, if the store's own name leads to that; loopback's if
 // there is none.
 inline std::string address_for_others() {
   ifaddrs* all = nullptr;
@@ -105,8 +105,8 @@ inline std::string address_for_others() {
   return best;
 }
 
-// A free port of that address, held by `holder`: bound and never listening, which keeps others away
-// and lets libdlring's listener in.
+// A free port of that address, held by `holder`: it binds and never listens, which keeps others
+// away and lets libdlring's listener in.
 inline int hold_port(const std::string& address, Socket& holder) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -124,12 +124,12 @@ inline int hold_port(const std::string& address, Socket& holder) {
                     ::getsockname(holder.fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
   ::freeaddrinfo(found);
   if (!held) throw std::runtime_error("dlring: no port of " + address + " can be had");
-  // In the same place for IPv4 and IPv6.
+  // The port has the same place for IPv4 and IPv6.
   return ntohs(reinterpret_cast<sockaddr_in*>(&own)->sin_port);
 }
 
-// Of this host, for members that find each other by handles: the one by which the store is reached.
-// A store that was named as loopback's has users on this host alone.
+// This host's address for members that find each other by handles: the one on the route to the
+// store. If the store's name is loopback's, all users are on this host.
 inline std::string address_for_members(const c10::intrusive_ptr<c10d::Store>& store) {
   const std::string host = store_host(store);
   const std::string address = own_address(host);
@@ -137,7 +137,7 @@ inline std::string address_for_members(const c10::intrusive_ptr<c10d::Store>& st
   return stays ? address : address_for_others();
 }
 
-// On rank 0. One port serves all default groups that this process ever makes.
+// For rank 0. One port serves all default groups that this process ever makes.
 inline std::string choose_url(const c10::intrusive_ptr<c10d::Store>& store, int size,
                               Socket& holder) {
   const bool whole_job = variable("RANK") == "0" && variable("WORLD_SIZE") == std::to_string(size);
@@ -177,10 +177,10 @@ inline dl_comm* meet(const c10::intrusive_ptr<c10d::Store>& store, int rank, int
   return initialised(url.c_str(), options);
 }
 
-// Of all ranks.
+// The communicator of all ranks.
 inline std::weak_ptr<Comm> world;
 
-// Takes part in the launcher's rounds, and waits for the first.
+// Enters the launcher's rounds, and waits for the first.
 inline std::shared_ptr<Comm> join_rounds() {
   if (!world.expired()) throw std::runtime_error("dlring: this process is in a world already");
   dl_options options;
@@ -192,15 +192,14 @@ inline std::shared_ptr<Comm> join_rounds() {
   return made;
 }
 
-// A time limit of c10d's in seconds. Its own default, half an hour, leaves it to libdlring's
-// variables.
+// A time limit of c10d's in seconds. With its default, half an hour, libdlring's variables decide.
 template <class Time>
 double limit_of(Time time) {
   const std::chrono::duration<double> seconds = time;
   return seconds.count() > 0 && seconds != std::chrono::minutes(30) ? seconds.count() : -1;
 }
 
-// A group of these ranks of `whole`, made by them alone. For whoever starts something.
+// A group of these ranks of `whole`, which alone call this. The caller must hold `starting`.
 inline std::shared_ptr<Comm> part_of(const std::shared_ptr<Comm>& whole,
                                      const std::vector<int>& ranks, const std::string& name,
                                      double op_timeout_s) {

@@ -1,6 +1,6 @@
-// monitored_barrier: rank 0 hears of each rank that it has arrived, and then tells all of them to
-// go on, or who is missing. By messages, which harm nothing where they come too late: whoever
-// arrives after the time is up is in the barrier that it came for.
+// monitored_barrier: each rank reports its arrival to rank 0, which then sends all of them a go, or
+// the missing ranks. It uses messages, which do no harm if they come too late: a rank that arrives
+// late is in the barrier that it came for.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,8 @@ class MonitoredBarrier {
 
  private:
   using Message = std::unique_ptr<Pending>;
-  // What is not over when this ends goes to the communicator, for its memory is still in use.
+  // A message that is not done when this ends goes to the communicator, because its memory is still
+  // in use.
   class Messages {
    public:
     explicit Messages(Comm& comm) : comm_(comm) {}
@@ -53,7 +54,7 @@ class MonitoredBarrier {
     Comm& comm_;
   };
   static constexpr int kTag = INT_MAX - 1;
-  // Who waits for rank 0's word waits a little longer than rank 0, whose word is the better one.
+  // The other ranks wait a little longer than rank 0, because its error is better.
   static constexpr std::chrono::milliseconds kGrace{500};
 
   int size() const { return dl_size(comm_.get()); }
@@ -69,8 +70,8 @@ class MonitoredBarrier {
     if (!missing.empty()) throw std::runtime_error(sentence(missing));
   }
 
-  // To all, for whoever comes late takes the next word for the one that it waits for: a byte for
-  // each rank, 1 where it is missing.
+  // Sends to all, because a late rank takes the next word for its own: a byte for each rank, 1 if
+  // it is missing.
   void tell(const std::vector<int>& missing) {
     auto word = at::zeros({size()}, at::kByte);
     for (const int rank : missing) word.data_ptr<std::uint8_t>()[rank] = 1;
@@ -95,7 +96,7 @@ class MonitoredBarrier {
     if (!missing.empty()) throw std::runtime_error(reached() + ": " + sentence(missing));
   }
 
-  // What PyTorch's users look for in Gloo's.
+  // The text that PyTorch's users look for in Gloo's.
   std::string reached() const {
     return "dlring: Rank " + std::to_string(dl_rank(comm_.get())) +
            " successfully reached monitoredBarrier, but received errors while waiting for "
@@ -121,7 +122,7 @@ class MonitoredBarrier {
     message.reset();
     comm_.check(result);
   }
-  // Takes it if so.
+  // Takes the message if it is done.
   bool is_over(Message& message, Deadline deadline) {
     int done = 0;
     const auto result = dl_wait_for(&message->request, seconds_until(deadline), &done);

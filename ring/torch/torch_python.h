@@ -1,5 +1,5 @@
-// Python's lock and its exceptions, where this process is Python's: they are found at run time, so
-// that what is built here serves each version of Python.
+// Python's lock and its exceptions, if this process runs Python: looked up at run time, so that one
+// build serves each version of Python.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,8 +12,8 @@
 #include <torch/csrc/Exceptions.h>
 #else
 namespace torch {
-// PyTorch's own, by which it knows what to raise in Python: as in torch/csrc/Exceptions.h, which
-// includes Python.
+// PyTorch's own exception, from which it finds the Python exception: as in torch/csrc/Exceptions.h,
+// which includes Python.
 struct PyTorchError : public std::exception {
   PyTorchError() = default;
   explicit PyTorchError(std::string words) : msg(std::move(words)) {}
@@ -26,7 +26,7 @@ struct PyTorchError : public std::exception {
 
 namespace dlring_torch {
 
-// What CPython exports, or null.
+// The functions that CPython exports, or null.
 struct PythonCalls {
   int (*is_initialized)() = nullptr;
   int (*holds_lock)() = nullptr;
@@ -60,7 +60,7 @@ struct PythonCalls {
 // A class of Python's.
 using PythonClass = struct _object;
 
-// Of what is raised for a PeerLost: whoever loads this library sets it.
+// The exception class for a PeerLost; the loader of this library sets it.
 inline PythonClass* peer_lost_class = nullptr;
 
 inline PythonClass* class_of_peer_lost() {
@@ -68,7 +68,7 @@ inline PythonClass* class_of_peer_lost() {
   return *static_cast<PythonClass**>(::dlsym(RTLD_DEFAULT, "PyExc_RuntimeError"));
 }
 
-// Python's lock is free as long as it exists, if this thread has it: what we wait for may need it.
+// Releases Python's lock while it exists, if this thread holds it: the awaited thread may need it.
 class WithoutGil {
  public:
   WithoutGil() {
@@ -85,10 +85,10 @@ class WithoutGil {
   void* kept_ = nullptr;
 };
 
-// This thread's place among Python's, from enter() to leave(). Whoever asks for Python's lock
-// without one, as a tensor does that Python knew and that ends here, makes one for that moment,
-// under a lock that a fork at that moment leaves locked in the child: up to Python 3.11 it hangs
-// there, and with it who waits for it, as for a worker of a DataLoader.
+// Keeps this thread registered with Python, from enter() to leave(). A thread that asks for
+// Python's lock unregistered registers for that moment, under a lock; a tensor that Python knew
+// does so when it ends here. A fork at that moment leaves the lock locked in the child: up to
+// Python 3.11 the child hangs, and with it the waiter for it, such as for a worker of a DataLoader.
 class PythonPlace {
  public:
   void enter() {
@@ -97,7 +97,7 @@ class PythonPlace {
     lock_ = python.ensure();
     kept_ = python.save();
   }
-  // No destructor: it does not come back where Python is about to end.
+  // Not a destructor: it does not return if Python is about to end.
   void leave() {
     if (kept_ == nullptr) return;
     PythonCalls::get().restore(kept_);

@@ -1,6 +1,6 @@
-// c10d's recovery API, where PyTorch has it, as 2.15: a group leaves its communicator and makes one
-// with other members, which know each other by handles. reconfigure_plan.h decides; this is what it
-// is done with.
+// c10d's recovery API, in versions of PyTorch that have it, such as 2.15: a group leaves its
+// communicator and makes one with other members, which know each other by handles.
+// reconfigure_plan.h decides; this file carries it out.
 #pragma once
 
 #include "ring/torch/torch_group_base.h"
@@ -39,8 +39,9 @@ inline std::string random_secret() {
   return secret;
 }
 
-// What the handles of this process name. A port is held as long as the process lives, and serves
-// all meetings that one of its groups leads. A forked child has ports and a secret of its own.
+// The ports and secrets in the handles of this process. It holds a port for as long as the process
+// lives, for all meetings that one of its groups leads. A forked child has its own ports and
+// secret.
 class HandleMaker {
  public:
   static std::string make(const std::string& address) {
@@ -48,7 +49,7 @@ class HandleMaker {
     static auto* const present = new std::unique_ptr<HandleMaker>;
     const std::lock_guard lock(mutex);
     if (!*present || (*present)->process_ != ::getpid()) {
-      present->release();  // what it holds is the parent's
+      present->release();  // they belong to the parent
       present->reset(new HandleMaker);
     }
     return (*present)->next(address);
@@ -126,7 +127,7 @@ class ReconfigureWork final : public c10d::Work {
       c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
 };
 
-// In an elastic process the launcher says who is a member.
+// In an elastic process the launcher chooses the members.
 class RecoveringGroup : public GroupBase {
  public:
   using GroupBase::GroupBase;
@@ -135,7 +136,7 @@ class RecoveringGroup : public GroupBase {
     const auto at = present();
     return !at || !at->comm->elastic;
   }
-  // The same as long as the group lives.
+  // The same for as long as the group lives.
   c10d::ReconfigureHandle get_reconfigure_handle() const override {
     const WithoutGil others_run;
     check_supported();
@@ -143,9 +144,9 @@ class RecoveringGroup : public GroupBase {
     if (handle_.empty()) handle_ = HandleMaker::make(address_for_members(origin().store));
     return handle_;
   }
-  // Blocks until all members have come. What is wrong with the options leaves the group as it was;
-  // after that it has left its communicator, whatever comes of it. Not beside other calls on this
-  // group, but for what is under way.
+  // Blocks until all members have come. Wrong options leave the group as it was; after that check
+  // it has left its communicator, whatever the result. Not beside other calls on this group, except
+  // for pending operations.
   WorkPtr reconfigure(const c10d::ReconfigureOptions& opts) override {
     if (!opts.hints.empty()) {
       TORCH_WARN_ONCE("dlring: reconfigure: there are no hints, and these are ignored, as '",
@@ -172,7 +173,7 @@ class RecoveringGroup : public GroupBase {
     refuse_reconfigure("dlaunch takes this process from round to round: use dlaunch.torch.elastic");
   }
 
-  // A list is in the order of the ranks. Of a set each member makes the same list.
+  // A list is in the order of the ranks. From a set each member makes the same list.
   static std::vector<std::string> by_rank(
       const decltype(c10d::ReconfigureOptions::handles)& handles) {
     if (const auto* list = std::get_if<std::vector<std::string>>(&handles)) return *list;
@@ -183,7 +184,7 @@ class RecoveringGroup : public GroupBase {
   }
 
   mutable std::mutex handle_mutex_;
-  mutable std::string handle_;  // "": nobody has asked
+  mutable std::string handle_;  // "": not made yet
   std::mutex reconfiguring_;
   std::set<std::int64_t> uuids_;
 };

@@ -1,4 +1,4 @@
-// What an elastic process does beside the calls of c10d.
+// Functions for an elastic process beside the calls of c10d.
 #pragma once
 
 #include <mutex>
@@ -8,7 +8,7 @@
 
 namespace dlring_torch {
 
-// Rank 0's bytes become everybody's.
+// Copies rank 0's bytes to all ranks.
 inline void share_from_first(Comm& comm, const Tensors& tensors) {
   std::vector<void*> data;
   std::vector<std::size_t> counts;

@@ -1,5 +1,5 @@
-// Sums of sparse tensors (COO). First the ranks tell each other how many elements each has, and
-// then each gets all of them, and adds in the order of the ranks.
+// Sums of sparse tensors (COO). First the ranks exchange their numbers of elements; then each rank
+// gets all elements, and adds in the order of the ranks.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -30,7 +30,7 @@ class SparseSum {
     values_ = packed(own.values());
   }
 
-  // How many elements each rank has; blocks. On whoever starts something.
+  // Exchanges the numbers of elements; blocks. The caller must hold `starting`.
   void meet(Comm& comm) {
     std::vector<std::int64_t> own = {values_.size(0), tensor_.sparse_dim()};
     own.insert(own.end(), tensor_.sizes().begin(), tensor_.sizes().end());
@@ -65,7 +65,7 @@ class SparseSum {
                  own.dtype);
   }
 
-  // All are there.
+  // All elements have come.
   void finish() {
     const at::NoGradGuard quiet;
     std::int64_t at = 0;
@@ -93,7 +93,7 @@ class SparseSum {
       values.div_(ranks);
     }
   }
-  // libdlring's elements of each rank.
+  // The number of libdlring's elements of each rank.
   std::vector<std::size_t> elements(std::int64_t each) const {
     std::vector<std::size_t> all;
     for (const auto count : counts_) all.push_back(static_cast<std::size_t>(count * each));

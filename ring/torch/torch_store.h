@@ -1,5 +1,5 @@
-// c10d's store of a round: the keys that its ranks share in libdlring, so that who waits for a rank
-// that is lost is told.
+// c10d's store of a round: the keys that its ranks share in libdlring, so that a wait for a lost
+// rank fails.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -59,7 +59,7 @@ class KeyStore final : public c10d::Store {
   }
   bool deleteKey(const std::string&) override { refuse("delete_key"); }
   std::int64_t getNumKeys() override { refuse("num_keys"); }
-  // Overrides one of newer versions.
+  // Overrides a function of newer versions.
   c10::intrusive_ptr<c10d::Store> clone() { return c10::make_intrusive<KeyStore>(comm_); }
 
  private:

@@ -1,5 +1,5 @@
-// Tensors as libdlring takes them: contiguous, and in one of its types. What it does not take is
-// refused in one line.
+// Tensors in a form that libdlring takes: contiguous, and in one of its types. Other tensors are
+// refused with one line.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,7 +15,7 @@
 
 #include <dlaunch/ring.h>
 
-// PyTorch is of this version or newer.
+// Whether PyTorch is of this version or newer.
 #define DLRING_TORCH_FROM(major, minor) \
   (TORCH_VERSION_MAJOR > (major) ||     \
    (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
@@ -60,8 +60,8 @@ inline const at::Tensor& only(const char* call, const Tensors& tensors) {
   return tensors[0];
 }
 
-// What libdlring is given for a tensor: contiguous memory, so a copy for one that is not. Of one
-// that is written to, the copy is to be put back.
+// The tensor for libdlring: contiguous memory, so a copy if it is not contiguous. If libdlring
+// writes to the copy, copy it back.
 inline at::Tensor packed(const at::Tensor& tensor) { return tensor.contiguous(); }
 
 inline void check_writable(const char* call, const at::Tensor& tensor) {
@@ -80,7 +80,7 @@ inline Tensors packed_results(const char* call, const Tensors& tensors) {
   return all;
 }
 
-// Whether what is written to `packed` is in the tensor.
+// Whether `packed` shares its memory with the tensor.
 inline bool is_there(const at::Tensor& packed, const at::Tensor& tensor) {
   return packed.is_alias_of(tensor);
 }
@@ -133,7 +133,7 @@ inline dl_dtype dtype_of(const at::Tensor& tensor) {
   }
 }
 
-// What is only moved may have any type: where libdlring has none, it is bytes.
+// Data that are only moved may have any type: bytes for a type that libdlring lacks.
 struct Moved {
   explicit Moved(const at::Tensor& tensor)
       : data(tensor.data_ptr()),
@@ -148,7 +148,7 @@ struct Moved {
   std::size_t count;
 };
 
-// The type in which libdlring reduces one that it lacks; the result is the same as if it had it.
+// The wider type in which libdlring reduces a type that it lacks; the result is the same.
 inline std::optional<at::ScalarType> wider(at::ScalarType type) {
   if (type == at::kShort) return at::kInt;
 #if DLRING_TORCH_FROM(2, 3)
@@ -160,7 +160,7 @@ inline std::optional<at::ScalarType> wider(at::ScalarType type) {
   return std::nullopt;
 }
 
-// As a reduction takes it: complex numbers as pairs of real ones, narrow types in wider ones.
+// The form for a reduction: complex numbers as pairs of real ones, narrow types in wider ones.
 inline at::Tensor reducible(const char* call, const at::Tensor& tensor) {
   const at::NoGradGuard quiet;
   if (tensor.is_complex()) return at::view_as_real(packed(tensor));
@@ -176,7 +176,7 @@ inline at::Tensor reducible_result(const char* call, const at::Tensor& tensor) {
   return reducible(call, tensor);
 }
 
-// Older versions of PyTorch have a list of factors.
+// For older versions of PyTorch, which have a list of factors.
 template <class Supplement>
 at::Tensor factor_of(const Supplement& extra) {
   if constexpr (requires { extra.tensor_factor; }) {
@@ -186,7 +186,7 @@ at::Tensor factor_of(const Supplement& extra) {
   }
 }
 
-// By what the operation multiplies first, if it is that one.
+// Applies the factor of an operation that multiplies first; else returns the tensor.
 inline at::Tensor multiplied(const char* call, const c10d::ReduceOp& op, const at::Tensor& given) {
   if (static_cast<c10d::ReduceOp::RedOpType>(op) != c10d::ReduceOp::PREMUL_SUM) return given;
   const auto* const extra =
@@ -221,7 +221,7 @@ inline dl_op op_of_truth(const char* call, c10d::ReduceOp::RedOpType op) {
   }
 }
 
-// Of truth values a sum is "any" and a product "all".
+// For truth values a sum is "any" and a product "all".
 inline dl_op op_of(const char* call, const c10d::ReduceOp& given, const at::Tensor& tensor) {
   const auto op = static_cast<c10d::ReduceOp::RedOpType>(given);
   const bool sums =
@@ -254,7 +254,7 @@ inline dl_op op_of(const char* call, const c10d::ReduceOp& given, const at::Tens
   }
 }
 
-// Room for the tensors one behind the other.
+// Room for the tensors, one after the other.
 inline at::Tensor flat_like(const Tensors& tensors) {
   std::int64_t count = 0;
   for (const auto& tensor : tensors) count += tensor.numel();

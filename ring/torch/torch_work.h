@@ -1,6 +1,6 @@
-// What c10d hands out for an operation under way. Collectives end in the order in which they began:
-// one thread waits for each in turn and completes its Work and its future, which DDP builds upon.
-// Messages end in any order: whoever waits for one does so itself.
+// The Work objects of c10d for running operations. Collectives end in the order in which they
+// began: one thread waits for each in turn and completes its Work and its future, which DDP builds
+// upon. Messages end in any order: each waiter waits for its own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,7 +39,7 @@ struct PeerLost final : torch::PyTorchError {
 // with `more`.
 inline std::exception_ptr exception_of(const dl_comm* comm, dl_result result,
                                        const std::string& more = "") {
-  // Users look for "Timed out", which PyTorch's own back ends say.
+  // Users look for "Timed out", as PyTorch's own back ends say.
   const std::string text = (result == DL_ERR_TIMEOUT ? "dlring: Timed out waiting: " : "dlring: ") +
                            std::string(dl_last_error(comm)) + more;
   if (result == DL_ERR_PEER_LOST) return std::make_exception_ptr(PeerLost(text));
@@ -55,18 +55,18 @@ inline double seconds_until(Deadline deadline) {
   return std::max(left.count(), 0.0);
 }
 
-// A message under way, and what belongs to it until it is done.
+// A pending message, and what it needs until it is done.
 struct Pending {
   dl_request* request = nullptr;
   at::Tensor tensor;
-  at::Tensor result;  // where what was received is to be, if not there
+  at::Tensor result;  // the destination of the received data, if they are not there
   int source = -1;
 };
 
-// Owns the communicator, for the group and for each Work of it that is still there.
+// Owns the communicator, for the group and for each existing Work of it.
 class Comm {
  public:
-  // whole: of which this is a group. needed: what has to live as long as it does.
+  // whole: the communicator that this is a group of. needed: must live as long as this.
   explicit Comm(dl_comm* comm, std::shared_ptr<Comm> whole = nullptr,
                 std::shared_ptr<const void> needed = nullptr)
       : comm_(comm), whole_(std::move(whole)), needed_(std::move(needed)) {}
@@ -82,15 +82,15 @@ class Comm {
 
   dl_comm* get() const { return comm_; }
   std::uint64_t round() const { return dl_round(comm_); }
-  // Held by whoever starts something: that is for one thread at a time.
+  // Hold it to start something: only one thread at a time may.
   std::mutex starting;
-  // Locked before `starting` by whoever starts a collective, and held to its end by a thread that
-  // carries it out itself. Messages begin meanwhile.
+  // Lock it before `starting` to start a collective; a thread that runs the collective itself holds
+  // it to the end. Messages may begin meanwhile.
   std::mutex collectives;
-  // Of an elastic process: it is taken from round to round, and each default group is for one.
+  // Of an elastic process: it goes from round to round, and each default group is for one round.
   bool elastic = false;
 
-  // The calling thread's last failure here.
+  // The calling thread's last failure on this communicator.
   std::exception_ptr exception(dl_result result) {
     if (result == DL_ERR_PEER_LOST) {
       lost_in_ = round();
@@ -101,10 +101,10 @@ class Comm {
   void check(dl_result result) {
     if (result != DL_OK) std::rethrow_exception(exception(result));
   }
-  // A call has found that its round is broken, here or in a group.
+  // Whether a call has found that its round is broken, here or in a group.
   bool lost() const { return lost_in_ == round(); }
 
-  // Until no collective is under way, which comes to its end by itself, or with its round.
+  // Waits until no collective is running; each ends by itself, or with its round.
   void begin_work() {
     const std::lock_guard lock(left_mutex_);
     ++under_way_;
@@ -118,7 +118,7 @@ class Comm {
     idle_.wait(lock, [this] { return under_way_ == 0; });
   }
 
-  // Nobody will ask for this message any more, but its buffer is still in use.
+  // No caller will wait for this message, but its buffer is still in use.
   void leave(std::unique_ptr<Pending> pending) {
     const std::lock_guard lock(left_mutex_);
     left_.push_back(std::move(pending));
@@ -145,13 +145,13 @@ class Comm {
   std::condition_variable idle_;
 };
 
-// What the two kinds have in common: the communicator, and the hooks of their group, which know
-// each by its key.
+// The common part of both kinds: the communicator, and the hooks of their group, which identify
+// each Work by its key.
 class HookedWork : public c10d::Work {
  public:
   HookedWork(std::shared_ptr<Comm> comm, std::shared_ptr<const Hooks> hooks, c10d::OpType type)
       : Work(dl_rank(comm->get()), type), comm_(std::move(comm)), hooks_(std::move(hooks)) {}
-  // Overrides one of newer versions.
+  // Overrides a function of newer versions.
   std::uint64_t getCompletionKey() const { return key_; }
 
  protected:
@@ -166,7 +166,7 @@ class HookedWork : public c10d::Work {
 
 class CollectiveWork : public HookedWork {
  public:
-  // after: what is left to do when the data are there, as sorting them into a list of tensors.
+  // after: remaining work when the data have come, such as sorting them into a list of tensors.
   // number: among the collectives of its group.
   CollectiveWork(std::shared_ptr<Comm> comm, std::shared_ptr<const Hooks> hooks, c10d::OpType type,
                  std::uint64_t number, Tensors outputs, Tensors used, std::function<void()> after)
@@ -179,7 +179,7 @@ class CollectiveWork : public HookedWork {
   }
   ~CollectiveWork() override { be_over(); }
 
-  // Made when somebody asks for it: few do.
+  // Made on the first call: few callers need it.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
     const std::lock_guard lock(future_mutex_);
     if (!future_) {
@@ -190,18 +190,18 @@ class CollectiveWork : public HookedWork {
     return future_;
   }
   std::vector<at::Tensor> result() override { return outputs_; }
-  // These two override what newer versions have.
+  // These two override functions of newer versions.
   std::uint64_t getSequencenumber() const { return number_; }
   float getDuration() const { return milliseconds_; }
-  // Already while the hooks hear of it: whoever registers for it after that looks here.
+  // True already while the hooks run: a hook registered after that looks here.
   bool isCompleted() override { return done_ || Work::isCompleted(); }
 
-  // While it is being started: one more part of it, until the next one.
+  // Adds a part while the Work starts; the pointer is valid until the next part.
   dl_request** part() { return &requests_.emplace_back(nullptr); }
 
-  // Blocks until the ranks are done with it.
+  // Blocks until the ranks have finished it.
   void await() { error_ = wait_parts(); }
-  // Then; runs what was put upon the future.
+  // Call it then; runs the callbacks of the future.
   void complete() {
     std::exception_ptr error = error_;
     try {
@@ -217,7 +217,7 @@ class CollectiveWork : public HookedWork {
     end(error);
   }
 
-  // It could not be started, or not all of it.
+  // It did not start, or only in part.
   void fail(const std::exception_ptr& error) {
     (void)wait_parts();
     end(error);
@@ -233,7 +233,7 @@ class CollectiveWork : public HookedWork {
     return error;
   }
 
-  // Who waits goes on when the hooks have heard of it.
+  // Waiters go on after the hooks have run.
   void end(const std::exception_ptr& error) {
     if (error) {
       settle_future(error);
@@ -257,7 +257,7 @@ class CollectiveWork : public HookedWork {
     ended_ = true;
     error_ = error;
     const auto future = future_;
-    lock.unlock();  // what was put upon it runs now
+    lock.unlock();  // callbacks of the future run now
     if (future) settle(*future, error);
   }
 
@@ -276,23 +276,23 @@ class CollectiveWork : public HookedWork {
   std::vector<dl_request*> requests_;
   const Tensors outputs_;
   Tensors used_;              // inputs, and memory in between
-  std::exception_ptr error_;  // how it ended, once it has
+  std::exception_ptr error_;  // set at the end
   std::function<void()> after_;
   std::atomic<bool> done_{false};
   std::atomic<bool> over_{false};
   std::mutex future_mutex_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;  // null: nobody has asked for it
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // null: not asked for
   bool ended_ = false;
 };
 
-// Makes libdlring's calls of one collective: each as a part of its Work, in the background, or,
-// where its caller waits for it anyway, on this thread, which spares three changes of threads.
+// Makes libdlring's calls of one collective: each as a part of its Work, in the background, or on
+// this thread if the caller waits for it anyway, which saves three changes of threads.
 class Calls {
  public:
   Calls(Comm& comm, CollectiveWork& work, bool at_once)
       : comm_(comm.get()), work_(work), at_once_(at_once) {}
 
-  // now: the form that blocks; later: its twin in the background.
+  // now: the blocking form; later: its background twin.
   template <class Now, class Later, class... Given>
   dl_result operator()(Now now, Later later, Given... given) const {
     return at_once_ ? now(comm_, given...) : start(later, given...);
@@ -322,7 +322,7 @@ class MessageWork : public HookedWork {
   Pending& pending() { return *pending_; }
   int sourceRank() const override { return source_; }
   bool isCompleted() override {
-    const std::unique_lock lock(waiting_, std::try_to_lock);  // else somebody waits
+    const std::unique_lock lock(waiting_, std::try_to_lock);  // else another thread waits
     int done = 0;
     if (lock && pending_) {
       const auto result = dl_test(&pending_->request, &done);
@@ -336,7 +336,7 @@ class MessageWork : public HookedWork {
       if (pending_ && timeout > std::chrono::milliseconds::zero()) wait_until_over(timeout);
       if (pending_) end(dl_wait(&pending_->request));
     }
-    return Work::wait(kNoTimeout);  // throws what failed
+    return Work::wait(kNoTimeout);  // throws the failure
   }
 
  private:
@@ -365,9 +365,9 @@ class MessageWork : public HookedWork {
   int source_ = -1;
 };
 
-// Completes a group's collectives, in their order, on a thread of its own. What users put upon a
-// future runs there, too, and may start collectives and wait for them: then another thread goes on
-// with the queue, and this one ends with what it is in.
+// Completes a group's collectives, in order, on a thread of its own. Users' callbacks of a future
+// run there, too, and may start collectives and wait for them: then another thread takes over the
+// queue, and this one ends after its present callback.
 class Completer {
  public:
   using Item = c10::intrusive_ptr<CollectiveWork>;
@@ -376,11 +376,11 @@ class Completer {
     const WithoutGil others_run;
     std::unique_lock lock(state_->mutex);
     State::start(state_);
-    state_->changed.wait(lock, [this] { return state_->ready; });  // whoever waits does not fork
+    state_->changed.wait(lock, [this] { return state_->ready; });  // waiting threads do not fork
   }
   ~Completer() { close()(); }
-  // What is returned returns when the threads have ended, but for one that calls it. What is under
-  // way must come to an end by itself. In a forked child there is no such thread.
+  // Returns a function that waits until the threads have ended, except its caller's own. Running
+  // collectives must end by themselves. In a forked child there is no such thread.
   std::function<void()> close() {
     if (state_->process != ::getpid()) return [] {};
     const std::lock_guard lock(state_->mutex);
@@ -396,9 +396,9 @@ class Completer {
     others_serve();
     state_->changed.notify_all();
   }
-  // The ranks are done with all of them. In a forked child: with those of before.
+  // Whether the ranks have finished all collectives. In a forked child: those of before the fork.
   bool idle() const { return state_->under_way == 0; }
-  // Until that is so.
+  // Waits until idle().
   void await_idle() {
     if (state_->process != ::getpid()) return;
     std::unique_lock lock(state_->mutex);
@@ -407,7 +407,7 @@ class Completer {
   }
 
  private:
-  // Under the mutex, by whoever may be what was put upon a future.
+  // Call it under the mutex, if the caller may be a callback of a future.
   void others_serve() {
     if (state_->serves == std::this_thread::get_id()) State::start(state_);
   }
@@ -421,7 +421,7 @@ class Completer {
     std::atomic<std::size_t> under_way{0};
     int threads = 0;
     bool ready = false;      // the first has its place in Python
-    std::thread::id serves;  // the queue
+    std::thread::id serves;  // the thread that serves the queue
     std::atomic<bool> closed{false};
 
     void await_end() {
@@ -431,7 +431,7 @@ class Completer {
       changed.wait(lock, [&] { return threads == own; });
     }
 
-    // Under the mutex.
+    // Call it under the mutex.
     static void start(const std::shared_ptr<State>& state) {
       ++state->threads;
       std::thread thread([state] { state->serve(); });
@@ -463,12 +463,12 @@ class Completer {
         if (--under_way == 0) idle.notify_all();
         lock.unlock();
         item->complete();
-        item.reset();  // may be the last that knew it: frees tensors
+        item.reset();  // may be the last reference: frees tensors
         lock.lock();
       }
     }
   };
-  // Also where Python, which is about to end, ends the thread that asks for its lock.
+  // Works even if Python, about to end, ends the thread that asks for its lock.
   struct Leaving {
     State& state;
     ~Leaving() {

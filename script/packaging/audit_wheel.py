@@ -1,9 +1,9 @@
-"""Asks auditwheel whether a wheel keeps what its name says: that it runs on every system with that glibc.
+"""Asks auditwheel whether a wheel fulfils its name: it must run on every system with that glibc.
 
 usage: PYTHON audit_wheel.py WHEEL      PYTHON has auditwheel; 1: it does not keep that
 
-auditwheel looks for libraries beside the package, where those in PREFIX/lib and those of PyTorch are not yet. So it
-takes these for foreign, and it may name no others. It looks nowhere on this system, which may have another PyTorch.
+auditwheel looks for libraries beside the package, but those in PREFIX/lib and those of PyTorch are not there yet. So it
+reports these as foreign; it must report no others. It searches nothing on this system, which may have another PyTorch.
 """
 
 import json
@@ -20,7 +20,7 @@ def glibc_of(tag):
 
 
 def faults(shown):
-    """What contradicts the wheel's name, of what `auditwheel show --json` says."""
+    """The contradictions to the wheel's name in the output of `auditwheel show --json`."""
     promised, needed = glibc_of(shown["wheel"]), glibc_of(shown["sym_tag"])
     foreign = set(shown["external_libs"])
     for tag, upgrade in shown["policy_upgrades"].items():

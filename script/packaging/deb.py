@@ -1,5 +1,5 @@
-"""Debian packages out of this source, by dpkg-buildpackage. debian/ here is the folder of that name that Debian's
-tools want at the top: it goes there in a copy of the source, with a changelog made of the project's.
+"""Makes Debian packages from this source, by dpkg-buildpackage. Debian's tools need the folder debian/ at the top: a
+copy of the source gets the one from here, with a changelog made from the project's.
 
 usage: deb.py OUT       prints the names of the packages
 
@@ -23,7 +23,7 @@ MAINTAINER = "{} <{}>".format(os.environ.get("DEBFULLNAME", "maintainers of dlau
 
 
 def output(*command):
-    """What it prints, or an empty word where it fails or is not there."""
+    """Its output; an empty word if it fails or does not exist."""
     try:
         return subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -31,7 +31,7 @@ def output(*command):
 
 
 def source_files():
-    """What belongs to the source, without what is built: as git knows it, or all of an unpacked archive."""
+    """The files of the source, without build results: by git, or all of an unpacked archive."""
     names = output("git", "ls-files", "-z").split("\0")[:-1]
     if names:
         return [name for name in names if (SOURCE / name).exists()]
@@ -55,12 +55,12 @@ def entries(changes):
 
 
 def dated(when, now):
-    """Seconds since 1970 of a date of CHANGELOG.md; now of what is not released."""
+    """Seconds since 1970 for a date of CHANGELOG.md; now for unreleased changes."""
     return now if when == "unreleased" else int(time.mktime(time.strptime(when, "%Y-%m-%d")))
 
 
 def debian_version(version, when, now):
-    """A release is newer than all that was packaged before it."""
+    """A release must be newer than all earlier packages."""
     return version + (time.strftime("~%Y%m%d", time.gmtime(now)) if when == "unreleased" else "")
 
 
@@ -76,7 +76,7 @@ def changelog(found, now):
 
 
 def unpack(folder, version):
-    """A copy of the source as Debian's tools want it: with debian/."""
+    """A copy of the source in the form that Debian's tools need: with debian/."""
     tree = folder / f"dlaunch-{version}"
     for name in source_files():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ways from one installed folder to another, for Meson: one line for each pair FROM:TO.
+"""Relative paths from one installed folder to another, for Meson: one line for each pair FROM:TO.
 
 usage: folders.py PREFIX FROM:TO…     folders are absolute, or below PREFIX as Meson's options name them
 """

@@ -1,8 +1,8 @@
-"""What is in the programs and libraries of this build, as CycloneDX JSON, for Meson.
+"""Lists the components of this build's programs and libraries, as CycloneDX JSON, for Meson.
 
 usage: sbom.py VERSION NAME=VERSION=LICENSE=KIND…
-KIND: header or static, of what is compiled or linked in; system, of libraries that the system has, and that are
-linked or loaded where they are there. An empty VERSION: any.
+KIND: header or static: compiled or linked in; system: a library of the system, linked, or loaded if it exists. An empty
+VERSION: any.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""The libraries of dlaunch.torch that a wheel brings along: one for each minor release of PyTorch.
+"""Makes the libraries of dlaunch.torch in a wheel: one for each minor release of PyTorch.
 
-Only headers and libraries of a PyTorch are needed, of whatever Python, and nothing of it is run. They are taken
-from folders that are given, or out of PyPI's wheels.
+It needs only the headers and libraries of a PyTorch, for any Python, and runs nothing of it. It takes them from given
+folders, or from PyPI's wheels.
 """
 
 import pathlib
@@ -15,9 +15,9 @@ sys.path.insert(0, str(SOURCE / "ring" / "torch"))
 import build_release  # noqa: E402
 
 NEWEST = 4
-# What build_release.py needs of a wheel.
+# The files that build_release.py needs from a wheel.
 NEEDED = re.compile(r"torch/(version\.py|include/.*|share/cmake/Torch/.*|lib/lib(c10|torch_cpu)\.so)")
-# Where libdlring.so.0 is from dlaunch/torch in a Python's own folder: PREFIX/lib/python3.11/site-packages, or
+# The path of libdlring.so.0 from dlaunch/torch in a Python's own folder: PREFIX/lib/python3.11/site-packages, or
 # PREFIX/lib64/….
 RPATH = "$ORIGIN/../../../..:$ORIGIN/../../../../../lib"
 
@@ -50,7 +50,7 @@ def fetched(version, folder):
 
 
 def folder_of(given):
-    """The folder torch that is given, or that lies in the environment or folder that is given."""
+    """The given folder torch, or the one in the given environment or folder."""
     given = pathlib.Path(given)
     for pattern in "version.py", "torch/version.py", "lib/python3*/site-packages/torch/version.py":
         for file in given.glob(pattern):
@@ -59,8 +59,8 @@ def folder_of(given):
 
 
 def add(given, ring, out, folder):
-    """Puts libraries into `out`, and says in one line for which releases, and which are not to be had. given:
-    folders, and "pypi" for the newest releases there. ring: where libdlring.so is. folder: for what is fetched."""
+    """Puts libraries into `out`, and prints one line with the releases, and those that are not available. given:
+    folders, and "pypi" for the newest releases there. ring: the folder of libdlring.so. folder: for downloads."""
     made, lacking = [], []
 
     def put(name, find):

@@ -1,8 +1,8 @@
-"""A wheel out of what `meson install` has put into a folder.
+"""Makes a wheel from the files that `meson install` has put into a folder.
 
-Programs go where pip puts scripts, the package beside other packages, and all else (libraries, headers, man
-pages, completions) below the prefix of the Python that pip serves, as in an ordinary installation. So programs
-and modules find the libraries by the ways that they have there.
+Programs go where pip puts scripts, the package beside other packages, and all else (libraries, headers, man pages,
+completions) below the prefix of pip's Python, as in an ordinary installation. So programs and modules find the
+libraries by the same relative paths.
 """
 
 import base64
@@ -13,14 +13,14 @@ import re
 import subprocess
 import zipfile
 
-# The file that a linker takes for libNAME.so: a wheel has no symbolic links.
+# The file that a linker uses as libNAME.so: a wheel has no symbolic links.
 LINKER_SCRIPT = "/* GNU ld script */\nINPUT({})\n"
-# Modulefiles name the folder of one Python.
+# Left out: modulefiles name the folder of one Python.
 NOT_PACKED = re.compile(r"(^|/)__pycache__/|\.pyc$|^lib/debug/|^share/modulefiles/")
 
 
 def glibc_of(files):
-    """The newest version of glibc that one of these programs and libraries asks for, as (2, 34)."""
+    """The newest version of glibc that these programs and libraries need, as (2, 34)."""
     newest = (2, 17)
     for file in files:
         said = subprocess.run(["readelf", "--version-info", "--wide", file], check=True, capture_output=True, text=True)
@@ -45,7 +45,7 @@ def package_in(tree):
 class Wheel:
     """usage: Wheel(version, metadata, license, machine, packaged).write(tree, folder)
 
-    license: the file. packaged: of a build that needs nothing but glibc of the system that it comes to."""
+    license: the file. packaged: whether the build needs only glibc of its system."""
 
     def __init__(self, version, metadata, license, machine, packaged):
         self.stem = f"dlaunch-{version}"
@@ -72,7 +72,7 @@ class Wheel:
         return name
 
     def placed(self, tree):
-        """What is in the wheel: name -> file, or text."""
+        """The contents of the wheel: name -> file, or text."""
         files = {}
         package = package_in(tree)
         for file in sorted(tree.rglob("*")):
@@ -114,7 +114,7 @@ class Wheel:
 
     @staticmethod
     def entry(name, mode):
-        """The same bytes whenever it is built."""
+        """Gives the same bytes in each build."""
         info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
         info.external_attr = (0o100000 | mode) << 16
         info.compress_type = zipfile.ZIP_DEFLATED

@@ -1,9 +1,9 @@
-"""How pip and build make wheels and sdists of dlaunch: meson-python, whose own wheels have no place for man pages,
-completions and libraries that C programs link, with wheels of ours in place of those.
+"""Makes wheels and sdists of dlaunch for pip and build: with meson-python, whose own wheels have no place for man
+pages, completions and libraries that C programs link. So wheels of ours replace those.
 
-Settings: builddir=FOLDER takes what is built there already, in place of a build of its own;
-setup-args=WORD is a further option for `meson setup`, and torch=FOLDER a PyTorch that the wheel has a library for
-(torch=pypi: the newest there). Both may be given several times.
+Settings: builddir=FOLDER uses an existing build instead of a new one; setup-args=WORD is a further option for `meson
+setup`; torch=FOLDER is a PyTorch that the wheel has a library for (torch=pypi: the newest there). The last two may be
+given several times.
 """
 
 import json
@@ -20,7 +20,7 @@ import torch_libraries
 import wheel
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-# What a wheel is built with. PyTorch's back end would be for one PyTorch of one Python: see torch_libraries.py.
+# The options of a wheel's build. PyTorch's back end would be for one PyTorch of one Python: see torch_libraries.py.
 OPTIONS = ["--prefix=/usr", "-Dlibdir=lib", "-Dpackaged=true", "-Dtests=disabled", "-Dexamples=disabled",
            "-Dtorch=disabled", "-Ddebug_files=false", "-Dpython=enabled", "--unity=on", "-Dunity_size=24"]
 
@@ -40,7 +40,7 @@ def metadata():
     if "version" in project.dynamic:
         project.dynamic.remove("version")
     head, empty, description = str(project.as_rfc822()).partition("\n\n")
-    # The names that files of licenses have from version 2.4 on, which not every meson-python writes.
+    # The names of license files from version 2.4 on, which not every meson-python writes.
     head = re.sub(r"^(Metadata-Version|License|License-Expression|License-File):.*\n?", "", head, flags=re.M).rstrip("\n")
     return (f"Metadata-Version: 2.4\n{head}\nLicense-Expression: Apache-2.0\nLicense-File: LICENSE"
             f"{empty}{description}")
@@ -61,14 +61,14 @@ def run(*command):
 
 
 def tell_left_out(built):
-    """What this machine had not installed is not in the wheel."""
+    """Names the parts that the wheel lacks because this machine lacks a package."""
     left_out = (built / "script" / "packaging" / "left-out").read_text().strip()
     if left_out:
         print(f"This wheel leaves out:\n{left_out}", file=sys.stderr)
 
 
 def add_torch(prefix, given, folder):
-    """The libraries of dlaunch.torch, in place of what the build has for one PyTorch of one Python."""
+    """The libraries of dlaunch.torch, instead of the build's own for one PyTorch of one Python."""
     modules = wheel.package_in(prefix) / "torch"
     for library in modules.glob("*.so"):
         library.unlink()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A host of the network that does not have the job's secret.
+"""A host on the network without the job's secret.
 
-usage: attacker.py listen INTERFACE FILE        writes down all TCP payload that passes there
-       attacker.py replay FILE                  sends again what others have sent, to whom they did
-       attacker.py fuzz N FILE HOST:PORT...     so many handshakes that are not quite right
-       attacker.py silent N SECONDS HOST:PORT   as many connections that say nothing, for so long
+usage: attacker.py listen INTERFACE FILE        records all TCP payload that passes there
+       attacker.py replay FILE                  sends the recorded payload again, to the same targets
+       attacker.py fuzz N FILE HOST:PORT...     sends so many slightly wrong handshakes
+       attacker.py silent N SECONDS HOST:PORT   keeps so many silent connections, for so long
 
-Says on stdout what it has learned: how many bytes, and "WELCOME" if somebody took it for one of the
-job. The file has lines "SOURCE PORT TARGET PORT HEX"."""
+Prints its results: the number of bytes, and "WELCOME" if a process accepted it as a member of the job.
+The file has lines "SOURCE PORT TARGET PORT HEX"."""
 
 import collections
 import errno
@@ -40,7 +40,7 @@ def listen(interface, path):
 
 
 def sent(path):
-    """By connection and direction: the first bytes."""
+    """Returns the first bytes, by connection and direction."""
     flows = collections.defaultdict(bytes)
     with open(path, encoding="ascii") as lines:
         for line in lines:
@@ -66,7 +66,7 @@ class Learned:
 
 
 def try_with(learned, host, port, pieces, patience=0.1):
-    """Sends a piece, reads what comes, and goes on with the next."""
+    """Sends a piece, reads the answer, and goes on with the next."""
     try:
         with socket.create_connection((host, port), 5) as s:
             for piece in pieces:
@@ -81,7 +81,7 @@ def try_with(learned, host, port, pieces, patience=0.1):
 
 
 def messages(data):
-    """The handshake messages that it begins with, then the rest."""
+    """Returns the handshake messages at the front, then the rest."""
     found = []
     while len(found) < 2 and len(data) > 2:
         size = 2 + struct.unpack("<H", data[:2])[0]
@@ -143,7 +143,7 @@ def silent(count, seconds, place):
             tries += 1
             if tries == count:
                 print("all there", flush=True)
-        for fd, _ in poll.poll(0.05):  # thrown out: once more
+        for fd, _ in poll.poll(0.05):  # the server closed it: connect again
             poll.unregister(fd)
             held.pop(fd).close()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Look-alikes of what PBS, LSF, Grid Engine and Flux run on the hosts of a job, for test hosts without them.
+"""Look-alikes of the daemons and tools of PBS, LSF, Grid Engine and Flux, for test hosts without them.
 
 batch_host.py serve            PBS's MoM, LSF's RES, Grid Engine's execd and Flux's broker of this host: starts tasks
                                for those below
@@ -16,8 +16,8 @@ flux exec --rank=N --dir=DIR COMMAND …
                                as Flux's: the broker there runs the words, without a shell, in DIR, with our
                                environment but for its own FLUX_URI; else as blaunch.
 
-The job is what the folder $BATCH_JOB says: its environment in `env`, its hosts in `nodes`, its files in
-`out` and `err`, and the tasks that run on a host in `tasks.HOST`, for whoever signals the job.
+The folder $BATCH_JOB describes the job: its environment in `env`, its hosts in `nodes`, its files in
+`out` and `err`, and the tasks that run on a host in `tasks.HOST`, for the sender of a signal to the job.
 """
 import json
 import os
@@ -51,7 +51,7 @@ def receive(conn):
 
 
 def run_of_pbs(conn, request):
-    """One task of a job of PBS: to its end, whatever becomes of who asked for it."""
+    """Runs one task of a PBS job to its end, even if its requester ends."""
     job = request["job"]
     env = dict(line.split("=", 1) for line in open(f"{job}/env").read().splitlines())
     if request["cookie"] != env["PBS_JOBCOOKIE"]:
@@ -73,7 +73,7 @@ def run_of_pbs(conn, request):
 
 
 def run_connected(conn, request):
-    """One task of blaunch or of flux exec: it has our connection as its terminal, and ends with it."""
+    """Runs one task of blaunch or flux exec: our connection is its terminal, and it ends with that."""
     env = dict(request["env"], TMPDIR=os.environ["TMPDIR"], **request["there"])
     if "FLUX_URI" in env:
         env["FLUX_URI"] = f"local:///run/flux/{socket.gethostname()}"
@@ -124,7 +124,7 @@ def answer(conn):
     try:
         request = json.loads(receive(conn)[1])
     except EOFError:
-        return  # who only looked whether we are there
+        return  # the client only checked that we are there
     try:
         (run_of_pbs if request["kind"] == "pbs" else run_connected)(conn, request)
     except OSError as error:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Reads what elastic_worker has logged with --log-steps, in the order of time, and says what should
-never be: two rounds at once, members that do not agree, steps that are lost.
+"""Reads the log of elastic_worker with --log-steps, in the order of time, and reports broken rules: two
+rounds at once, members that do not agree, lost steps.
 
-usage: check_rounds.py LOG          prints what is wrong; nothing where all is well
+usage: check_rounds.py LOG          prints the broken rules; nothing if there are none
        check_rounds.py LOG newest   "ROUND SIZE STEP" of the newest round that all have entered"""
 
 import collections
@@ -32,7 +32,7 @@ def read(path):
                 newest = max(newest, number)
             else:
                 rounds[number].steps.append(int(words[5]))
-                # A round that is over may finish the step that all had contributed to.
+                # Members of a round that is over may finish the step that all had contributed to.
                 if number < newest:
                     late[number].add(int(words[5]))
                     if len(late[number]) > 1:

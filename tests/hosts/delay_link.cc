@@ -21,12 +21,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Packets that the kernel leaves to the network card to cut up or to checksum come as they are,
-// with a header that says what is still to be done, and are sent on with that header.
+// Packets that the kernel leaves to the network card to cut or to checksum arrive unfinished, with
+// a header that lists the work still to do; we send them on with that header.
 constexpr std::size_t kMaxPacket = 96 << 10;
-constexpr std::size_t kMaxHeld = 256 << 20;  // bytes on the way in one direction; more is dropped
+constexpr std::size_t kMaxHeld = 256 << 20;  // bytes on the way in one direction; drops more
 constexpr int kSocketBuffer = 64 << 20;
-constexpr int kBatch = 64;  // packets taken in before those that are due are let out
+constexpr int kBatch = 64;  // packets to take in before letting out those that are due
 
 struct Packet {
   Clock::time_point due;
@@ -75,7 +75,7 @@ void take_in(Direction& direction, Clock::duration delay) {
   }
 }
 
-// What the interface does not take is lost, as on a cable.
+// Packets that the interface rejects are lost, as on a cable.
 void let_out(Direction& direction, Clock::time_point now) {
   while (!direction.way.empty() && direction.way.front().due <= now) {
     const auto& bytes = direction.way.front().bytes;

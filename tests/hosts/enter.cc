@@ -1,7 +1,7 @@
 // Runs a command inside a test host: in the namespaces of the process PID, in the folder FOLDER, in
-// a session of its own. Signals are passed on to the command, SIGKILL included; its exit code
-// becomes this program's, 128+N after signal N. 125: the host could not be entered. usage: enter
-// PID FOLDER COMMAND…
+// its own session. Passes signals on to the command, SIGKILL included; exits with the command's
+// exit code, or 128+N after signal N. 125: it could not enter the host. usage: enter PID FOLDER
+// COMMAND…
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,6 +1,7 @@
-# A real etcd on a test host: sourced behind hosts.sh or jobs.sh. Skips where it is not installed.
+# A real etcd on a test host: sourced after hosts.sh or jobs.sh. Skips if it is not installed.
 command -v etcd >/dev/null || skip "etcd (package etcd-server) is not installed"
-# etcd_up H [ARGS…]: on host H, as etcd_url; also after etcd_kill, with the same data.
+# etcd_up H [ARGS…]: starts it on host H and sets etcd_url; also after etcd_kill, with the same
+# data.
 etcd_up() {
   local h=$1 scheme=http at; shift
   case "$*" in *--cert-file*) scheme=https ;; esac

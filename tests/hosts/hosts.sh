@@ -1,9 +1,9 @@
-# Test hosts on one machine: scenarios source this in place of common.sh, which it includes.
+# Test hosts on one machine: scenarios source this instead of common.sh, which it includes.
 # HACKING.md says how to use it.
 #
-# The scenario is started anew as process 1 of namespaces of its own. Its network is the switch that
-# joins the hosts, with nothing of the machine's in it. The hosts' namespaces are below it, so that
-# its end, whatever ends it, is theirs too: no process, interface, mount or file is left.
+# The scenario restarts as process 1 of its own namespaces. Its network is the switch that joins the
+# hosts, without the machine's network. The hosts' namespaces are below it, so they end with it, for
+# whatever reason: no process, interface, mount or file is left.
 set -u
 if declare -F hosts_up >/dev/null; then return 0; fi
 if [ "${DL_TEST_HOSTS:-} $PPID $$" != "inside 0 1" ]; then
@@ -22,15 +22,15 @@ LIBMOUNT_UTAB=/dev/null mount -t tmpfs -o mode=755 hosts /run || exit 1
 export TMPDIR=/run
 source "$SOURCE/tests/scenario/common.sh"
 
-hosts_outer=()  # by host: the process that ends it by its own end
+hosts_outer=()  # by host: the process with which the host ends
 hosts_init=()   # by host: its process 1
-hosts_cable=()  # by host: the program that delays its packets, if one does
+hosts_cable=()  # by host: the program that delays its packets, if any
 hosts_lossy=()  # by host: not empty while its link loses packets
 host_addr() { echo "10.77.0.$1"; }
 host_addr6() { echo "fd77::$1"; }
 host_dir() { echo "/run/hosts/$1"; }
 
-# Whether this kernel has all that the hosts need; if not, a scenario cannot say anything.
+# Whether this kernel supports the hosts; if not, a scenario proves nothing.
 hosts_probe() {
   local why
   why=$(hosts_try 2>&1 >/dev/null) || skip "test hosts: the kernel lacks something: $why"
@@ -88,12 +88,12 @@ in_order() {
     printf '%x' $(((1 << (cpus < 16 ? cpus : 16)) - 1)) > "$queue" || return 1
   done
 }
-# Not the congestion control this machine prefers: the usual one if allowed, else the oldest.
+# Not the congestion control that this machine prefers: the usual one if allowed, else the oldest.
 host_network() {
   local control=/proc/sys/net/ipv4/tcp_congestion_control
   in_order /sys/class/net/eth0 && { echo cubic > $control || echo reno > $control; } 2>/dev/null
 }
-# The host's process 1: waits for nothing, and reaps orphans meanwhile.
+# The host's process 1: only waits, and reaps orphans meanwhile.
 host_main() {
   local never
   hostname "host$1" && mount --bind /run/hosts/names /etc/hosts &&
@@ -115,7 +115,7 @@ hosts_down() {
   ip link delete switch
 }
 
-# on H COMMAND…: runs it in host H, in the current folder, in a session of its own; input, output,
+# on H COMMAND…: runs it in host H, in the current folder, in its own session; input, output,
 # signals and the exit code pass through.
 on() {
   local h=$1; shift
@@ -128,15 +128,15 @@ start_on() {
   started+=($!)
 }
 
-# All processes of host H at once. Its kernel lives on and closes their connections.
+# Kills all processes of host H at once. Its kernel lives on and closes their connections.
 host_kill() { on "$1" bash -c 'kill -KILL -1 2>/dev/null; :'; }
 host_freeze() {
   on "$1" bash -c 'kill -STOP -1 2>/dev/null; :'
   wait_until 10 on "$1" bash -c "$all_stopped" || fail "host $1 does not stop"
 }
 # A signal is sent before it acts: a thread that runs on another processor goes on until it next
-# enters the kernel. Exit code 0: each thread but those of the first process and this shell is
-# stopped. It starts no program, which would be one more thread.
+# enters the kernel. Exit code 0: each thread except those of the first process and this shell is
+# stopped. It starts no program, because that would be one more thread.
 all_stopped='for stat in /proc/[0-9]*/task/*/stat; do
   case $stat in /proc/1/* | /proc/$$/*) continue ;; esac
   { read -r line < "$stat"; } 2>/dev/null || continue
@@ -144,32 +144,33 @@ all_stopped='for stat in /proc/[0-9]*/task/*/stat; do
 done'
 host_thaw() { on "$1" bash -c 'kill -CONT -1 2>/dev/null; :'; }
 
-# link_rate H RATE: as tc writes it, 1gbit or 100mbit, to and from host H; 0: as fast as it can.
+# link_rate H RATE: as tc writes it, 1gbit or 100mbit, to and from host H; 0: unlimited.
 link_rate() {
   local h=$1 kbit=${2%[kmg]bit} shape
   case $2 in *gbit) kbit=$((kbit * 1000000)) ;; *mbit) kbit=$((kbit * 1000)) ;; esac
   tc qdisc delete dev "host$h" root 2>/dev/null
   tc -n "host$h" qdisc delete dev eth0 root 2>/dev/null
   [ "$kbit" != 0 ] || return 0
-  # In one go passes what takes 2 ms: more would be another rate, less needs a finer clock.
+  # A burst is what takes 2 ms: more would change the rate, less needs a finer clock.
   shape=(root tbf rate "${kbit}kbit" burst $((kbit / 4 > 16000 ? kbit / 4 : 16000)) latency 20ms)
   tc qdisc add dev "host$h" "${shape[@]}" && tc -n "host$h" qdisc add dev eth0 "${shape[@]}"
 }
 
-# link_loss H PERCENT: of the packets to and of those from host H, as 0.1% or 5%; 0: none.
+# link_loss H PERCENT: loses so many packets to and from host H, as 0.1% or 5%; 0: none.
 link_loss() {
   local ppm other rule= segments=65535
   ppm=$(awk "BEGIN { printf \"%d\", ${2%\%} * 10000 }")
   unset "hosts_lossy[$1]"
   [ "$ppm" = 0 ] || { hosts_lossy[$1]=yes; rule="numgen random mod 1000000 < $ppm drop"; }
-  # Each packet is lost for itself, so none may be a bundle that a network card would take apart.
+  # Each packet is lost on its own, so none may be a bundle that a network card would take apart.
   [ ${#hosts_lossy[@]} = 0 ] || segments=1
   for other in "${!hosts_init[@]}"; do
     ip -n "host$other" link set eth0 gso_max_segs $segments
   done
   switch_rule "loss$1" "$1" "$rule"
 }
-# switch_rule TABLE H RULE: for what passes the switch to or from host H; none if empty.
+# switch_rule TABLE H RULE: for packets that pass the switch to or from host H; empty: removes the
+# rule.
 switch_rule() {
   local ports="{ \"host$2\", \"delay$2\" }"
   nft "table bridge $1; delete table bridge $1"
@@ -177,8 +178,8 @@ switch_rule() {
     iifname $ports $3; oifname $ports $3; }; }"
 }
 
-# link_cut H drop: nothing comes through any more, and nobody is told.
-# link_cut H reset: the TCP connections to and from host H are reset, those tried later as well.
+# link_cut H drop: loses all packets, without a notice.
+# link_cut H reset: resets the TCP connections to and from host H, and later attempts as well.
 link_cut() {
   case $2 in
     drop) switch_rule "cut$1" "$1" drop ;;
@@ -196,7 +197,7 @@ reset_all() {
     chain out { type filter hook output priority 0; oifname "lo" accept;
       tcp flags & rst == rst accept; meta l4proto tcp reject with tcp reset;
       meta l4proto udp drop; }; }' || return 1
-  # The rules speak to those who send; this tells those who only wait.
+  # The rules answer senders; this resets connections that only wait.
   ss --kill --tcp --numeric state connected "$remote" >/dev/null &&
     left=$(ss --no-header --tcp --numeric state established "$remote") && [ -z "$left" ]
 }
@@ -206,7 +207,7 @@ link_heal() {
   nsenter --net="/run/netns/host$1" nft 'table inet cut; delete table inet cut'
 }
 
-# link_delay H TIME: packets to host H, and those from it, come so much later: 20ms, 500us; 0: not.
+# link_delay H TIME: delays packets to and from host H by so much: 20ms, 500us; 0: no delay.
 link_delay() {
   local h=$1 us=${2%[mu]s} log
   case $2 in *ms) us=$((us * 1000)) ;; esac

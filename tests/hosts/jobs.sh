@@ -1,4 +1,4 @@
-# Jobs over test hosts, started by hand on each: sourced in place of hosts.sh.
+# Jobs over test hosts, started by hand on each: sourced instead of hosts.sh.
 source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 (umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > secret)
 rdzv=(--rdzv tcp://host1:29400 --secret-file "$PWD/secret" --job-id test)
@@ -16,7 +16,7 @@ start_dlaunch() {
   start_on "$h" dlaunch "${rdzv[@]}" "$@" >>"out.$h" 2>>"err.$h" </dev/null
   job[h]=$!
 }
-# wait_host SECONDS HOST CODE: dlaunch there ends by then with that code.
+# wait_host SECONDS HOST CODE: dlaunch there must end by then with that code.
 wait_host() {
   local code
   wait_until "$1" eval "! alive ${job[$2]} 2>/dev/null" || job_fails "dlaunch of host $2 does not end"
@@ -36,7 +36,7 @@ later_round() {
 }
 # The last round that rounds_worker was in.
 last_round() { cat out.* | sed -nE 's/.*in round ([0-9]+) .*/\1/p' | sort -n | tail -1; }
-# end_steps SECONDS RANKS: where rounds_worker goes on --until enough, all end by then after the same
+# end_steps SECONDS RANKS: for rounds_worker with --until enough: all end by then after the same
 # step, and all of dlaunch with 0.
 end_steps() {
   touch enough; wait_job "$1" 0
@@ -44,7 +44,7 @@ end_steps() {
     job_fails "not all steps on $2 ranks"
 }
 job_fails() { tail -n 15 err.* out.* >&2; fail "$*"; }
-# No process of a job is left on host H.
+# Host H has no process of a job.
 nothing_left() {
   wait_until 5 eval "[ \"\$(on $1 bash -c 'ls /proc | grep -cE ^[0-9]+$')\" -le 4 ]" ||
     { on "$1" ps -ef >&2; fail "processes are left on host $1"; }

@@ -1,23 +1,23 @@
-# Test hosts that are as Kubernetes' pods are: named NAME-INDEX, with an /etc/hosts of their own and a
-# name server that knows nothing. Sourced in place of hosts.sh.
+# Test hosts like Kubernetes' pods: named NAME-INDEX, each with its own /etc/hosts and a name server
+# that knows no names. Sourced instead of hosts.sh.
 source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 command -v python3 >/dev/null || skip "python3 is not installed"
 (umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > secret)
 domain=train.default.svc.cluster.local
 
-# pod INDEX HOST: the host is that pod, with a name server that knows nothing.
+# pod INDEX HOST: makes the host that pod, with a name server that knows no names.
 pod() {
   printf '127.0.0.1 localhost\n%s train-%s.%s train-%s\n' "$(host_addr "$2")" "$1" $domain "$1" > "hosts.$2"
   echo 'nameserver 127.0.0.1' > resolv
   on "$2" bash -c "hostname train-$1 && mount --bind hosts.$2 /etc/hosts && mount --bind resolv /etc/resolv.conf" ||
     fail "host $2 is no pod"
 }
-# knows HOST INDEX ADDRESS: what its DNS says from now on; the file stays the same.
+# knows HOST INDEX ADDRESS: changes what its DNS answers from now on; the file stays the same.
 knows() {
   { grep -v "train-$2[. ]" "hosts.$1"; echo "$3 train-$2.$domain"; } > new; cat new > "hosts.$1"
 }
-# emit ARGS…: the command of its pods, as words in ${command[@]}, with the secret where it is here. $kind is
-# what --emit writes.
+# emit ARGS…: the command of its pods, as words in ${command[@]}, with the secret's path on this
+# host. $kind is the kind of manifest that --emit writes.
 emit() {
   dlaunch --emit "${kind:-kubernetes}" --image i --job-id train --nproc 2 --join-timeout 60 "$@" > job.yaml || fail "emit"
   python3 -c '
@@ -28,7 +28,7 @@ print("\n".join(json.loads(line.strip()[2:]).replace("$$", "$") for line in word
     sed "s#^/etc/dlaunch/secret\$#$tmp/secret#" > command
   mapfile -t command < command
 }
-# start_pod INDEX HOST: with the variables of the kind.
+# start_pod INDEX HOST: with the environment of the kind.
 start_pod() {
   local variables=(JOB_COMPLETION_INDEX="$1")
   [ "${kind:-}" != lws ] || variables=(LWS_WORKER_INDEX="$1" LWS_GROUP_SIZE=2 LWS_LEADER_ADDRESS=train-0.train.default)

@@ -1,4 +1,4 @@
-# Ranks on test hosts without the launcher, for scenarios: sourced in place of hosts.sh.
+# Ranks on test hosts without the launcher, for scenarios: sourced instead of hosts.sh.
 source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 master=host1  # MASTER_ADDR: rank 0 is on host 1
 export DLAUNCH_OP_TIMEOUT=2s DLAUNCH_INIT_TIMEOUT=20s MASTER_PORT=29500
@@ -21,7 +21,7 @@ running() {
   return 1
 }
 ranks_fail() { tail -n 5 err.* out.0 >&2; fail "$*"; }
-# ranks_end SECONDS: they end by then; leaves their exit codes in $codes, the time it took in $ms.
+# ranks_end SECONDS: they must end by then; leaves their exit codes in $codes, the time in $ms.
 ranks_end() {
   local p t0; t0=$(now_ms)
   wait_until "$1" eval '! running' || ranks_fail "ranks hang"
@@ -29,15 +29,15 @@ ranks_end() {
   codes=
   for p in "${rank_pids[@]}"; do wait "$p"; codes+="$? "; done 2>/dev/null
 }
-# ranks_right SECONDS: they end by then and all their results are right.
+# ranks_right SECONDS: they must end by then, and all their results must be right.
 ranks_right() {
   ranks_end "$1"
   [ -z "${codes//0 /}" ] || ranks_fail "exit codes $codes"
   grep -q 'Out of bounds values : 0 OK' out.0 || ranks_fail "wrong results"
 }
-# ranks_told LIST REGEX: each of these ranks ended with exit code 1 and says this.
+# ranks_told LIST REGEX: each of these ranks ended with exit code 1 and an error that fits.
 ranks_told() { ranks_say "$@" || ranks_fail "$unsaid"; }
-# The same as a question; leaves the answer in $unsaid.
+# The same as a test; leaves the reason in $unsaid.
 ranks_say() {
   local r all=($codes)
   for r in $1; do

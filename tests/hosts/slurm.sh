@@ -1,13 +1,13 @@
-# A Slurm on test hosts, with the real slurmctld, slurmd and munged: sourced in place of hosts.sh.
+# A Slurm on test hosts, with the real slurmctld, slurmd and munged: sourced instead of hosts.sh.
 source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 for tool in slurmctld slurmd srun sbatch salloc munged; do
   [ -n "$(PATH=$PATH:/usr/sbin command -v $tool)" ] || skip "$tool is not installed"
 done
 id munge >/dev/null 2>&1 || skip "there is no user munge"
 
-# slurm_up H…: nodes host<H>, host 1 has the controller and is where users log in. A node that
-# was not named is none of Slurm's. slurm_credential_s: how long Slurm waits before it starts a job
-# again that was put back into the queue, and how long starting one may take.
+# slurm_up H…: nodes host<H>; host 1 has the controller, and users log in there. Unnamed hosts are
+# not Slurm's. slurm_credential_s: how long Slurm waits before it restarts a job that was put back
+# into the queue, and the limit for starting one.
 slurm_up() {
   local h nodes=
   hosts_probe
@@ -40,7 +40,7 @@ NodeName=$nodes CPUs=4 RealMemory=1000 Gres=gpu:2
 PartitionName=all Nodes=$nodes Default=YES MaxTime=INFINITE OverSubscribe=YES State=UP
 END
   printf 'CgroupPlugin=cgroup/v1\n' > slurm/cgroup.conf
-  printf 'Name=gpu File=/dev/null,/dev/zero\n' > slurm/gres.conf  # two to be shared out, no more
+  printf 'Name=gpu File=/dev/null,/dev/zero\n' > slurm/gres.conf  # two GPUs to allocate
   export SLURM_CONF=$tmp/slurm/slurm.conf
   chmod 755 "$tmp" "$tmp/slurm"
   setpriv --reuid munge --regid munge --clear-groups /usr/sbin/munged --foreground --force \

@@ -1,8 +1,8 @@
-# Test hosts with an sshd each, and jobs that are started through them: sourced in place of hosts.sh.
+# Test hosts with an sshd each, and jobs started through them: sourced instead of hosts.sh.
 source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 [ -x /usr/sbin/sshd ] || skip "sshd is not installed (openssh-server)"
 
-# sshd_up H…: an sshd on each of these hosts. Keys are made for the test, and host keys are known.
+# sshd_up H…: an sshd on each of these hosts, with keys made for the test and known host keys.
 sshd_up() {
   local h rc; mkdir -p /run/sshd keys
   [ -e keys/user ] || ssh-keygen -q -t ed25519 -N '' -f keys/user || fail "no key"
@@ -27,7 +27,7 @@ PidFile none
 LogLevel ERROR
 SetEnv TMPDIR=$(host_dir "$h")/tmp
 END
-    # Its sessions run nothing of this machine's user.
+    # Its sessions must not run this machine's user's scripts.
     for rc in ~/.bashrc ~/.ssh/rc; do
       [ ! -e $rc ] || on "$h" mount --bind /dev/null $rc || fail "no private $rc"
     done
@@ -51,7 +51,7 @@ wait_launch() { # SECONDS
   wait_until "$1" eval "! alive $launcher 2>/dev/null" || fail "dlaunch does not end"
   wait "$launcher"; code=$?
 }
-# Nothing of a job on these hosts: no process but init and sshd's listener, no file.
+# These hosts have nothing of a job: no process but init and sshd's listener, no file.
 all_clean() {
   local h
   for h in "$@"; do

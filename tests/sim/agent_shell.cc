@@ -115,7 +115,7 @@ void AgentShell::take_over() {
   for (const auto& event : unheard) feed(event);
 }
 
-// -- What the job wants
+// -- The job's wishes
 
 std::vector<JobCore::Action> AgentShell::decide(JobCore& core, const JobCore::Event& event) {
   const auto heard = saboteur_.heard(event);
@@ -161,7 +161,7 @@ void AgentShell::perform(const JobCore::Announce& announce) {
 
 void AgentShell::perform(const JobCore::Finish& how) { outside_.sees(how); }
 
-// -- What this node does
+// -- This node's reports
 
 bool AgentShell::spawn(Slot slot, int rank, int round) {
   const int worker = ++last_worker_;
@@ -179,7 +179,7 @@ void AgentShell::on_never_ran(Slot slot) {
   node(node_of(slot)).never_ran(slot);
 }
 
-// Whose loss it blames is told of first, if it has ended already.
+// Reports the rank whose loss it blames first, if that has ended already.
 void AgentShell::on_ended(Slot slot, End end) {
   if (!end.well && end.blames >= 0) {
     for (const Place& other : places_) {

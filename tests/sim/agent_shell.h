@@ -1,5 +1,5 @@
-// AgentShell stands where launcher/job_leader.cc and the followers stand: around the drivers of the
-// job and of each node, with effects that are simulated.
+// AgentShell replaces launcher/job_leader.cc and the followers: it runs the drivers of the job and
+// of each node, with simulated effects.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace dlaunch::sim {
 
-// What the agent does to the world, and the world's eyes on what it decides.
+// The agent's effects on the world, and the world's view of its decisions.
 class Outside {
  public:
   virtual ~Outside() = default;
@@ -24,10 +24,10 @@ class Outside {
   virtual void signal(int worker, int number) = 0;
   // To a worker that has connected.
   virtual void send(int worker, const WorkerMessage& message) = 0;
-  // It runs no more, though nobody has looked yet.
+  // It has ended, though the agent has not noticed yet.
   virtual bool has_ended(int worker) = 0;
   virtual void reap(int worker) = 0;
-  // Nobody leads.
+  // The leader is lost.
   virtual void leader_lost() = 0;
   virtual void sees(const JobCore::Event& event) = 0;
   virtual void sees(const JobCore::Action& action) = 0;
@@ -38,32 +38,32 @@ class AgentShell final : private JobDriver::Effects, private NodeDriver::Effects
  public:
   struct End {
     bool well = false;
-    int blames = -1;  // the rank whose loss was the reason, as DLAUNCH's error file tells; -1: none
+    int blames = -1;  // the rank whose loss was the reason, as in DLAUNCH's error file; -1: none
   };
   AgentShell(const JobConfig& job, Duration grace, Outside& outside, Saboteur& saboteur);
 
   void start() { feed(JobCore::Start{}); }
-  // Where nobody leads, the next one hears of how processes ended, and of nothing else.
+  // Without a leader, the next one gets only the ends of processes, and drops all other events.
   void feed(const JobCore::Event& event);
   void on_ready(const Ready& ready);
   void on_ended(Slot slot, End end);
   void on_never_ran(Slot slot);
   void on_timer();
-  // With all that runs on it, and without a word.
+  // The node is lost without a message, with all its processes.
   void on_node_lost(int node);
   void on_node_back(int node);
 
-  // How the leader goes: at once, or when it is about to write down its next decision, or has.
+  // When the leader is lost: at once, or before or after it writes down its next decision.
   enum class Loss { at_once, unwritten, written };
   void lose_leader(Loss how);
   bool leads() const { return leads_; }
-  // Another one takes over, with what was written down and the processes that are there.
+  // Another leader takes over, with the written record and the living processes.
   void take_over();
 
   // When the timer is due, by the agent's clock.
   TimePoint timer() const;
   const JobCore& job() const { return job_->core(); }
-  // The worker that has the slot and was not reaped; 0: none.
+  // The unreaped worker in the slot; 0: none.
   int worker_in(Slot slot) const { return at(slot).running ? at(slot).worker : 0; }
   bool has_node(int node) const { return !lost_.contains(node); }
   bool reachable(Slot slot) const { return !lost_.contains(node_of(slot)); }
@@ -75,7 +75,7 @@ class AgentShell final : private JobDriver::Effects, private NodeDriver::Effects
     int rank = -1;
     bool running = false;
     TimePoint started{};
-    JobCore::Found found;  // what the next leader is told
+    JobCore::Found found;  // the facts for the next leader
   };
 
   TimePoint now() override { return outside_.clock(); }

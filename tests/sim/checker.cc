@@ -7,7 +7,7 @@
 namespace dlaunch::sim {
 namespace {
 
-// The last process that was started in a slot.
+// The last process started in a slot.
 const Worker* last_in(const Stage& stage, Slot slot) {
   for (auto it = stage.workers.rbegin(); it != stage.workers.rend(); ++it) {
     if (it->slot == slot) return &*it;
@@ -48,12 +48,12 @@ void Checker::check_action(const JobCore::StartWorkers& start) {
            ordered <= last->ended;  // later the agent could not know
   };
   const bool all = !roster_.empty() && std::all_of(roster_.begin(), roster_.end(), has_finished);
-  // Those that a growing round takes in may have been waiting, and begin anew.
+  // A growing round may take in waiting processes, which start the work again.
   must(!all || grown, "all members have finished, and some are started again");
   must(start.round >= announced_, "processes are started for a round that is over");
 }
 
-// It has ended well by itself, and its leader heard of that, or was told what another had heard.
+// It has ended well by itself, and its leader knows that, from its own events or from the record.
 bool Checker::is_done_task(Slot slot) const {
   if (stage_.scenario.program != Program::plain) return false;
   if (stage_.scenario.job.scope != RestartScope::worker || resized) return false;
@@ -62,7 +62,7 @@ bool Checker::is_done_task(Slot slot) const {
          last->life == Worker::reaped;
 }
 
-// Who can go on, goes on: only where somebody asked for it a linked worker is stopped.
+// A survivor must go on: a linked worker stops only on a request.
 void Checker::check_action(const JobCore::StopWorkers& stop) {
   const auto& job = shell_.job();
   if (job.state() == JobState::ending) return;
@@ -75,7 +75,7 @@ void Checker::check_action(const JobCore::StopWorkers& stop) {
   for (const Slot slot : stop.slots) {
     const int number = shell_.worker_in(slot);
     if (number == 0 || !stage_.worker(number).connected) continue;
-    // A resize leaves it out, and the others have gone on without it.
+    // A resize left it out, and the others have gone on without it.
     must(resized && job.rank_of(slot) < 0, "a survivor is stopped");
   }
 }
@@ -121,7 +121,7 @@ void Checker::check_action(const JobCore::Finish& finish) {
   check_end(finish);
 }
 
-// Every end has its reason.
+// Every end needs a reason.
 void Checker::check_end(const JobCore::Finish& finish) {
   const Scenario& scenario = stage_.scenario;
   const bool used_up = shell_.job().restarts_used() >= scenario.max_restarts;
@@ -185,12 +185,12 @@ void Checker::after_all() {
   timer_rang = kNever;
 }
 
-// Nobody waits for a newcomer longer than for join_timeout.
+// No member waits for a newcomer longer than join_timeout.
 void Checker::check_joins() {
   const auto& job = shell_.job();
   if (!shell_.leads()) return;
   if (job.state() != JobState::forming && job.state() != JobState::active) return;
-  TimePoint waits = kNever;  // somebody does, since
+  TimePoint waits = kNever;  // since when some member waits
   for (Slot slot = 0; slot < shell_.slots(); ++slot) {
     const int number = shell_.worker_in(slot);
     if (number == 0 || job.rank_of(slot) < 0) continue;
@@ -212,7 +212,8 @@ void Checker::check_joins() {
 
 // -- The state
 
-// A round that is over may still finish the step that all had contributed to, and no other.
+// A member of a round that is over may still finish the step that all had contributed to, but no
+// other.
 void Checker::committed(const Worker& worker) {
   if (worker.round < newest_round_) {
     late_steps_[worker.round].insert(worker.collective);
@@ -225,12 +226,12 @@ void Checker::committed(const Worker& worker) {
   }
 }
 
-// The newest version that a living worker may bring is the one they go on with.
+// They must agree on the newest version that a living worker may bring.
 void Checker::agreed(int round, std::uint64_t version) {
   newest_round_ = std::max(newest_round_, round);
   for (const Worker& worker : stage_.workers) {
     if (worker.life != Worker::running || worker.told_to_stop || worker.cut_off) continue;
-    // Whom a resize leaves out is not waited for.
+    // The others do not wait for a worker that a resize leaves out.
     const bool in = std::find(roster_.begin(), roster_.end(), worker.slot) != roster_.end();
     if (worker.version <= version || (resized && !in)) continue;
     stage_.fail(fmt::format("worker {} holds version {}, and the others go on with {}",

@@ -1,4 +1,4 @@
-// Checker: what must hold in every run, looked at after everything that happens.
+// Checker: the rules for every run, checked after every event.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ class Checker {
   void check(const JobCore::Action& action);
   void check(const AgentCore::Action& action);
   void after_all();
-  // Where the timer is not due at once.
+  // Call it when the timer is not due at once.
   void check_joins();
   void committed(const Worker& worker);
   void agreed(int round, std::uint64_t version);
@@ -27,12 +27,12 @@ class Checker {
 
   bool finished() const { return finish_.has_value(); }
   const std::optional<JobCore::Finish>& finish() const { return finish_; }
-  // What the world did that explains an end.
+  // Events in the world that explain an end.
   bool signalled = false, spawn_failed = false, frozen = false, resized = false, grown = false;
   bool node_lost = false, leader_lost = false;
   TimePoint led_since{};          // by this leader
   TimePoint ordered{};            // the last Resize or Replace
-  TimePoint timer_rang = kNever;  // when it was due, by the agent's clock
+  TimePoint timer_rang = kNever;  // due then, by the agent's clock
 
  private:
   void check_action(const JobCore::StartWorkers& start);
@@ -51,10 +51,10 @@ class Checker {
 
   Stage& stage_;
   const AgentShell& shell_;
-  JobCore::Event event_;  // that the job core decides on
+  JobCore::Event event_;  // the job core's present event
   int announced_ = 0, fenced_ = 0, announcements_ = 0;
-  int newest_round_ = 0;                     // whose members have agreed on a state
-  std::map<int, std::set<int>> late_steps_;  // committed in an older one
+  int newest_round_ = 0;                     // the newest whose members have agreed on a state
+  std::map<int, std::set<int>> late_steps_;  // committed in an older round
   std::vector<Slot> roster_;                 // of that round
   std::optional<JobCore::Finish> finish_;
 };

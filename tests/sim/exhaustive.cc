@@ -20,13 +20,13 @@ namespace {
 constexpr int kNobody = -1;
 
 struct Process {
-  enum { none, up, dead } life = none;  // dead: its end was not told yet
+  enum { none, up, dead } life = none;  // dead: its end was not reported yet
   int number = 0;                       // of the process
   bool well = false, blames = false;    // its end
   bool told_to_stop = false;
   bool waits = false;    // it has said Ready
-  int said = kNobody;    // that Ready, on its way: the round it left
-  bool heard = false;    // it has arrived
+  int said = kNobody;    // its Ready under way: the round it left
+  bool heard = false;    // that has arrived
   std::deque<int> mail;  // rounds; fences as negative numbers
   int round = 0, fence = 0;
 };
@@ -48,7 +48,7 @@ struct State {
   std::map<int, std::vector<Member>> rounds;  // announced
   int last_number = 0;
   int target = 0;
-  int faults = 0, resizes = 0, clocks = 0;  // so many happened
+  int faults = 0, resizes = 0, clocks = 0;  // numbers of events so far
   bool finished = false;
   std::string wrong;
 };
@@ -77,7 +77,7 @@ struct Perform {
   void operator()(const JobCore::HandOn&) {}
   void operator()(const JobCore::Fence& fence) {
     for (Process& process : state.processes) {
-      // Only who has said Ready once is connected.
+      // Only a worker that has sent Ready once is connected.
       if (process.life == Process::up && (process.heard || process.round > 0)) {
         process.mail.push_back(-fence.round);
       }
@@ -126,7 +126,7 @@ void feed(State& state, const JobCore::Event& event) {
   }
 }
 
-// -- What may happen next
+// -- The possible next events
 
 // It can know that its round is over.
 bool may_leave(State& state, const Process& process) {
@@ -141,7 +141,7 @@ bool may_leave(State& state, const Process& process) {
   });
 }
 
-// All members have come to the last barrier.
+// All members have reached the last barrier.
 bool may_finish(State& state, const Process& process) {
   if (process.waits || process.round == 0) return false;
   const auto& members = state.rounds.at(process.round);

@@ -1,6 +1,6 @@
-// All orders in which things may happen to a small job: JobCore alone, linked workers, no time but
-// what a deadline brings. States are told apart by what can be seen of the core from outside, and
-// by how the last process of each slot ended.
+// Explores all orders of the events of a small job: JobCore alone, with linked workers, and no time
+// except at deadlines. Two states are equal if the core looks the same from outside and the last
+// process of each slot ended in the same way.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct Bounds {
   int faults = 2;
   int resizes = 1;
   int clocks = 2;
-  std::size_t states = 5'000'000;  // no more than these
+  std::size_t states = 5'000'000;  // a limit
 };
 
 struct Explored {
   std::size_t states = 0;
   bool complete = true;
-  std::string wrong;               // empty: nothing
+  std::string wrong;               // empty: no rule was broken
   std::vector<std::string> steps;  // that lead to it
 };
 

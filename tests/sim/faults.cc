@@ -1,4 +1,4 @@
-// World, where things go wrong.
+// World's faults.
 
 #include <signal.h>
 
@@ -11,7 +11,7 @@
 
 namespace dlaunch::sim {
 
-// A fault that waited for this moment strikes, now or a little later.
+// A fault that waits for this moment strikes, now or a little later.
 void World::reached(const Worker& worker, Moment moment) {
   if (stage_.now > kStart + kFaultsEnd) return;
   for (std::size_t i = 0; i < faults_.size(); ++i) {
@@ -53,7 +53,7 @@ void World::strike(int index, int number) {
   stage_.trace.say(stage_.now, "FAULT: worker {}: {}", worker->number, to_string(fault.harm));
   fault.harm < Harm::resize ? harm(fault, *worker) : harm_job(fault);
   if (fault.harm != Harm::replay || worker->heard.empty()) return;
-  // Of those the agent has heard once.
+  // Picks one that the agent has received before.
   const int n = static_cast<int>(worker->heard.size());
   const int left = worker->heard[static_cast<std::size_t>(stage_.random.below(n))];
   if (worker->life == Worker::reaped || worker->cut_off || !worker->connected) return;
@@ -137,7 +137,7 @@ void World::lose_node(int number, Duration lasts) {
   shell_.on_node_lost(node);
 }
 
-// nodes: a bit for each. What runs there goes on, if it can without the others.
+// nodes: a bit for each. Their processes go on, if they can without the others.
 void World::cut_off(int nodes, Duration lasts) {
   const auto& all = stage_.scenario.job.nodes;
   if (all.empty() || checker_.finished()) return;
@@ -159,7 +159,7 @@ void World::cut_off(int nodes, Duration lasts) {
     const auto& job = stage_.scenario.job;
     stage_.timeline.add({.at = stage_.now + lasts, .kind = Happening::node_back, .a = node});
     stage_.timeline.add({.at = stage_.now + job.node_ends, .kind = Happening::cleared, .a = node});
-    for (Worker& worker : stage_.workers) {  // what was to start there since never heard of it
+    for (Worker& worker : stage_.workers) {  // the starts ordered for it meanwhile never reach it
       const int home = all[static_cast<std::size_t>(worker.slot)];
       if (home == node && !worker.cut_off) worker.life = Worker::reaped;
     }
@@ -167,7 +167,7 @@ void World::cut_off(int nodes, Duration lasts) {
   }
 }
 
-// Its agent has heard that nobody knows its workers.
+// Its agent learns that the leader does not know its workers.
 void World::clear(int node) {
   const auto& nodes = stage_.scenario.job.nodes;
   for (Worker& worker : stage_.workers) {

@@ -1,10 +1,10 @@
-// Runs seeds, and says which of them break a rule.
+// Runs seeds, and reports those that break a rule.
 //
 // usage: sim [--seeds A:B | --seed N] [--trace] [--all] [--bug NAME]
-//   --seeds A:B  from A to B - 1; 0:10000 if nothing is said
-//   --trace      shows what happened, also where nothing is wrong
-//   --all        does not stop at the first that is wrong; shows no transcripts
-//   --bug NAME   plants a bug; the test is passed when a seed finds it
+//   --seeds A:B  from A to B - 1; default: 0:10000
+//   --trace      shows the events, also if no rule is broken
+//   --all        goes on after the first broken rule; shows no transcripts
+//   --bug NAME   plants a bug; the test passes when a seed finds it
 
 #include <signal.h>
 #include <unistd.h>
@@ -33,11 +33,11 @@ struct Options {
 
 volatile std::uint64_t g_seed = 0;
 
-// An assertion in a core ends the process; which seed it was must not be lost.
+// An assertion in a core ends the process; this keeps the seed for the message.
 const World* g_world = nullptr;
 
 extern "C" void on_abort(int) {
-  // The process is lost anyway, so this may do what a handler must not.
+  // The process is lost anyway, so the handler may do forbidden things.
   if (g_world != nullptr) {
     for (const auto& line : g_world->transcript())
       (void)!::write(1, (line + "\n").data(), line.size() + 1);

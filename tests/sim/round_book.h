@@ -1,6 +1,6 @@
-// RoundBook: what the members of a round share in the simulated world: the meeting, and the
-// collectives after it. It knows rounds by their number, as keys in the store and frames do, so a
-// number used twice brings strangers together. Each contribution says of which round it is.
+// RoundBook: the shared part of a round in the simulated world: the meeting, and the collectives
+// after it. It finds rounds by their number, as keys in the store and frames do, so a number used
+// twice brings strangers together. Each contribution names its round.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace dlaunch::sim {
 
 struct Contribution {
   int round = 0;  // the witness
-  int step = 0;   // of the program; -1: the state is given to newcomers; -2: the last barrier
+  int step = 0;   // of the program; -1: newcomers get the state; -2: the last barrier
   std::uint64_t part = 0;
   std::uint64_t version = 0, state = 0;
 };
@@ -21,11 +21,11 @@ struct Contribution {
 class RoundBook {
  public:
   struct Round {
-    std::vector<int> seats;  // the worker of each rank; 0: it has not come
-    std::vector<int> gone;   // ranks that have come, and have left or died
+    std::vector<int> seats;  // the worker of each rank; 0: absent
+    std::vector<int> gone;   // ranks that came, and then left or died
     std::vector<std::vector<std::optional<Contribution>>> collectives;  // in turn; by rank
   };
-  // Takes a seat in the meeting. True: all are there now.
+  // Takes a seat in the meeting. True: the meeting is complete.
   bool enter(int round, int rank, int size, int worker);
   // True: all have contributed.
   bool contribute(int number, int rank, int collective, const Contribution& part);
@@ -33,7 +33,7 @@ class RoundBook {
   void leave(int round, int rank) { rounds_[round].gone.push_back(rank); }
 
   const Round& at(int round) { return rounds_[round]; }
-  // What nobody may do; empty: it did not happen.
+  // The first forbidden act; empty: none.
   const std::string& wrong() const { return wrong_; }
 
   struct Sum {

@@ -74,7 +74,7 @@ void Saboteur::change(JobCore::Announce& announce) {
   }
 }
 
-// Somebody sets it after three seconds.
+// The clock jumps after three seconds.
 Duration Saboteur::clock_error(TimePoint now) const {
   if (bug_ != Bug::clock_back || now - kStart < std::chrono::seconds(3)) return {};
   return -std::chrono::seconds(500);

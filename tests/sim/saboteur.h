@@ -1,5 +1,5 @@
-// Saboteur: bugs that are planted around the core, to see that the simulator finds them. It stands
-// between JobCore and everybody else, and changes what either hears.
+// Saboteur: bugs planted around the core, to check that the simulator finds them. It stands between
+// JobCore and all other parts, and changes their messages.
 #pragma once
 
 #include <set>
@@ -12,12 +12,12 @@ namespace dlaunch::sim {
 enum class Bug {
   none,
   lost_fences,       // never delivered
-  believed_old,      // what is said of an older round is taken for news
+  believed_old,      // counts reports about an older round as news
   reused_number,     // of a round
   clock_back,        // a wall clock
-  dead_member,       // who has ended is announced
+  dead_member,       // announces an ended member
   spare_twice,       // two ranks for one process
-  forgotten_member,  // a roster without one of those who wait
+  forgotten_member,  // a roster that omits a waiting worker
 };
 inline constexpr int kBugs = 8;
 const char* to_string(Bug bug);
@@ -26,11 +26,11 @@ class Saboteur {
  public:
   explicit Saboteur(Bug bug) : bug_(bug) {}
 
-  // In place of an event: what the core hears.
+  // Replaces an event on its way to the core.
   JobCore::Event heard(const JobCore::Event& event);
-  // In place of what the core said.
+  // Replaces the core's actions.
   std::vector<JobCore::Action> said(std::vector<JobCore::Action> actions);
-  // By how much the clock is wrong.
+  // The error of the clock.
   Duration clock_error(TimePoint now) const;
 
  private:

@@ -1,12 +1,11 @@
-// What a job of many hosts costs the one that leads: a job in virtual time, with the real decisions
-// of the leader and of each host's agent, and the real messages between them.
+// Measures the cost of many hosts for the leader: a job in virtual time, with the real decisions of
+// the leader and of each host's agent, and the real messages between them.
 //
-// usage: scale [--csv] [HOSTS...]     one worker on each; 10 100 1000 10000 if nothing is said
+// usage: scale [--csv] [HOSTS...]     one worker on each; default: 10 100 1000 10000
 //
-// Prints a row for each number of hosts and each thing that happens in a job's life: messages and
-// bytes to the leader and from it, how long that takes where a message takes 0.1 ms and a process
-// 20 ms to start, and what the decisions cost in processor time. Ends with code 1 if the job does
-// not come through.
+// Prints a row for each number of hosts and each event in a job's life: messages and bytes to and
+// from the leader, the event's duration if a message takes 0.1 ms and the start of a process 20 ms,
+// and the processor time of the decisions. Exits with 1 if the job does not finish.
 #include <signal.h>
 
 #include <cstdio>
@@ -79,7 +78,7 @@ class Net {
   std::uint64_t last_ = 0;
 };
 
-// A host: its agent, and the one worker, which does what it is told.
+// A host: its agent, and the one worker, which obeys.
 class Host final : private NodeDriver::Effects {
  public:
   Host(Net& net, Slot slot, std::function<void(const JobCore::Event&)> leader)
@@ -174,7 +173,7 @@ class Scale final : private JobDriver::Effects {
   bool finished_ = false;
 };
 
-// All knock, and are given their numbers.
+// All hosts connect and get their numbers.
 void Scale::gather() {
   NodeRoster roster(net_.now, {.min_nodes = size_ - 1, .max_nodes = size_}, {0, "host0", 1});
   for (int n = 1; n < size_; ++n) {
@@ -227,7 +226,7 @@ void Scale::perform(const JobCore::Announce& announce) {
   }
 }
 
-// Until all of a round of that size know it.
+// Runs until all of a round of that size know it.
 void Scale::settle(int size) {
   announced_ = 0;
   while (true) {

@@ -69,7 +69,7 @@ Fault fault_of(Random& random, const JobConfig& job) {
   fault.number = random.between(1, job.max_size + 1);
   if (fault.harm == Harm::signal) fault.number = random.one_of(kSignals);
   if (fault.harm == Harm::node || fault.harm == Harm::cut) {
-    // Where all are needed it had better come back.
+    // If all nodes are needed it should come back.
     fault.lasts = random.up_to(random.chance(70) ? job.join_timeout : 2 * job.join_timeout);
   }
   if (fault.harm == Harm::jump) fault.lasts = random.up_to(random.chance(50) ? 5s : 1h);

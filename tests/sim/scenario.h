@@ -1,5 +1,5 @@
-// Scenario: all that a seed decides before the job starts: its size and limits, what kind of
-// program it runs, how fast things go, and what goes wrong.
+// Scenario: all that a seed decides before the job starts: its size and limits, its kind of
+// program, the speed of events, and the faults.
 #pragma once
 
 #include <string>
@@ -12,18 +12,18 @@ namespace dlaunch::sim {
 
 enum class Program { linked, plain, mixed };
 
-// Where a fault strikes: at a time, or when some worker comes to a point of its life.
+// When a fault strikes: at a time, or when some worker reaches a moment of its life.
 enum class Moment {
   time,
   spawned,
-  asked,        // it has said Ready
+  asked,        // it has sent Ready
   told,         // it knows its round
-  entered,      // it meets the others
+  entered,      // it joins the meeting
   met,          // all are there
   synced,       // has the state
   contributed,  // has given its part to a collective
   result,       // has the sum, and has not committed
-  committed,    // has not contributed again
+  committed,    // but has not contributed again
   barrier,      // the last one
   leaving,      // has noticed that its round is over
   finished,     // is about to exit
@@ -34,30 +34,30 @@ enum class Harm {
   kill,
   kill_several,
   fail,      // exits with a code
-  blame,     // exits because a peer was lost, it says
-  end_well,  // exits with 0 before its time
+  blame,     // exits and blames a lost peer
+  end_well,  // exits with 0 too early
   stop,      // SIGSTOP for a while
-  replace,   // it was judged to hang
+  replace,   // a verdict that it hangs
   resize,
   signal,  // the user's
   jump,    // the clock, forward
   node,    // one is lost, and back after a while
-  cut,     // some are cut off together with what runs there, and back after a while
-  replay,  // an old Ready comes once more
-  leader,  // is lost, and another one takes over after a while
-  // Of the process that is being started:
+  cut,     // some lose contact, with their processes, and are back after a while
+  replay,  // an old Ready arrives again
+  leader,  // it is lost, and another one takes over after a while
+  // For the process that is being started:
   spawn_fails,
   never_runs,  // spawned, but its program cannot be executed
   mute,        // never asks for a round
   shielded,    // ignores SIGTERM
-  frozen,      // not even SIGKILL ends it, for a while
+  frozen,      // even SIGKILL does not end it for a while
 };
 
 struct Fault {
   Harm harm = Harm::kill;
   Moment moment = Moment::time;
   Duration at{};   // moment == time: since the start; otherwise after the moment
-  int nth = 0;     // so many workers come to that moment unharmed
+  int nth = 0;     // so many workers pass that moment unharmed
   int number = 0;  // how many, how large, which signal
   Duration lasts{};
 };
@@ -81,11 +81,11 @@ struct Scenario {
   std::vector<Fault> faults;
 };
 
-// Every run starts at the same time.
+// The start time of every run.
 inline constexpr TimePoint kStart(std::chrono::seconds(1000));
 
 Scenario scenario_of(std::uint64_t seed);
-// Faults that wait for a moment strike no later than this.
+// The latest time for faults that wait for a moment.
 inline constexpr Duration kFaultsEnd = std::chrono::minutes(2);
 
 std::string to_string(Harm harm);

@@ -1,5 +1,5 @@
-// Timeline: what is still to happen, in order of time; of what happens at the same time, what was
-// said first comes first.
+// Timeline: the future events, in order of time; among simultaneous ones, those posted first come
+// first.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace dlaunch::sim {
 
 struct Happening {
   enum Kind {
-    step,       // a worker's own delay is over; a: its turn, or the delay is void
-    met,        // it learns that all are there; a: round
+    step,       // a worker's own delay is over; a: its turn; an old turn is void
+    met,        // it learns that the meeting is complete; a: round
     summed,     // it learns of a sum; a: round, b: which collective
-    waited,     // in vain for the others to come; a: round
+    waited,     // it has waited in vain for the others; a: round
     peer_lost,  // it sees the end of a link; a: round, b: rank
     to_agent,   // a: left, version
     told,       // a RoundNotice reaches it; a: round, b: rank, c: size
@@ -26,7 +26,7 @@ struct Happening {
     fault,      // a: which
     node_back,  // a: which
     take_over,  // another leader is there
-    cleared,    // a node that is cut off ends what runs there; a: which
+    cleared,    // a node without contact ends its processes; a: which
   };
   TimePoint at{};
   std::uint64_t order = 0;

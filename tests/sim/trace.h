@@ -1,4 +1,4 @@
-// What happened, a line each: empty words where nobody reads them.
+// The events, a line each: the words stay empty if there is no reader.
 #pragma once
 
 #include <string>

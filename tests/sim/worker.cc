@@ -14,7 +14,7 @@ constexpr int kShare = -1, kBarrier = -2;  // Contribution::step
 
 std::uint64_t mix(std::uint64_t value) { return Random(value).next(); }
 
-// Of one rank: the sum over all ranks does not depend on how many they are.
+// One rank's part: the sum over all ranks does not depend on their number.
 std::uint64_t part_of(int step, int rank, int size) {
   std::uint64_t part = 0;
   for (int i = rank; i < kSamples; i += size) {
@@ -66,7 +66,7 @@ void Workers::take(Worker& worker, const Happening& what) {
       if (worker.phase != Phase::contributing) return;
       return take_sum(worker);
     case Happening::waited:
-      // Whoever died is told of by a fence. Who ended well without a word is not.
+      // A fence reports a member that died, but not one that ended well without Goodbye.
       if (!stage_.ended_early || what.a != worker.round || worker.phase != Phase::meeting) return;
       return lose_round(worker, -1);
     case Happening::peer_lost:
@@ -79,7 +79,7 @@ void Workers::take(Worker& worker, const Happening& what) {
     case Happening::fenced:
       worker.fence = what.a;
       worker.lost = what.b;
-      // Where nobody was lost it leaves at its next commit.
+      // If no member was lost it leaves at its next commit.
       if (worker.fence > worker.round && what.b >= 0) lose_round(worker, what.b);
       return;
     default:
@@ -117,7 +117,7 @@ void Workers::step(Worker& worker) {
 
 // -- Rounds
 
-// As Membership::next_round(): what came before it is taken now.
+// Like Membership::next_round(): takes earlier messages now.
 void Workers::ask(Worker& worker) {
   const TimePoint arrives = stage_.now + stage_.random.up_to(stage_.scenario.pace.wire);
   worker.to_agent = std::max(worker.to_agent, arrives);
@@ -239,7 +239,7 @@ void Workers::lose_round(Worker& worker, int lost) {
     case Phase::computing:
     case Phase::contributing:
       break;
-    case Phase::committing:  // needs nobody
+    case Phase::committing:  // needs no other rank
       worker.over = true;
       worker.lost = lost;
       return;

@@ -1,12 +1,12 @@
-// Workers: the processes of the simulated world, as small state machines. A linked one does what
-// ring/api.cc and a training program around it do:
+// Workers: the processes of the simulated world, as small state machines. A linked one behaves like
+// ring/api.cc and a training program around it:
 //
 //   booting -> waiting -> told -> meeting -> computing <-> contributing -> committing -> ...
 //                 ^__________ leaving <____________|  its round is over
 //
-// The first collective of a round gives everybody the newest state; each other one is a step, after
-// which the new state is committed; the last is a barrier, after which it exits. A plain one runs
-// for a while.
+// The first collective of a round gives the newest state to all; each later one is a step, after
+// which the new state is committed; the last is a barrier, after which the worker exits. A plain
+// one runs for a while.
 #pragma once
 
 #include <cstdint>
@@ -44,17 +44,17 @@ struct Worker {
   bool linked = false, mute = false, shielded = false, frozen = false, never_runs = false;
   enum { running, dead, reaped } life = running;
   AgentShell::End end;
-  bool finished = false;  // it has come to the end of its program
-  bool cut_off = false;   // from the leader, which does not know it any more
+  bool finished = false;  // it has reached the end of its program
+  bool cut_off = false;   // from the leader, which no longer knows it
   bool stopped = false;
-  std::vector<Happening> held;  // while it is stopped
+  std::vector<Happening> held;  // events held back while it is stopped
   std::optional<TimePoint> told_to_stop;
   Duration frozen_for{};  // after SIGKILL
-  // What the agent knows.
+  // The agent's knowledge.
   bool connected = false, asks = false;
   TimePoint started{}, asked{}, ended{};  // the last time
   std::vector<int> heard;                 // `left` of each Ready
-  TimePoint to_agent{}, to_worker{};      // the last message arrives
+  TimePoint to_agent{}, to_worker{};      // arrival of the last message
 
   Phase phase = Phase::booting;
   int turn = 0;
@@ -67,7 +67,7 @@ struct Worker {
   std::uint64_t next_version = 0, next_state = 0;  // not committed yet
 };
 
-// What all parts of the world share.
+// The data that all parts of the world share.
 struct Stage {
   Stage(const Scenario& what, std::uint64_t seed, bool traced)
       : scenario(what), random(seed), trace(traced, kStart) {}
@@ -83,13 +83,13 @@ struct Stage {
   Timeline timeline;
   Trace trace;
   std::deque<Worker> workers;
-  std::string wrong;         // the first rule that was broken
+  std::string wrong;         // the first broken rule
   bool ended_early = false;  // some process ended well before its time
 };
 
 class Workers {
  public:
-  // What the world hears of them.
+  // Reports their events to the world.
   class Listener {
    public:
     virtual ~Listener() = default;
@@ -102,9 +102,9 @@ class Workers {
 
   void boot(Worker& worker);
   void take(Worker& worker, const Happening& what);
-  // Its peers see the end of its links.
+  // Its peers see the ends of its links.
   void cut_links(Worker& worker);
-  // Those that are cut off and the others see the ends of the links between them.
+  // The workers without contact and the others see the ends of the links between them.
   void part();
 
  private:
@@ -127,7 +127,7 @@ class Workers {
   RoundBook book_;
 };
 
-// What an undisturbed run of so many steps ends with.
+// The final state of an undisturbed run of so many steps.
 std::uint64_t final_state(int steps);
 
 }  // namespace dlaunch::sim

@@ -99,7 +99,7 @@ void World::happen(const Happening& what) {
   }
   Worker& worker = stage_.worker(what.worker);
   if (what.kind == Happening::to_agent) {
-    // The agent believes nobody it does not know to run.
+    // The agent ignores messages of processes that it does not know.
     if (worker.life == Worker::reaped || worker.cut_off) return;
     worker.connected = worker.asks = true;
     worker.heard.push_back(what.a);
@@ -175,7 +175,7 @@ void World::signal(int number, int signal) {
       {.at = stage_.now + worker.frozen_for, .kind = Happening::ends, .worker = number});
 }
 
-// Some programs take the wish to end for a good end.
+// Some programs treat a request to end as a good end.
 void World::take_signal(Worker& worker) {
   const bool well = !worker.frozen && stage_.random.chance(10);
   stage_.ended_early |= well;

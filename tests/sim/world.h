@@ -14,10 +14,10 @@
 namespace dlaunch::sim {
 
 struct Outcome {
-  std::string wrong;  // the rule that was broken; empty: none
+  std::string wrong;  // the broken rule; empty: none
   JobEnding end = JobEnding::succeeded;
   int rounds = 0, restarts = 0, happenings = 0;
-  std::uint64_t hash = 0;  // of all that happened
+  std::uint64_t hash = 0;  // over all events
 };
 
 class World final : private Outside, private Workers::Listener {
@@ -68,7 +68,7 @@ class World final : private Outside, private Workers::Listener {
   std::vector<Fault> faults_;
   std::vector<bool> struck_;
   TimePoint last_harm_ = kStart;
-  Duration leaderless_{};  // so long, the next time
+  Duration leaderless_{};  // the next time without a leader
   Duration jumped_{};      // the agent's clock, forward
   Outcome outcome_;
 };

@@ -1,6 +1,6 @@
-// A small elastic program whose state is on GPUs, made of the look-alikes of
-// tests/support/fake_gpu: its "kernels" are functions that run in a stream, slowly, so that whoever
-// copies must come after.
+// A small elastic program with its state on GPUs, on the look-alikes of tests/support/fake_gpu. Its
+// "kernels" are functions that run slowly in a stream, so that a copy that does not wait for them
+// goes wrong.
 //
 // usage: elastic_device_worker [--steps N] [--die-at STEP:RANK] [--share-gpu 1] [--in-place 1]
 //                              [--ordered 1] [--snapshot DIR] [--die-given RANK]
@@ -8,10 +8,10 @@
 // --die-at: in that step the process that began as that rank in round 1 kills itself, when the
 // others have changed their state already; in place: when they are about to.
 // --die-given: the process that began as that rank in round 1 kills itself in round 2, while the
-// newcomers are given the state.
+// newcomers receive the state.
 // Prints "round R rank R of N: from step S, B by NCCL" (bytes that NCCL broadcast to this process
-// in this round's sync) and at the end "rank R of N: step S right". A state that is wrong ends it
-// with code 66.
+// in this round's sync) and at the end "rank R of N: step S right". Exits with 66 if the state is
+// wrong.
 #include <cuda.h>
 #include <signal.h>
 #include <unistd.h>
@@ -56,7 +56,7 @@ class OnGpu {
   OnGpu(const OnGpu&) = delete;
   OnGpu& operator=(const OnGpu&) = delete;
 
-  // What programs get, and nobody may touch.
+  // The address that programs get; they may not access it.
   std::span<double> get() const { return {reinterpret_cast<double*>(memory_), count_}; }
   // For kernels.
   double* view() const { return static_cast<double*>(fake_gpu_view(get().data())); }
@@ -144,13 +144,13 @@ class Worker {
   void die_if_due() {
     if (first_round_ != 1) return;
     if (first_rank_ == options_.dies && step_ == options_.die_at) ::raise(SIGKILL);
-    // By the second group of the next communicator; this one's was in the first sync.
+    // By the second group of the next communicator; the first sync used this one's.
     const std::string when = std::to_string(comm_.rank()) + ":1:kill";
     const bool next = first_rank_ == options_.dies_given && step_ + 1 == options_.die_at;
     if (next) ::setenv("FAKE_NCCL", when.c_str(), 1);
   }
 
-  // With one number of ranks from the first step to the last.
+  // The result with a constant number of ranks.
   double expected() const {
     const double n = comm_.size(), steps = static_cast<double>(options_.steps);
     return steps * n * (n + 1) / 2 + n * steps * (steps - 1) / 2;

@@ -9,15 +9,15 @@
 // Each rank prints "rank R of N: step S, result HEX" at the end. --die-at: in the middle of that
 // step the process that began as that rank in round 1 dies; all: in any round. --death, as in
 // worker_death.h: kill.
-// --until: the last step is the first that finds that file. --alarm-us: a signal so often, whose
-// handler interrupts system calls.
+// --until: the last step is the first that finds that file. --alarm-us: a signal at this interval,
+// whose handler interrupts system calls.
 // --log gets lines from each process:
 //   start pid P                            main() has begun
 //   dies pid P                             by --die-at
 //   round R rank R size N pid P step S     in that round it goes on from that step
 //   members R rank R pids P,P...           all of that round, as that rank knows them
 //   step R rank R done S                   with --log-steps, after each
-// A sum that is wrong, or a committed step that is lost, ends it with code 66 or 67.
+// Exits with 66 if a sum is wrong, with 67 if a committed step is lost.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -92,7 +92,7 @@ class Worker {
 
   void run() {
     dl::run_elastic(state_, [this] {
-      // A commit of which a shard was lost is made again.
+      // A commit with a lost shard is made again.
       const unsigned long redone = options_.shard > 0 ? 1 : 0;
       if (options_.state.commit_every <= 1 && step_ + redone < committed_) {
         std::fprintf(stderr, "step %lu was committed; now it is %lu\n", committed_, step_);
@@ -133,7 +133,7 @@ class Worker {
     witness[3] = !options_.until.empty() && ::access(options_.until.c_str(), F_OK) == 0 ? 1 : 0;
     const auto& deaths = options_.deaths;
     const auto now = [this](const Death& death) { return death.step == step_; };
-    // All have committed the steps before: what only the dead had committed is done again.
+    // All have committed the steps before: steps that only dead ranks had committed are done again.
     if (std::any_of(deaths.begin(), deaths.end(), now)) comm_.barrier();
     for (const Death& death : deaths) {
       const bool meant = death.rank == first_rank_ && (death.all || first_round_ == 1);
@@ -158,7 +158,7 @@ class Worker {
                              "\n");
   }
 
-  // All of one round and one step, each once; and whole, since columns repeat.
+  // All contributions are of one round and one step, each once; and whole, since columns repeat.
   void check_sums() const {
     const double n = comm_.size();
     const double* const witness = &sums_[x_.size()];
@@ -213,7 +213,7 @@ class Worker {
   unsigned long committed_ = 0;  // as this process knows
   const std::uint64_t first_round_ = comm_.round();
   const int first_rank_ = comm_.rank();
-  std::uint64_t logged_ = 0;  // the last round that was
+  std::uint64_t logged_ = 0;  // the last round logged
 };
 
 unsigned long number(const std::string& text) {

@@ -1,7 +1,8 @@
-// Does something to a rank of a random program at each failpoint of the library (base/failpoint.h):
-// kills it there, stops it for good, holds it up, cuts its writes short, or kills it after half a
-// write. Each failpoint x fault x rank x transport x 2 and 3 ranks, at its first times and at later
-// ones. The others must be told as random_faults.cc has it, and each failpoint must be come to.
+// Hurts a rank of a random program at each failpoint of the library (base/failpoint.h): kills it
+// there, stops it for good, delays it, cuts its writes short, or kills it after half a write. Each
+// failpoint x fault x rank x transport x 2 and 3 ranks, at its first times and at later ones. The
+// others must get the errors that random_faults.cc describes, and the program must reach each
+// failpoint.
 // usage: failpoint_faults [--part K/N] [--sample N] [--seed N] [--hits N] [--only FAILPOINT]
 //                         [--fault kill|stop|pause|tear|short] [--ranks N] [--transport shm|tcp]
 //                         [--tell]
@@ -101,7 +102,7 @@ constexpr Failpoint kFailpoints[] = {
     {.name = "shm.takes_block", .on = On::shm, .cores = Cores::each, .ranks = 2},
     {.name = "shm.takes_lent", .on = On::shm, .cores = Cores::each},
     {.name = "shm.awaits_takers", .on = On::shm, .cores = Cores::each},
-    // Where one rank has been lost already.
+    // For after the loss of another rank.
     {.name = "links.end_seen", .ranks = 3, .afterwards = true},
     {.name = "links.told_all", .ranks = 3, .afterwards = true},
     {.name = "abort_flag.raised", .ranks = 3, .afterwards = true},
@@ -110,20 +111,20 @@ constexpr Failpoint kFailpoints[] = {
 
 constexpr Fault kFaults[] = {Fault::kill, Fault::stop, Fault::pause, Fault::short_writes,
                              Fault::tear};
-constexpr double kGoesOn = 0.4;      // s, where nobody is lost; longer than it is late
-constexpr double kInitTimeout = 3;   // s, where it is what tells of a loss
+constexpr double kGoesOn = 0.4;      // s, if no rank is lost; longer than the delay
+constexpr double kInitTimeout = 3;   // s, if this limit reveals the loss
 constexpr double kComesThereIn = 6;  // s; the program goes on until then
 constexpr useconds_t kBeforeFirstLoss_us = 20'000;
 constexpr int kLatestHit = 60;
 constexpr int kAttempts = 4;
 constexpr int kOtherThanStop_permille = 700;
-constexpr int kHalf = 2;  // what is torn
+constexpr int kHalf = 2;  // divides a torn write
 
-// What is to happen in this process. Set before the first thread but the main one.
+// The fault for this process. Set before the first thread but the main one.
 struct Armed {
   const char* name = nullptr;
   Fault fault = Fault::kill;
-  int hit = 0;  // 0: nothing is
+  int hit = 0;  // 0: no fault
   useconds_t delay_us = 0;
   Shared* shared = nullptr;
   std::atomic<int> hits{0};
@@ -289,7 +290,7 @@ std::vector<Strike> strikes_at(const Failpoint& point, const Options& options, R
       return strikes.begin() + random.under(static_cast<int>(strikes.size()));
     };
     auto at = drawn();
-    // Of a stop the others are told by a time limit only: it takes long, and is seldom drawn.
+    // Only a time limit reveals a stop to the others: it takes long, and is seldom drawn.
     if (at->fault == Fault::stop && random.chance(kOtherThanStop_permille)) at = drawn();
     chosen.push_back(*at);
     strikes.erase(at);
@@ -331,8 +332,8 @@ void arm(const Strike& strike, const Trial& trial, int rank, Shared& shared) {
   armed.shared = &shared;
 }
 
-// True if it has been struck there. A rank that does not come there is killed, so that its trial
-// ends.
+// True if the fault has struck there. Kills a rank that does not reach its failpoint, so that the
+// trial ends.
 bool await_strike(const Trial& trial, const std::vector<pid_t>& pids, Shared& shared) {
   const double end = monotonic_seconds() + kComesThereIn;
   if (trial.lost_before >= 0) {
@@ -364,7 +365,7 @@ int main(int argc, char** argv) {
     for (const Strike& strike : strikes_at(point, options, random)) {
       if (number++ % options.parts != options.part) continue;
       ++tried;
-      // Some programs do not lead there soon, or not so often.
+      // Some programs do not reach it soon, or not so often.
       for (int attempt = 0, there = 0; attempt < kAttempts && there == 0; ++attempt) {
         const Trial trial = trial_of(strike, options.seed + static_cast<std::uint64_t>(attempt));
         run_trial(

@@ -51,7 +51,7 @@ bool join(const Trial& trial, int rank, const std::string& url, Shared::Rank& ow
   options.op_timeout_s = trial.op_timeout();
   options.init_timeout_s = trial.init_timeout;
   own.result = dl_init(url.c_str(), &options, &world);
-  // Memory that others read is part of the meeting here.
+  // Here the meeting includes the memory that others read.
   const bool joined = own.result == DL_OK;
   if (joined) own.result = dl_alloc(world, kSharedBytes, &memory);
   if (own.result == DL_OK) return true;
@@ -111,7 +111,7 @@ void be_rank(const Trial& trial, int rank, const std::string& url, const Begin& 
   dl_finalize(world);
 }
 
-// Whether the text speaks of this rank: "rank 2", "rank 0, 3", "rank 1-3", "ranks 0-2 (no answer)".
+// Whether the text names this rank: "rank 2", "rank 0, 3", "rank 1-3", "ranks 0-2 (no answer)".
 bool names_rank(const char* text, int rank) {
   for (const char* at = text; (at = std::strstr(at, "rank")) != nullptr;) {
     at += std::strspn(at, "ranks");
@@ -134,7 +134,7 @@ bool names_jobs_rank(const char* text, int rank) {
   return std::strstr(text, process.c_str()) != nullptr || (jobs && names_rank(jobs, rank));
 }
 
-// By itself, and in time.
+// Whether the rank should end by itself, and in time.
 bool should_end(const Trial& trial, const Shared& shared, int rank) {
   if (rank == trial.lost_before) return false;
   if (rank != trial.victim || shared.struck == 0) return true;
@@ -197,19 +197,20 @@ class Judge {
   }
   void judge_timeout(int r) {
     const auto& rank = shared_.ranks[r];
-    // In a group without the victim the others wait for whoever waits for it elsewhere. A group's
-    // own numbers say nothing to who reads them.
+    // In a group without the victim the others wait for a rank that waits for it elsewhere. A
+    // group's own numbers mean nothing to a reader.
     const bool named = !rank.victim_there ? std::strstr(rank.text, "rank") != nullptr
                        : rank.in_group    ? names_jobs_rank(rank.text, trial_.victim)
                                           : names_rank(rank.text, trial_.victim);
-    // A rank that stops while it holds the lock of the file store is nobody by name.
+    // A rank that stops while it holds the lock of the file store has no name.
     const bool locks = std::strstr(rank.text, "holds the lock") != nullptr;
-    // While they connect, who waits to be connected to cannot know that the other one waits, too.
+    // While they connect, a rank that waits for a connection cannot know that the other one waits,
+    // too.
     const bool unconnected = std::strstr(rank.text, "not connected") != nullptr;
     if (!named && !locks && !unconnected) bad(r, "was told another rank");
   }
-  // One that does not come to join closes its links before dl_init() returns, and has that written
-  // down some time later.
+  // A rank that fails to join closes its links before dl_init() returns, and records that a little
+  // later.
   bool had_left(int other, int r) const {
     const auto& gone = shared_.ranks[other];
     const double slack = gone.joining ? kMayLastLonger : 0;
@@ -277,7 +278,7 @@ bool run_trial(const Trial& trial, const Begin& begin, const Happen& happen, boo
   }
   const auto victim = pids[static_cast<std::size_t>(trial.victim)];
   happen(pids, shared);
-  // Until all that should end have ended, or should have.
+  // Until all that should end have ended, or are overdue.
   const double limit = std::max(trial.op_timeout(), trial.init_timeout) + kMayLastLonger;
   const double end = monotonic_seconds() + limit;
   while (!ranks_are_over(trial, shared) && monotonic_seconds() < end) ::usleep(500);
@@ -285,7 +286,7 @@ bool run_trial(const Trial& trial, const Begin& begin, const Happen& happen, boo
   ++totals.trials;
   totals.bad += !good;
   for (const pid_t pid : pids) {
-    if (!good || pid == victim) ::kill(pid, SIGKILL);  // it may only have stopped
+    if (!good || pid == victim) ::kill(pid, SIGKILL);  // the victim may only be stopped
   }
   for (const pid_t pid : pids) ::waitpid(pid, nullptr, 0);
   std::filesystem::remove_all(folder);

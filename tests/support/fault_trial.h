@@ -1,5 +1,5 @@
-// One trial of a fault: the ranks of a random program, as processes, something that happens to one
-// of them, and what the others must have been told about it.
+// One trial of a fault: the ranks of a random program, as processes, a fault in one of them, and
+// the errors that the others must have got.
 #pragma once
 
 #include <sys/types.h>
@@ -34,29 +34,29 @@ struct Trial {
   std::uint64_t seed = 1;
   Fault fault = Fault::kill;
   int ranks = 2, victim = 0;
-  int lost_before = -1;  // killed before it comes to the fault
+  int lost_before = -1;  // killed before it reaches the fault
   const char* transport = "shm";
   int groups_permille = 0;
-  // Of the program, and how much of it after a fault that harms nobody. 0: it goes on for ever.
+  // Seconds of the program, and of its rest after a harmless fault. 0: it goes on for ever.
   double seconds = 0, seconds_after = 0;
   double init_timeout = 10;  // of the meeting
   double op_timeout() const;
-  std::string text;  // how to do it again
+  std::string text;  // the command to repeat it
 };
 
-// Between the processes of one trial.
+// Shared by the processes of one trial.
 struct Shared {
-  std::atomic<double> struck{0};  // when it happened; 0: not yet
+  std::atomic<double> struck{0};  // time of the fault; 0: not yet
   std::atomic<int> inside{0};     // ranks that have joined
   std::atomic<bool> abort_now{false};
   struct Rank {
-    std::atomic<double> told{0};  // when it had its first error
+    std::atomic<double> told{0};  // time of its first error
     std::atomic<bool> over{false};
     std::atomic<std::uint64_t> operations{0}, wrong{0};
-    bool joining;  // when it was told
+    bool joining;  // at its first error
     dl_result result;
     int lost;
-    bool victim_there, in_group;  // where it was told
+    bool victim_there, in_group;  // in the group of that error
     char text[600];
   } ranks[kMaxRanks];
 };
@@ -64,17 +64,17 @@ struct Shared {
 struct Totals {
   int trials = 0, bad = 0, struck = 0;
   std::uint64_t operations = 0, wrong = 0;
-  double latest = 0, latest_stop = 0;  // told of a kill or abort; of a stop
-  int directly = 0, indirectly = 0;    // told the name of the victim; of a rank that left after it
+  double latest = 0, latest_stop = 0;  // error after a kill or abort; after a stop
+  int directly = 0, indirectly = 0;    // errors that name the victim; a rank that left later
 };
 
 void print(const Totals& totals);
 
 double monotonic_seconds();
 
-// `begin` is called in each rank's process before it joins. `happen` is called in this one and does
-// it, or waits until it has been done, and sets Shared::struck; it is over at once where the ranks
-// are (see ranks_are_over). False: something was wrong, which has been told on standard error.
+// Calls `begin` in each rank's process before it joins. Calls `happen` in this one, which strikes,
+// or waits for the fault, and sets Shared::struck; it returns at once when the ranks are over (see
+// ranks_are_over). False: something was wrong; the details are on standard error.
 using Begin = std::function<void(int rank, Shared&)>;
 using Happen = std::function<void(const std::vector<pid_t>& ranks, Shared&)>;
 bool run_trial(const Trial& trial, const Begin& begin, const Happen& happen, bool tell,

@@ -1,4 +1,4 @@
-// Even and odd ranks form a group each, which sums up for ever; says what ended it.
+// Even and odd ranks form a group each, which sums up for ever; prints the reason of its end.
 #include <cstdio>
 #include <vector>
 

@@ -1,6 +1,6 @@
-// What a group of two ranks, and one of four, costs a rank that is one of four workers of dlaunch:
-// descriptors, threads and memory of a group that rests, whether the cost grows over many groups,
-// and how long it takes to make one. Prints the figures; exits with 1 if a rank finds one above its
+// Measures the cost of a group of two ranks, and of one of four, for one of four workers of
+// dlaunch: descriptors, threads and memory of an idle group, whether the cost grows over many
+// groups, and the time to make one. Prints the figures; exits with 1 if a rank finds one above its
 // limit.
 //
 //   groups_cost [--groups N] [--most-ms X]     X: the median time to make a group; 0: no limit
@@ -114,8 +114,8 @@ void send_round(dl_comm* group) {
 
 constexpr long kPooled = 2;  // threads that the pool keeps
 
-// Threads of the pool end once they have been free for a moment. Waits until no more are there than
-// at first and those that it keeps, or until that has taken far too long.
+// Threads of the pool end once they have been free for a moment. Waits until only the threads from
+// the start and the pool's own are left, or until that has taken far too long.
 void rest(const Cost& first) {
   const auto end = Clock::now() + std::chrono::seconds(20);
   while (entries("/proc/self/task") > first.threads + kPooled && Clock::now() < end) {
@@ -142,7 +142,7 @@ void idle_groups(dl_comm* world, const Members& members, std::vector<float>& buf
   std::vector<dl_comm*> idle;
   for (int i = 0; i < kIdle; ++i) idle.push_back(make(world, members, i));
   per_group("a group" + of + "was never used", before, Cost(), kIdle);
-  // What groups share is there from the first one on, and counts for none of them.
+  // The first group creates the shared parts, so they count for no group.
   reduce_large(idle.front(), buffer);
   const Cost shared;
   for (dl_comm* group : idle) {
@@ -154,7 +154,7 @@ void idle_groups(dl_comm* world, const Members& members, std::vector<float>& buf
   per_group("a group" + of + "has reduced and rests", shared, Cost(), kIdle);
   for (dl_comm* group : idle) send_round(group);
   rest(shared);
-  // A socket for each peer, and what wakes who waits for them.
+  // A socket for each peer, and the means to wake a thread that waits for them.
   per_group("a group" + of + "has sent messages and rests", shared, Cost(), kIdle,
             static_cast<double>(members.size()));
   for (dl_comm* group : idle) dl_finalize(group);

@@ -1,5 +1,5 @@
-// Kills one rank with SIGKILL in the middle of a large all_reduce, over and over, and measures how
-// long after it each survivor's call has returned the error that names it.
+// Kills one rank with SIGKILL in the middle of a large all_reduce, over and over, and measures the
+// time until each survivor's call returns the error that names it.
 // usage: kill_rank RANKS TRANSPORT TRIALS MEDIAN_MS MAX_MS     fails above these
 #include <signal.h>
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ double now_ms() {
   return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
 }
 
-// Between the processes of one trial.
+// Shared by the processes of one trial.
 struct Shared {
   std::atomic<int> inside{0};  // ranks that have done two rounds and are in a third
   std::atomic<double> returned[kMaxRanks];
@@ -59,7 +59,7 @@ int be_rank(int rank, int ranks, int victim, const char* transport, const std::s
   }
 }
 
-// Adds the survivors' latencies; false if one of them was not told properly.
+// Adds the survivors' latencies; false if a survivor got a wrong error.
 bool trial(int ranks, const char* transport, int number, std::vector<double>& latencies) {
   void* memory =
       ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

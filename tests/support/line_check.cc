@@ -1,4 +1,4 @@
-// Reads what dlaunch shows of line_blast's workers and counts lines that are torn, lost or out of
+// Reads dlaunch's output of line_blast's workers and counts lines that are torn, lost or out of
 // order within a rank's stream.
 // usage: line_check WORKERS MEGABYTES [both]
 #include <cstdio>

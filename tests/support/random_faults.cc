@@ -1,10 +1,10 @@
-// Does something to one of the ranks of a random program, over and over: kills it, makes it call
-// dl_abort(), stops it for good, or for up to a second. The others must all be told, in time, who
-// was lost, and nobody of a rank that was only slow; no result may be wrong meanwhile.
+// Hurts one of the ranks of a random program, over and over: kills it, makes it call dl_abort(),
+// stops it for good, or for up to a second. Each other rank must get an error, in time, that names
+// the lost rank, and no error about a rank that was only slow; no result may be wrong meanwhile.
 // usage: random_faults [--trials N] [--seed N] [--fault kill|abort|stop|pause] [--ranks N]
 //                      [--transport shm|tcp] [--groups PERMILLE] [--tell]
-// The ranks meet in the current folder. What is not given varies from trial to trial. --tell shows
-// what each rank was told.
+// The ranks meet in the current folder. Omitted options vary from trial to trial. --tell shows each
+// rank's error.
 #include <signal.h>
 #include <unistd.h>
 
@@ -25,11 +25,11 @@ using namespace random_ops;
 constexpr double kPausedProgram = 0.25;  // its length, without the pause
 constexpr int kFaults = 4;               // the first of them need no failpoints
 
-// What is drawn: of a stop the others are told by a time limit only, so it takes long.
+// The faults to draw: only a time limit reveals a stop to the others, so it takes long.
 constexpr Fault kDrawn[] = {Fault::kill,  Fault::kill,  Fault::abort, Fault::pause,
                             Fault::abort, Fault::pause, Fault::stop};
 
-// When it happens after all have joined, and how long a pause is.
+// The time of the fault after all have joined, and the length of a pause.
 struct Moment {
   double delay = 0, pause = 0;
 };

@@ -1,10 +1,10 @@
-// Ranks that do the same random operations and compare each result with what it must be. Run it
-// under dlaunch, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+// The ranks do the same random operations and compare each result with the right one. Run it under
+// dlaunch, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 // usage: random_ops [--seed N] [--seconds S] [--ops N] [--max-bytes N] [--groups PERMILLE]
 //                   [--skip N] [--trace] [--any-order] [--announce]
-// --skip leaves out the steps before step N, but for the groups they make; --trace tells each step;
-// --announce says "joined" once all have met; --any-order reduces such floats only that it does not
-// matter, for ranks of several hosts.
+// --skip leaves out the steps before step N, except those that make groups; --trace prints each
+// step; --announce prints "joined" once all have met; --any-order reduces only floats that are
+// exact in every order, for ranks of several hosts.
 #include <unistd.h>
 
 #include <cstdio>

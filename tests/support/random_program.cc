@@ -75,7 +75,7 @@ Step Program::next() {
   return collective(std::move(step));
 }
 
-// Around the places where the ways of moving data change, and anything between them.
+// Near the sizes at which the ways of moving data change, and anything between them.
 std::size_t Program::any_bytes() {
   const auto ranks = static_cast<std::size_t>(shape_.ranks);
   const std::size_t choice = random_.below(1000);
@@ -114,7 +114,7 @@ Step Program::collective(Step step) {
   step.root = random_.under(static_cast<int>(ranks));
   step.later = random_.chance(300);
   std::size_t bytes = any_bytes();
-  // Of the whole or of a rank's part.
+  // For the whole or for a rank's part.
   if (random_.chance(500) || bytes > (1 << 20)) bytes /= ranks;
   step.count = any_count(bytes, step.dtype);
   const bool by_rank = step.kind == Kind::all_gather_v || step.kind == Kind::gather_v;
@@ -141,7 +141,7 @@ Step Program::letters(Step step) {
     }
     return step;
   }
-  // Their tags are of this step only: the ranks may be in different steps.
+  // Their tags belong to this step only: the ranks may be in different steps.
   const int tag = 10 + static_cast<int>(step.number % 1'000'000'000);
   const int target = random_.under(ranks);
   const std::size_t same = count();

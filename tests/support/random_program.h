@@ -1,6 +1,6 @@
 // The random program: a sequence of steps that depends on a seed and on the number of ranks only,
-// so that all ranks take the same ones. The order of steps is one that no correct library can hang
-// in: each needs nothing but that the ranks it names have come to it.
+// so that all ranks take the same ones. A correct library cannot hang on it: each step only needs
+// the ranks that it names to reach it.
 #pragma once
 
 #include <map>
@@ -26,10 +26,10 @@ enum class Kind {
   all_to_all,
   barrier,
   messages,  // from rank to rank, in order
-  recv_any,  // several ranks send to one, which takes them as they come
+  recv_any,  // several ranks send to one, which takes them in any order
   head_on,   // every rank sends to every other one before it receives
   split,
-  free,     // of groups
+  free,     // groups
   compare,  // whether all ranks of the group have seen the same bits
 };
 
@@ -42,13 +42,13 @@ struct Letter {
 
 struct Step {
   std::uint64_t number = 0;
-  std::uint64_t key = 0;  // of its values
+  std::uint64_t key = 0;  // for its values
   Kind kind = Kind::barrier;
   int group = 0;  // 0: the world
   dl_dtype dtype = DL_INT32;
   dl_op op = DL_SUM;
   Flavour flavour = Flavour::bits;
-  std::size_t count = 0;            // of a part, where there are parts
+  std::size_t count = 0;            // of a part, if there are parts
   std::vector<std::size_t> counts;  // of the ranks, or of the tensors
   int root = 0;
   bool later = false;

@@ -10,7 +10,7 @@ namespace random_ops {
 namespace {
 
 constexpr std::size_t kMostPending = 24;
-constexpr std::uint64_t kStepsPerLook = 32;  // of all ranks at the clock of rank 0
+constexpr std::uint64_t kStepsPerLook = 32;  // in which all ranks consult the clock of rank 0 once
 
 double now() {
   using namespace std::chrono;
@@ -156,7 +156,7 @@ void Run::leave(int group) {
   groups_.erase(group);
 }
 
-// All ranks of a group must have had the same bits, also where several would be right.
+// All ranks of a group must have the same bits, also if several results would be right.
 void Run::compare(const Step& step) {
   end_all_of(step.group);
   if (outcome_.result != DL_OK) return;
@@ -180,7 +180,7 @@ void Run::begin(std::unique_ptr<Task> task, bool later) {
   pending_.push_back(std::move(task));
 }
 
-// A task that is done and went well.
+// A task that ended well.
 void Run::finish(std::unique_ptr<Task> task) {
   ++operations;
   if (const auto what = task->judge(); !what.empty()) complain(*task, what);
@@ -218,7 +218,7 @@ Run::Tasks::iterator Run::ended(Tasks::iterator at, dl_result result, int group)
   return next;
 }
 
-// Each rank as it likes: the order in which results are asked for is nobody else's business.
+// Each rank decides for itself: no other rank depends on the order in which it takes results.
 void Run::end_some() {
   while (outcome_.result == DL_OK &&
          (pending_.size() > kMostPending || pending_bytes_ > (std::size_t{32} << 20))) {
@@ -251,7 +251,7 @@ void Run::end_all_of(int group) {
   }
 }
 
-// What is under way ends with an error, or was done already and is right.
+// Operations under way end with an error, or were done already and are right.
 void Run::give_up() {
   for (const auto& [id, group] : groups_) dl_abort(group.comm);
   while (!pending_.empty()) end_one(pending_.begin());

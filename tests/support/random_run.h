@@ -18,30 +18,30 @@ constexpr std::size_t kSharedBytes = 8 << 20;  // enough for a Run
 struct Limits {
   std::uint64_t steps = UINT64_MAX;
   double seconds = 1e9;
-  std::function<bool()> enough = {};  // as rank 0 sees it
-  std::uint64_t skip = 0;  // steps before this one are only taken where they make or free groups
+  std::function<bool()> enough = {};  // by rank 0's decision
+  std::uint64_t skip = 0;  // of the steps before this one takes only those that make or free groups
   bool trace = false;
 };
 
 // How the program ended on this rank.
 struct Outcome {
   dl_result result = DL_OK;  // the first error of the library
-  int group = 0;             // where
+  int group = 0;             // of the error
   int lost = -1;             // world rank that dl_peer_lost() named there
   std::string text;
 };
 
 class Run {
  public:
-  // `tell` hears of each wrong result. `shared`: memory of dl_alloc() for some of the buffers, so
-  // much of it; the caller's.
+  // `tell` gets each wrong result. `shared`: kSharedBytes of the caller's dl_alloc() memory, for
+  // some of the buffers.
   Run(dl_comm* world, const Shape& shape, const Limits& limits,
       std::function<void(const std::string&)> tell, void* shared, std::size_t shared_bytes);
   ~Run();  // leaves all groups, but not the world
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // On an error of the library all that is under way ends before it returns.
+  // After an error of the library all operations under way end before it returns.
   Outcome run();
   const std::vector<int>& members(int group) const { return program_.members(group); }
 

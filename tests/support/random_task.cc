@@ -22,8 +22,8 @@ std::size_t total(const std::vector<std::size_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
 
-// Of all ranks' buffers of a step a share lies in memory of dl_alloc(): of every third all, of
-// every third some.
+// Some of the buffers of a step lie in memory of dl_alloc(): in every third step all, in every
+// third some.
 Source source_for(const Step& step, Arena& arena, Random& random) {
   constexpr int kShares[] = {0, 500, 1000};
   return {arena, random, kShares[mix(step.key + 7) % std::size(kShares)]};
@@ -89,7 +89,7 @@ Task::Task(const Step& step, std::size_t i, bool sends, Arena& arena, Random& ra
       sends_(sends),
       source_(step.letters[i].from),
       element_(dl_dtype_bytes(step.dtype)) {
-  // By sender where the receiver finds out who it is, else by letter.
+  // By sender if the receiver learns the sender, else by letter.
   const auto which = step.kind == Kind::messages ? i : static_cast<std::size_t>(letter_->from);
   inputs_.push_back(mix(step.key + which));
   (sends ? in_ : out_) = std::make_unique<Buffer>(std::vector<std::size_t>{letter_->count},
@@ -161,7 +161,7 @@ std::vector<std::size_t> Task::taken() const {
   }
 }
 
-// Where there are two buffers at all.
+// Whether the operation has two buffers at all.
 bool Task::may_be_in_place() const {
   return step_.kind != Kind::all_to_all && total(given()) > 0 && total(taken()) > 0;
 }
@@ -174,7 +174,7 @@ void Task::lay_out(const Source& source) {
   for (std::size_t i = 0; in_ && i < in_->pieces(); ++i) in_at_.push_back(in_->piece(i));
   for (std::size_t i = 0; out_ && i < out_->pieces(); ++i) out_at_.push_back(out_->piece(i));
   if (in_place_) place_inside();
-  // Nothing to move may be at no address.
+  // Empty pieces may be at no address.
   if (source.random.chance(500) && total(in) == 0) in_at_.assign(in_at_.size(), nullptr);
   if (source.random.chance(500) && total(out) == 0) out_at_.assign(out_at_.size(), nullptr);
 }

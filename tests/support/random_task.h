@@ -1,4 +1,4 @@
-// One operation on one rank: its buffers, the call, and whether what came out is right.
+// One operation on one rank: its buffers, the call, and the check of the result.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,15 @@
 
 namespace random_ops {
 
-// What buffers are made of: the heap's memory, or such as all ranks have allocated together, by
-// dl_alloc(), cut into equal slots.
+// The memory of buffers: the heap's, or equal slots of memory that all ranks have allocated
+// together, by dl_alloc().
 class Arena {
  public:
   Arena(void* shared, std::size_t bytes);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
-  // Shared, if so many of a thousand dice say so and a slot is free and large enough. Until this
-  // object is gone.
+  // Shared memory with this probability, if a slot is free and large enough. Valid while this
+  // object lives.
   std::shared_ptr<char> take(std::size_t bytes, int permille, Random& random);
 
  private:
@@ -25,7 +25,7 @@ class Arena {
   std::vector<char*> free_;
 };
 
-// Where a task gets its memory and its dice.
+// The source of a task's memory and dice.
 struct Source {
   Arena& arena;
   Random& random;
@@ -33,7 +33,7 @@ struct Source {
 };
 
 // Pieces of memory at any address that their element type allows, with bytes between and around
-// them that nobody may change.
+// them that must not change.
 class Buffer {
  public:
   Buffer(const std::vector<std::size_t>& counts, std::size_t element, const Source& source);
@@ -67,7 +67,7 @@ class Task {
   const Step& step() const { return step_; }
   std::string what() const;
   int source() const { return source_; }
-  // A letter of recv_any turns out to be this rank's.
+  // The receiver learns the sender of a letter of recv_any.
   void come_from(int rank) { inputs_[0] = mix(step_.key + static_cast<std::uint64_t>(rank)); }
   std::size_t bytes() const;
 

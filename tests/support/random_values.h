@@ -1,5 +1,5 @@
-// Values that every rank can work out for every other one: element i of an input is a function of a
-// key and i. And what a reduction of such inputs must give, written independently of the library.
+// Values that every rank can compute for every other one: element i of an input is a function of a
+// key and i. Also the right results of reductions, written independently of the library.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ class Random {
   std::uint64_t state_;
 };
 
-// bits: any, for what is only moved. Of floats that are reduced: whole numbers of one digit; finite
-// ones whose sums round; or NaN, infinities, zeros of both signs, denormals and the largest.
+// bits: any, for data that are only moved. For floats in reductions: whole numbers of one digit;
+// finite ones whose sums round; or NaN, infinities, zeros of both signs, denormals and the largest.
 enum class Flavour { bits, whole, rounding, special };
 
 bool is_float(dl_dtype dtype);
@@ -39,7 +39,7 @@ void fill(void* to, std::uint64_t key, std::size_t first, std::size_t count, dl_
 void fill_reduced(void* to, const std::vector<std::uint64_t>& keys, std::size_t first,
                   std::size_t count, dl_dtype dtype, dl_op op, Flavour flavour);
 
-// "" or the first difference. `op`: what the values come from, which leaves a NaN's bits open, and
+// "" or the first difference. `op`: the origin of the values, which leaves open a NaN's bits, and
 // the sign of a zero that is a maximum or minimum; null: bit by bit.
 std::string difference(const void* got, const void* want, std::size_t count, dl_dtype dtype,
                        const dl_op* op);

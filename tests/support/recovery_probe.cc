@@ -1,4 +1,4 @@
-// An elastic program that tells when things happened to it, for script/bench-recovery.
+// An elastic program that records the times of its events, for script/bench-recovery.
 //
 //   recovery_probe EVENTS
 //
@@ -14,12 +14,12 @@
 //   PID wrong TIME ROUND RANK SIZE        a sum was wrong
 //   PID end TIME ROUND RANK SIZE
 //
-// Without arguments it prints the time at which main() has begun, and that is all.
+// Without arguments it only prints the time at which main() has begun.
 //
 //   recovery_probe --bare TIMES
 //
-// What the machine itself needs now: as often, kills a process that only sleeps and holds an end of
-// a socket, and prints after how many ns another process, asleep at the other end, runs.
+// Measures the machine's own share now: as often, it kills a process that only sleeps and holds an
+// end of a socket, and prints after how many ns another process, asleep at the other end, runs.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -99,14 +99,14 @@ class Probe {
   }
 
  private:
-  // A newcomer learns how far the others have come.
+  // A newcomer learns the others' progress.
   void come_together() {
     comm_.all_reduce(std::span<std::int64_t>(&done_, 1), dl::Op::max);
     good_ = now_ns();
     events_.tell("first", good_, &comm_);
   }
 
-  // False: all have seen that it is time to stop, or that the sum is wrong.
+  // False: all know that it is time to stop, or that the sum is wrong.
   bool step() {
     const std::int64_t n = comm_.size();
     std::int64_t sums[] = {comm_.rank() + done_, ::access(stop_.c_str(), F_OK) == 0 ? 1 : 0};
@@ -127,7 +127,7 @@ class Probe {
 
 // -- The machine alone
 
-// Tells at `woke` when the other end of the socket is gone.
+// Stores at `woke` the time when the other end of the socket closes.
 [[noreturn]] void watch_end(int socket, std::atomic<std::int64_t>& woke) {
   const int epoll = ::epoll_create1(0);
   epoll_event event{.events = EPOLLIN, .data = {}};

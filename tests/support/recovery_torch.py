@@ -1,5 +1,5 @@
-"""What recovery_probe.cc does, for torchrun: steps together with the other ranks over Gloo, and
-appends the same lines to EVENTS. Without arguments it prints when it was ready to join."""
+"""recovery_probe.cc for torchrun: steps together with the other ranks over Gloo, and appends the same
+lines to EVENTS. Without arguments it prints the time at which it was ready to join."""
 
 import os
 import sys

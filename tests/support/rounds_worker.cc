@@ -1,17 +1,17 @@
 // An elastic program of libdlring alone: counts steps together with the other ranks, and goes on in
-// the next round when one is lost.
+// the next round after a loss.
 //
 //   rounds_worker [--steps N | --until FILE] [--step-ms MS] [--bytes N]
 //                 [--hang RANK [--how WAY]]
 //                 [--slow RANK [--factor F] [--when WHEN] [--period-ms MS]]
 //
 // --until: the last step is the first that finds that file. --hang: that rank of round 1 never
-// comes to its sixth step, but computes for ever (busy), waits for a lock whose owner waits for one
-// of its own (deadlock), or sleeps so that signals do not wake it (blocked; vfork() is used for
-// it). --bytes: each step adds up so much, too. --slow: in round 1 each step takes that rank F (3)
-// times as long: always, because it waits for its input (input), in the first period only (start),
-// in turn with the other ranks, a period each (moving), or with all of them after the first (all).
-// Says in which round it is as whom, and at the end how many steps all have done.
+// reaches its sixth step, but computes for ever (busy), waits for a lock whose owner waits for one
+// of its own (deadlock), or sleeps so that signals do not wake it (blocked, by vfork()). --bytes:
+// each step adds up so many, too. --slow: in round 1 each step takes that rank F (3) times as long:
+// always, because it waits for its input (input), in the first period only (start), in turn with
+// the other ranks, a period each (moving), or with all of them after the first (all). Prints its
+// round and rank, and at the end the number of steps that all have done.
 #include <unistd.h>
 
 #include <chrono>
@@ -135,7 +135,7 @@ int main(int argc, char** argv) try {
   std::int64_t done[] = {0};
   while (done[0] < options.steps) {
     try {
-      // A newcomer learns here how far the others have come.
+      // A newcomer learns the others' progress here.
       std::int64_t most[] = {done[0]};
       comm.all_reduce(std::span<std::int64_t>(most), dl::Op::max);
       done[0] = most[0] + 1;

@@ -4,8 +4,8 @@
 // usage: store_clients [--clients N] [--rounds R]
 //
 // As in a round's meeting, one client sets an address that all others wait for; then all add to one
-// counter. Says how long that took, and what the server's process needs; ends with code 1 if an
-// answer is wrong or does not come.
+// counter. Prints the time and the needs of the server's process; exits with 1 if an answer is
+// wrong or missing.
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -46,7 +46,7 @@ double ms_since(Clock::time_point begun) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
 }
 
-// Whoever fails takes part in all barriers nevertheless.
+// A client that fails takes part in all barriers nevertheless.
 void be_client(Bench& bench, int number, std::barrier<>& all) {
   const auto by = [] { return steady_now() + kPatience; };
   auto store = open_tcp_store(
@@ -79,7 +79,7 @@ struct Start {
   int number;
 };
 
-// A stack for each, small: there are thousands.
+// A small stack for each: there are thousands.
 bool start(Start& what, pthread_t& thread) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

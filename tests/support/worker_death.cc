@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kHighestFd = 1024;
 
-// The volatile array keeps the compiler from making a loop of it.
+// The volatile array keeps the compiler from turning the recursion into a loop.
 int overflow(int depth) {
   volatile char frame[4096];
   frame[0] = static_cast<char>(depth);

@@ -1,5 +1,5 @@
-// libdlelastic for C++20, over the C API of <dlaunch/elastic.h>, which is the manual: what is kept,
-// when, and who must call what together stands there. Header only.
+// libdlelastic for C++20, over the C API of <dlaunch/elastic.h>, which is the manual: it says what
+// is kept, when, and which calls all ranks must make together. Header only.
 //
 //   dl::Options options;
 //   options.elastic = 1;
@@ -49,7 +49,7 @@ struct StateOptions : dl_state_options {
   StateOptions() { dl_state_options_init(this); }
 };
 
-// Makes this rank's part from those of the ranks before; see dl_reshard.
+// Makes this rank's part from the earlier ranks' parts; see dl_reshard.
 template <class T>
 using Reshard =
     std::function<std::vector<T>(std::span<const std::span<const T>> old, int rank, int size)>;
@@ -85,7 +85,7 @@ class State {
     if (code != DL_OK) throw Error(code, dl_state_last_error(nullptr));
     state_.reset(state);
   }
-  // Takes over what the C API has made.
+  // Takes ownership of a state made by the C API.
   static State adopt(dl_state* state) { return State(state); }
   dl_state* get() const { return state_.get(); }
 
@@ -104,7 +104,7 @@ class State {
     replicated(name, std::span<T>(&value, 1));
   }
 
-  // As above, but for what the reshard function returns: the vector becomes that. nullptr: none.
+  // As above, but the vector becomes the reshard function's result. nullptr: no function.
   template <class T>
   void sharded(const std::string& name, std::vector<T>& memory,
                std::type_identity_t<Reshard<T>> reshard = reshard_evenly<T>) {
@@ -128,7 +128,7 @@ class State {
                            cut, callbacks_.back().get()));
   }
 
-  // After the first sync: the vector has another size, or is elsewhere.
+  // After the first sync: the vector has a new size or place.
   template <class T>
   void place_shard(const std::string& name, std::vector<T>& memory) {
     check(dl_state_place_shard(get(), name.c_str(), memory.data(), memory.size() * sizeof(T)));
@@ -207,8 +207,8 @@ class State {
 };
 
 // See dl_run_elastic. step() does one step and returns whether it did one: true is committed, false
-// on all ranks is the end. dl::PeerLost out of it is recovered from, any other exception is the
-// end.
+// on all ranks is the end. run_elastic() recovers from a dl::PeerLost out of it; any other
+// exception ends it.
 template <class Step>
 void run_elastic(State& state, Step step) {
   auto body = [&](int* more) {

@@ -1,4 +1,4 @@
-"""Horovod's API on libdlring: a program that Horovod's documentation teaches needs another import only.
+"""Horovod's API on libdlring: a program from Horovod's documentation needs only another import.
 
     import torch
     import dlaunch.horovod.torch as hvd
@@ -25,14 +25,14 @@ these names have for TensorFlow 2: the collectives, eagerly and in a tf.function
 DistributedOptimizer for Keras 3 and tf_keras, broadcast_variables, callbacks, and elastic trainings.
 
 How it works: ranks submit collectives by name, in any order, from any thread. Rank 0 collects the names, and tells all
-ranks which collectives are ready. A thread of each rank makes them, in one order, by libdlring. Small ones that are
+ranks which collectives are ready. A thread on each rank runs them, in one order, with libdlring. Small ones that are
 ready together run as one.
 
 Errors: a collective whose ranks disagree on shape, type, op or root raises HorovodInternalError on all of them, which
-names the tensor and the ranks; Horovod goes on after it. A lost rank, or one that has shut Horovod down, raises
-HorovodInternalError in all that is under way and comes later; its __cause__ is dlaunch's own error, such as
-dlaunch.PeerLost. Wrong arguments are ValueErrors. A tensor that some rank does not submit is named on rank 0's stderr
-after HOROVOD_STALL_CHECK_TIME_SECONDS (60), and ends all ranks after HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (never).
+names the tensor and the ranks; Horovod goes on after it. After the loss of a rank, or after a rank has shut Horovod
+down, all pending and later collectives raise HorovodInternalError; its __cause__ is dlaunch's own error, such as
+dlaunch.PeerLost. Wrong arguments are ValueErrors. If some rank does not submit a tensor, rank 0 names the tensor on
+stderr after HOROVOD_STALL_CHECK_TIME_SECONDS (60), and all ranks end after HOROVOD_STALL_SHUTDOWN_TIME_SECONDS (never).
 
 Environment: HOROVOD_FUSION_THRESHOLD (bytes, 128 MiB), HOROVOD_TIMELINE (a file, or DYNAMIC: start_timeline() names
 one), HOROVOD_TIMELINE_MARK_CYCLES, HOROVOD_STALL_CHECK_TIME_SECONDS, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS and
@@ -47,15 +47,15 @@ What differs from Horovod:
   within step(), and not while backward() runs.
 - Process sets may be added at any time, without HOROVOD_DYNAMIC_PROCESS_SETS.
 - A rank that has joined takes part in all collectives: with zeros in reductions, without rows in allgather and
-  alltoall. Of a broadcast it may not be the root.
+  alltoall. It may not be the root of a broadcast.
 - init(comm=...) takes all ranks only.
 - Handles are objects, and synchronize() may be called again.
 - broadcast_optimizer_state() takes optimizers of every kind, without a first step.
 - Only rank 0 writes a timeline.
 - TensorFlow: tensors become NumPy's arrays, which XLA cannot compile. Keras 3 may use XLA, unless compile() gets
-  jit_compile=False, or fit() a callback of this package, which sees to it. A tape or an optimizer reduces all its
-  gradients in one collective, once all are there. backward_passes_per_step is for PyTorch only: Keras has
-  gradient_accumulation_steps. Callbacks leave momentum as it is. Programs of TensorFlow 1 (sessions, hooks, its
-  optimizers), SyncBatchNormalization and load_model() are not there.
-- elastic.run() recovers from lost workers only, and not from other HorovodInternalErrors, which would come again.
+  jit_compile=False, or fit() a callback of this package, which turns it off. A tape or an optimizer reduces all its
+  gradients in one collective, when all of them exist. backward_passes_per_step is only for PyTorch: Keras has
+  gradient_accumulation_steps. Callbacks do not change momentum. Programs of TensorFlow 1 (sessions, hooks, its
+  optimizers), SyncBatchNormalization and load_model() are not supported.
+- elastic.run() recovers only from lost workers, and not from other HorovodInternalErrors, which would recur.
 """

@@ -1,4 +1,4 @@
-"""What the engine does to arrays beside collectives, for NumPy's. torch/_tensors.py is the same for PyTorch's.
+"""The engine's operations on NumPy arrays beside collectives. torch/_tensors.py is the same for PyTorch's.
 
 Both kinds take slices (x[a:b]) and assignment (x[...] = y); these are the other operations. dtype names are those of
 both: float32, bfloat16, bool.
@@ -13,7 +13,7 @@ def name_of(x):
 
 def _dtype(name):
     if name == "bfloat16":
-        import ml_dtypes  # which TensorFlow and JAX bring
+        import ml_dtypes  # TensorFlow and JAX install it
         return ml_dtypes.bfloat16
     return np.dtype(name)
 
@@ -27,7 +27,7 @@ def zeros(shape, name):
 
 
 def plain(x):
-    """The same memory, of elements that libdlring moves."""
+    """The same memory, with elements that libdlring can move."""
     return x
 
 
@@ -40,7 +40,7 @@ def to_bytes(x):
 
 
 def scale(x, factor):
-    """In place. Integers are scaled as float64, and cut towards 0."""
+    """In place. Scales integers as float64, and rounds towards 0."""
     x[...] = (x.astype(np.float64) * factor).astype(x.dtype) if x.dtype.kind in "iu" else x * x.dtype.type(factor)
 
 

@@ -1,7 +1,7 @@
 """Messages between rank 0 and the others: dicts of plain values, as JSON.
 
-They travel as messages of libdlring on a communicator of their own, which proves the job's secret and ends when a
-rank is lost. Any thread may send; one thread receives.
+They travel as messages of libdlring on a communicator of their own, which proves the job's secret and ends at the loss
+of a rank. Any thread may send; one thread receives.
 """
 
 import collections
@@ -21,7 +21,7 @@ class Channel:
 
     def __init__(self, comm):
         self._comm = comm
-        self._lock = threading.Lock()  # each call that begins something; waiting needs none
+        self._lock = threading.Lock()  # for each call that begins an operation; waiting needs no lock
         self._sending = collections.deque()
         self._closing = False          # nobody sends any more
 
@@ -41,7 +41,7 @@ class Channel:
                 self._sending.popleft().wait()
 
     def receive(self, peer=None):
-        """(peer, message), of the next message from this peer, or from any."""
+        """Returns (peer, message) for the next message from this peer, or from any."""
         head = bytearray(_FRAME)
         with self._lock:
             request = self._comm.irecv_any(head, _HEAD) if peer is None else self._comm.irecv(head, peer, _HEAD)
@@ -77,5 +77,5 @@ class Channel:
             self._closing = True
 
     def abort(self):
-        """Any thread: whoever sends or receives gets an error."""
+        """Any thread: pending sends and receives get an error."""
         self._comm.abort()

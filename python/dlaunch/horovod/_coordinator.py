@@ -1,30 +1,30 @@
 """Decides which collectives run, and in which order. Rank 0 has one Coordinator.
 
 Ranks submit collectives by name, each in its own order. The coordinator collects these requests, and answers with
-responses: a collective is ready once every member of its process set has submitted its name. All ranks carry the
-responses out in the order in which they are given, so they make the same calls.
+responses: a collective is ready when every member of its process set has submitted its name. All ranks carry out the
+responses in the coordinator's order, so they make the same calls.
 
-It is pure: it reads no clock and does no I/O. request() takes what a rank has sent, take(now) returns what is to be
-done, and deadline() says when take() has something to say without a new request. Requests and responses are dicts of
-plain values, as JSON has them. See `request()` and `_response()` for their fields.
+It is pure: it reads no clock and does no I/O. request() takes a rank's request, take(now) returns the responses that
+are due, and deadline() says when to call take() without a new request. Requests and responses are dicts of plain
+values, as in JSON. See `request()` and `_response()` for their fields.
 """
 
 import math
 
 FUSED = ("allreduce", "broadcast")            # small ones of these kinds run together
-_PARAMETERS = ("op", "pre", "post", "root")   # in which the ranks have to agree
+_PARAMETERS = ("op", "pre", "post", "root")   # the ranks must agree on these
 
 
 class Settings:
-    """fusion_bytes: how large tensors that run together may be. warn_after, end_after: seconds until a tensor that
-    some rank does not submit is worth a warning, or ends all ranks; 0: never."""
+    """fusion_bytes: the largest total of tensors that run together. warn_after, end_after: seconds until a tensor that
+    some rank does not submit causes a warning, or ends all ranks; 0: never."""
 
     def __init__(self, fusion_bytes=128 << 20, warn_after=60.0, end_after=0.0):
         self.fusion_bytes, self.warn_after, self.end_after = fusion_bytes, warn_after, end_after
 
 
 class _Pending:
-    """What some ranks have submitted."""
+    """A collective that only some ranks have submitted."""
 
     def __init__(self, now):
         self.since, self.warned = now, now
@@ -36,14 +36,14 @@ class Coordinator:
         self._size, self._settings = size, settings
         self.sets = {0: list(range(size))}
         self._next_set = 1
-        self._pending = {}     # (set, kind, name): _Pending, in the order in which they were submitted first
+        self._pending = {}     # (set, kind, name): _Pending, in the order of their first submission
         self._ready = []       # responses
-        self._joined = []      # ranks, in the order in which they came
+        self._joined = []      # ranks, in the order of joining
         self._over = False
         self.warnings = []     # for rank 0 to print; the caller empties it
 
     def request(self, now, rank, request):
-        """What a rank has submitted:
+        """Takes a request of a rank:
 
         kind: allreduce, allgather, broadcast, alltoall, reducescatter, barrier, join, add_set, remove_set, shutdown.
         set: the number of the process set; 0: all ranks. name. tensors: [dtype, shape] of each.
@@ -74,13 +74,13 @@ class Coordinator:
             self._complete(key)
 
     def take(self, now):
-        """The responses that are due, fused."""
+        """Returns the due responses, fused."""
         self._look_for_stalls(now)
         ready, self._ready = self._ready, []
         return _fuse(ready, self._settings.fusion_bytes)
 
     def deadline(self):
-        """When take() is to be called even if nobody submits anything; None: not before that."""
+        """When to call take() without a new request; None: no such time."""
         times = [due for due in map(self._next_look, self._pending.values()) if due is not None]
         return min(times) if times and not self._over else None
 
@@ -98,7 +98,7 @@ class Coordinator:
             self._ready.append(_failed(key, members, error))
 
     def _response(self, key, by_rank, members):
-        """What the members of the set do:
+        """The work of the members of the set:
 
         do: the kind, or joined, error, shutdown. set, names, tensors: as submitted; allgather, alltoall: shapes without
         the first dimension. rows: of allgather, the first dimensions by tensor and member; of alltoall, the splits of
@@ -145,7 +145,7 @@ class Coordinator:
     # -- Tensors that some rank does not submit.
 
     def _next_look(self, pending):
-        """When this one is worth a word."""
+        """When to warn about this one."""
         settings = self._settings
         warn = pending.warned + settings.warn_after if settings.warn_after > 0 else math.inf
         end = pending.since + settings.end_after if settings.end_after > 0 else math.inf
@@ -172,7 +172,7 @@ class Coordinator:
 
 
 def disagreement(key, by_rank, joined=()):
-    """A sentence that names the tensor and the ranks, or None where all requests fit together."""
+    """A sentence that names the tensor and the ranks, or None if all requests agree."""
     _, kind, name = key
     if kind == "barrier":
         return None
@@ -190,7 +190,7 @@ def disagreement(key, by_rank, joined=()):
 
 
 def _aspects(kind):
-    """What the ranks have to agree on: (its name, how to read it from a request)."""
+    """What the ranks must agree on: (its name, how to read it from a request)."""
     if kind in ("add_set", "remove_set"):
         field = "ranks" if kind == "add_set" else "id"
         return [("process set", lambda request: str(request[field]))]
@@ -228,8 +228,8 @@ def bytes_of(tensors):
 
 
 def _fuse(ready, limit):
-    """Joins small collectives of one kind, type and so on into one. Those that were ready first stay first; each kind
-    of thing that is no tensor stays where it is among the others."""
+    """Joins small collectives of one kind, type and so on into one. Those that were ready first stay first; other
+    responses keep their places."""
     fused, open_ones = [], {}
     for response in ready:
         types = {dtype for dtype, _ in response.get("tensors", ())}

@@ -1,8 +1,8 @@
-"""Runs what programs submit, in the background: one Engine for each round of a process.
+"""Runs the submitted collectives, in the background: one Engine for each round of a process.
 
-submit() hands a request to the coordinator of rank 0: by a message, or by a queue on rank 0 itself. One thread takes
+submit() passes a request to the coordinator of rank 0: by a message, or by a queue on rank 0 itself. One thread takes
 the coordinator's responses and makes the calls of libdlring. On rank 0 the same thread runs the coordinator, and
-another one receives requests. While a collective goes on more requests come in, so those that follow run together.
+another one receives requests. During a collective more requests come in, so those that follow run together.
 """
 
 import queue
@@ -21,8 +21,8 @@ _PATIENCE = 5.0   # seconds, until the channel has noticed the loss of a rank, t
 
 
 class Engine:
-    """comm: of all ranks, which nobody else uses meanwhile. timeline: of _timeline, or None. lost(rank): is called
-    before this rank gets an error because that one's program has ended."""
+    """comm: of all ranks; only the engine may use it. timeline: of _timeline, or None. lost(rank): called before this
+    rank gets an error because that rank's program has ended."""
 
     def __init__(self, comm, arrays, settings, timeline, lost):
         self.rank, self.size = comm.rank, comm.size
@@ -30,10 +30,10 @@ class Engine:
         self._executor = Executor(comm, arrays)
         self._channel = Channel(comm.group(range(self.size), op_timeout=0)) if self.size > 1 else None
         self._lock = threading.Lock()
-        self._entries = {}        # what is under way, by key
+        self._entries = {}        # pending entries, by key
         self._joining = None      # the entry of join()
         self._end = None          # (text, cause) once it has ended
-        self._gone = None         # the rank whose program has ended, and with it all engines
+        self._gone = None         # the rank whose program has ended, which ends all engines
         self._queue = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._lead if self.rank == 0 else self._follow, daemon=True,
                                           name="dlaunch-horovod")]
@@ -59,7 +59,7 @@ class Engine:
             else:
                 self._entries[entry.key] = entry
         self._tell(entry.request)
-        if self._end is not None:  # meanwhile
+        if self._end is not None:  # it has ended meanwhile
             self._deliver()
         return entry
 
@@ -70,7 +70,7 @@ class Engine:
             raise HorovodInternalError(text) from cause
 
     def shut_down(self, at_exit=False):
-        """All ranks' engines end with this one. at_exit: because its program ends."""
+        """Ends all ranks' engines. at_exit: because this program ends."""
         with self._lock:
             over = self._end is not None
         if not over:
@@ -78,7 +78,7 @@ class Engine:
         self.wait_for_end()
 
     def abort(self):
-        """This rank ends in disorder, and the others lose it, unless all engines end already."""
+        """Ends this rank without order, so that the others lose it; unless all engines already end."""
         with self._lock:
             over = self._end is not None
         if not over:
@@ -130,7 +130,7 @@ class Engine:
             self._broken(error)
 
     def _requests(self, deadline):
-        """Those that have come; waits for one until the deadline."""
+        """Returns the requests that have come; waits for one until the deadline."""
         try:
             wait = None if deadline is None else max(0.0, deadline - time.monotonic())
             came = [self._queue.get(timeout=wait)]
@@ -144,7 +144,7 @@ class Engine:
         return came
 
     def _receive(self):
-        """On rank 0. Each rank's last message is that it has heard of the end."""
+        """Runs on rank 0. Each rank's last message confirms the end."""
         try:
             left = self.size - 1
             while left > 0:
@@ -169,7 +169,7 @@ class Engine:
         self._executor.finalize_groups()
         if self._channel is not None:
             self._channel.close()
-        self._deliver()  # now that a rank whose program has ended does not wait for this one
+        self._deliver()  # a rank whose program has ended must not wait for this one
 
     def _broken(self, error):
         """The other ranks get an error, too, whether they wait in a collective or for rank 0's next response."""
@@ -194,7 +194,7 @@ class Engine:
         _attempt(self._channel.leave)
 
     def _fail(self, text, cause):
-        """The end of this engine: whatever is under way fails."""
+        """Ends this engine: all pending entries fail."""
         with self._lock:
             if self._end is None:
                 self._end = text, cause
@@ -257,8 +257,8 @@ class Engine:
                 entry.complete(result)
 
     def _take(self, response):
-        """This rank's entries by the response's names. They leave the table before they are done: who has waited for
-        one may submit the name again."""
+        """Returns this rank's entries with the response's names. They leave the table before they are done: a thread
+        that has waited for one may submit its name again."""
         kind = response.get("kind", response["do"])
         with self._lock:
             return [self._entries.pop((response["set"], kind, name), None) for name in response["names"]]

@@ -2,14 +2,14 @@
 
 
 class HorovodInternalError(RuntimeError):
-    """A collective has failed: a rank was lost, the ranks disagree on a tensor, or Horovod was shut down. The text
-    says which. dlaunch's own error is its __cause__ where there is one."""
+    """A collective has failed: a rank was lost, the ranks disagree on a tensor, or Horovod was shut down. The text says
+    which. Its __cause__ is dlaunch's own error, if any."""
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Out of State.commit() on all ranks: the job grows or shrinks. elastic.run() takes it.
+    """State.commit() raises it on all ranks: the job grows or shrinks. elastic.run() catches it.
 
-    skip_sync: the ranks need not synchronize their state, for none is new."""
+    skip_sync: the ranks need not synchronize their state, because none is new."""
 
     def __init__(self, skip_sync=False):
         super().__init__("the job grows or shrinks")
@@ -17,4 +17,4 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 class HorovodVersionMismatchError(ImportError):
-    """Never raised: programs that catch it find its name."""
+    """Never raised: it exists for programs that catch it."""

@@ -1,6 +1,6 @@
-"""Carries out what the coordinator has answered: collectives of libdlring on the arrays that this rank submitted.
+"""Carries out the coordinator's responses: collectives of libdlring on the arrays that this rank submitted.
 
-An Entry is one submitted collective. Where this rank has joined, it has none, and takes part with zeros.
+An Entry is one submitted collective. A rank that has joined has no entry, and takes part with zeros.
 """
 
 import math
@@ -9,15 +9,15 @@ import threading
 from .._errors import InvalidError, Unsupported
 from ._errors import HorovodInternalError
 
-OWN_MISTAKES = (InvalidError, Unsupported, TypeError, ValueError)  # which every rank finds alike, before a call
+OWN_MISTAKES = (InvalidError, Unsupported, TypeError, ValueError)  # every rank raises these alike, before a call
 _ALLTOALL, _ADASUM = 3, 4  # tags
 OPS = {"Average": "avg", "Sum": "sum", "Min": "min", "Max": "max", "Product": "product"}
 
 
 class Entry:
-    """arrays: the operations, as of _arrays. inputs: arrays in the host's memory, contiguous. outputs: where results
-    have a place already; the same arrays as inputs for a call in place. finish(results): makes of them, on the thread
-    that waits, what the call returns. request: what the coordinator is told."""
+    """arrays: the operations, as of _arrays. inputs: arrays in the host's memory, contiguous. outputs: existing places
+    for results; the same arrays as inputs for a call in place. finish(results): makes the call's return value, on the
+    waiting thread. request: the request for the coordinator."""
 
     def __init__(self, request, arrays=None, inputs=(), outputs=None, finish=None):
         self.request, self.arrays, self.inputs, self.outputs = request, arrays, list(inputs), outputs
@@ -45,14 +45,14 @@ class Entry:
 
 
 class Executor:
-    """comm: of all ranks. arrays: for zeros, where this rank has joined. One thread at a time."""
+    """comm: of all ranks. arrays: for zeros, after this rank has joined. One thread at a time."""
 
     def __init__(self, comm, arrays):
         self._arrays = arrays
         self._groups = {0: comm}
 
     def run(self, response, entries):
-        """entries: those of this rank, by response["names"]; None where it has joined. Returns their results."""
+        """entries: this rank's, by response["names"]; None if it has joined. Returns their results."""
         return getattr(self, "_" + response["do"])(response, self._groups.get(response["set"]), entries)
 
     def abort(self):
@@ -82,7 +82,7 @@ class Executor:
         return outputs
 
     def _places(self, response, entries):
-        """Where the results go, by entry."""
+        """The places of the results, by entry."""
         places, at = [], 0
         for entry, count in zip(entries, _parts(response)):
             tensors = response["tensors"][at:at + count]
@@ -96,7 +96,7 @@ class Executor:
         return outputs if entry is None else entry.inputs
 
     def _before(self, response, entries, inputs, outputs):
-        """Scales by prescale_factor, in the place of the results. Returns postscale_factor."""
+        """Scales by prescale_factor, into the places of the results. Returns postscale_factor."""
         if response["pre"] != 1:
             for i, entry in enumerate(entries):
                 for x, out in zip(inputs[i], outputs[i]):
@@ -116,8 +116,8 @@ class Executor:
         return self._arrays if entry is None else entry.arrays
 
     def _adasum(self, response, comm, entries, outputs):
-        """Sums that heed how far gradients point into one direction: x and y become
-        (1 - x.y / 2|x|^2) x + (1 - x.y / 2|y|^2) y, pair by pair of ranks, then of pairs."""
+        """Sums that account for the angle between gradients: x and y become (1 - x.y / 2|x|^2) x + (1 - x.y / 2|y|^2)
+        y, pair by pair of ranks, then of pairs."""
         size, me = len(response["members"]), response["members"].index(response["rank"])
         if size & (size - 1):
             raise Unsupported(f"op=Adasum needs a number of ranks that is a power of 2, and {size} are here")
@@ -216,7 +216,7 @@ def _flat(lists):
 
 
 def _by_type(response, things):
-    """Lists of the things, one for each tensor of the response, whose tensors have one type."""
+    """Groups the things, one for each tensor of the response, by the type of their tensors."""
     lists = {}
     for (dtype, _), thing in zip(response["tensors"], things):
         lists.setdefault(dtype, []).append(thing)
@@ -224,14 +224,14 @@ def _by_type(response, things):
 
 
 def _op_and_factor(response, size, post):
-    """libdlring's op, and by what its result is multiplied."""
+    """libdlring's op, and the factor for its result."""
     if response["op"] == "Average" and (response["pre"] != 1 or post != 1):
         return "sum", post / size
     return OPS[response["op"]], post
 
 
 def _padded(arrays, x, dtype, shape, size):
-    """A copy in which each rank's part has the same number of rows: the first ones have one more."""
+    """A copy in which each rank's part has the same number of rows; in x the first parts have one more."""
     rows, larger = divmod(shape[0], size)
     if not larger:
         copy = arrays.empty(shape, dtype)
@@ -247,7 +247,7 @@ def _padded(arrays, x, dtype, shape, size):
 
 
 def _exchange(comm, me, x, sent, out, received):
-    """Parts of different length, as messages."""
+    """Exchanges parts of different lengths, as messages."""
     requests, at_out, at_x = [], 0, 0
     for peer, count in enumerate(received):
         if count and peer != me:
@@ -272,7 +272,7 @@ def _adasum_of(comm, arrays, x, me, size):
         request = comm.irecv(theirs, peer, _ADASUM)
         comm.isend(x, peer, _ADASUM).wait()
         request.wait()
-        first, second = (x, theirs) if me < peer else (theirs, x)  # so both ranks get the same bits
+        first, second = (x, theirs) if me < peer else (theirs, x)  # both ranks get the same bits
         both = arrays.dot(first, second)
         squares = arrays.dot(first, first), arrays.dot(second, second)
         a, b = (1 - both / (2 * square) if square > 0 else 1.0 for square in squares)

@@ -1,4 +1,4 @@
-"""dlaunch --horovod: whatever a program imports of horovod is the module of that name of dlaunch.horovod."""
+"""dlaunch --horovod: each imported module of horovod is the module of that name in dlaunch.horovod."""
 
 import importlib
 import importlib.util
@@ -8,7 +8,7 @@ _OURS = "dlaunch."
 
 
 class _Alias:
-    """Finds and loads horovod.x: it is dlaunch.horovod.x, the same module under both names."""
+    """Finds and loads horovod.x as dlaunch.horovod.x: the same module under both names."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -25,10 +25,10 @@ class _Alias:
     @staticmethod
     def exec_module(module):
         alias = module.__spec__
-        module.__spec__ = alias.loader_state  # which the import of the alias has replaced
+        module.__spec__ = alias.loader_state  # the import of the alias has replaced it
 
 
 def take(name):
-    """For the package `name`, horovod, while it is imported."""
+    """Takes over the package `name`, horovod, while it is imported."""
     sys.meta_path.insert(0, _Alias)
     sys.modules[name] = importlib.import_module(_OURS + name)

@@ -1,4 +1,4 @@
-"""What the modules for Keras 3 and for tf_keras have in common: callbacks without their base class, and values."""
+"""The common part of the modules for Keras 3 and for tf_keras: callbacks without their base class, and values."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def plain_values(variables):
 
 def allreduce(value, name=None, average=None, prescale_factor=1.0, postscale_factor=1.0, op=None,
               process_set=global_process_set):
-    """Of a number or an array: an array of NumPy. Keras' programs call it outside of graphs."""
+    """Reduces a number or an array to an array of NumPy. Keras programs call it outside of graphs."""
     return _numpy.allreduce([_array(value)], name, reduction(op, average), prescale_factor, postscale_factor,
                             process_set)[0]
 
@@ -52,7 +52,7 @@ def with_base(base, *kinds):
 
 
 class Plain:
-    """Keras 3 compiles training steps by XLA where it may, and XLA cannot reduce: these callbacks forbid it."""
+    """Keras 3 compiles training steps by XLA if it can, and XLA cannot reduce: these callbacks turn that off."""
 
     def set_model(self, model):
         super().set_model(model)
@@ -61,7 +61,7 @@ class Plain:
 
 
 class BroadcastGlobalVariables(Plain):
-    """After the first batch the weights of rank root_rank, and what its optimizer has made, become everybody's."""
+    """After the first batch copies the weights and the optimizer's variables of rank root_rank to all ranks."""
 
     def __init__(self, root_rank, device=""):
         super().__init__()
@@ -76,8 +76,8 @@ class BroadcastGlobalVariables(Plain):
 
 
 class MetricAverage(Plain):
-    """At the end of each epoch the metrics become their averages over the ranks, for the callbacks after this one, such
-    as ReduceLROnPlateau, TensorBoard and ModelCheckpoint."""
+    """At the end of each epoch replaces the metrics with their averages over the ranks, for the callbacks after this
+    one, such as ReduceLROnPlateau, TensorBoard and ModelCheckpoint."""
 
     def __init__(self, device=""):
         super().__init__()
@@ -94,9 +94,9 @@ class LearningRateSchedule(Plain):
     m ** (epoch - start_epoch), as in Horovod 0.23 and later: the learning rate is initial_lr in start_epoch, and each
     epoch multiplies it by m.
 
-    start_epoch, end_epoch: from and before which epoch. staircase: it changes with epochs, and else with batches, by
-    parts of an epoch; then steps_per_epoch is needed where Keras does not know it. momentum_correction: is not used,
-    for Keras' optimizers have momentum as a constant."""
+    start_epoch, end_epoch: the first epoch, and the one after the last. staircase: it changes only with epochs;
+    otherwise with batches, by parts of an epoch, which needs steps_per_epoch if Keras does not know it.
+    momentum_correction: is not used, because Keras' optimizers have a constant momentum."""
 
     def __init__(self, initial_lr, multiplier, start_epoch=0, end_epoch=None, staircase=True, momentum_correction=True,
                  steps_per_epoch=None):
@@ -133,12 +133,12 @@ class LearningRateSchedule(Plain):
 
 
 class LearningRateWarmup(LearningRateSchedule):
-    """The learning rate grows from initial_lr / size() to initial_lr within warmup_epochs, batch by batch, as
-    "Accurate, Large Minibatch SGD" has it."""
+    """The learning rate grows from initial_lr / size() to initial_lr within warmup_epochs, batch by batch, as in
+    "Accurate, Large Minibatch SGD"."""
 
     def __init__(self, initial_lr, warmup_epochs=5, momentum_correction=True, steps_per_epoch=None, verbose=0):
         def multiplier(epoch):
-            epoch += 1 / self.steps_per_epoch  # so that the last batch of the last epoch has the whole of it
+            epoch += 1 / self.steps_per_epoch  # the last batch of the last epoch gets the full rate
             return 1 / world.size() * (epoch * (world.size() - 1) / warmup_epochs + 1)
         super().__init__(initial_lr, multiplier, 0, warmup_epochs, staircase=False, steps_per_epoch=steps_per_epoch)
         self._last, self._verbose = warmup_epochs - 1, verbose
@@ -153,14 +153,14 @@ class LearningRateWarmup(LearningRateSchedule):
 
 
 class CommitState(Plain):
-    """Commits an elastic state every so many batches, and at the end of each epoch."""
+    """Commits an elastic state every `batches_per_commit` batches, and at the end of each epoch."""
 
     def __init__(self, state, batches_per_commit=1):
         super().__init__()
         self._state, self._every, self._left = state, batches_per_commit, batches_per_commit
 
     def on_train_begin(self, logs=None):
-        self._left = self._every  # on all ranks alike, also on those that are new
+        self._left = self._every  # equal on all ranks, even on new ones
 
     def on_train_batch_end(self, batch, logs=None):
         self._left -= 1
@@ -173,8 +173,8 @@ class CommitState(Plain):
 
 
 class UpdateBatchState(Plain):
-    """state.batch is the number of the last batch of the epoch, as Keras counts, and 0 after the epoch. Before
-    CommitStateCallback."""
+    """Sets state.batch to the number of the last batch of the epoch, as Keras counts, and to 0 after the epoch. Put it
+    before CommitStateCallback."""
 
     def __init__(self, state):
         super().__init__()
@@ -188,7 +188,7 @@ class UpdateBatchState(Plain):
 
 
 class UpdateEpochState(Plain):
-    """state.epoch is the epoch that comes next, where fit() counts from 0 and trains the epochs that are left. Before
+    """Sets state.epoch to the next epoch; fit() counts from 0 and trains the remaining epochs. Put it before
     CommitStateCallback."""
 
     def __init__(self, state):

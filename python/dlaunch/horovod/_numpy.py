@@ -1,4 +1,4 @@
-"""Collectives on lists of NumPy arrays, which wait for the result: for frameworks that hand their tensors over so."""
+"""Collectives on lists of NumPy arrays, which wait for the result: for frameworks that pass tensors as arrays."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What requests say, checked alike for all frameworks. Types are names: float32, int64."""
+"""The fields of requests, with the same checks for all frameworks. Types are names: float32, int64."""
 
 from ._world import world
 from .basics import Adasum, Average, Sum
@@ -9,7 +9,7 @@ _REDUCED = (*_FLOATS, "uint8", "int8", "int32", "int64")
 
 
 def reduction(op, average=None):
-    """The op of a call, which may have the old average= in its place."""
+    """The op of a call, which may give the old average= instead."""
     if average is not None:
         if op is not None:
             raise ValueError("give op=, and not average= beside it")
@@ -45,7 +45,7 @@ def root(root_rank, process_set):
 
 
 def with_rows(kind, shapes):
-    """Raises where one has no first dimension."""
+    """Raises if a tensor has no first dimension."""
     if any(len(shape) == 0 for shape in shapes):
         raise ValueError(f"{kind} is along the first dimension, and this tensor has none")
 

@@ -1,7 +1,7 @@
 """A timeline in the format of Chrome's trace viewer (chrome://tracing, ui.perfetto.dev), which rank 0 writes.
 
 Each tensor is a row. NEGOTIATE_ALLREDUCE lasts from the first rank that submits it until all have; within it a mark
-with a rank's number says when that rank did. ALLREDUCE and so on is the collective itself on rank 0.
+with a rank's number shows when that rank did. ALLREDUCE and so on is the collective itself on rank 0.
 """
 
 import functools
@@ -26,7 +26,7 @@ def _while_it_can_be_written(method):
 
 
 class Timeline:
-    """Methods may be called by any thread."""
+    """Any thread may call the methods."""
 
     def __init__(self, path, mark_cycles=False):
         self._lock, self._path = threading.Lock(), path

@@ -1,4 +1,4 @@
-"""This process's place among the ranks, its engine, and its process sets: what all frameworks have in common."""
+"""This process's rank, engine and process sets: the common part of all frameworks."""
 
 import atexit
 import os
@@ -23,8 +23,8 @@ _NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
 
 class ProcessSet:
-    """Some of the ranks, which then have collectives of their own: give it to init(process_sets=[...]) or to
-    add_process_set(), on all ranks, and then to collectives as process_set=.
+    """Some of the ranks, with collectives of their own: pass it to init(process_sets=[...]) or to add_process_set(), on
+    all ranks, and then to collectives as process_set=.
 
     process_set_id: its number, None before that. ranks: sorted."""
 
@@ -35,11 +35,11 @@ class ProcessSet:
         self.process_set_id, self.ranks = None, ranks
 
     def size(self):
-        """How many ranks are in it; None before it was added."""
+        """The number of its ranks; None before it was added."""
         return None if self.process_set_id is None else len(self.ranks)
 
     def rank(self):
-        """This rank's place among them; -1: it is not in it."""
+        """This rank's place in the set; -1: it is not in it."""
         if self.process_set_id is None:
             return None
         return self.ranks.index(world.rank()) if self.included() else -1
@@ -53,17 +53,17 @@ class ProcessSet:
 
 
 class _World:
-    """The one of this process.
+    """This process's only one.
 
-    arrays: the operations of the framework that it was made for. sets: by number. elastic: it goes on when others are
-    lost. version: of the state that an elastic program holds; 0: none. round: how many rounds this process was in."""
+    arrays: the operations of its framework. sets: by number. elastic: it goes on when others are lost. version: of the
+    state that an elastic program holds; 0: none. round: how many rounds this process was in."""
 
     def __init__(self):
         self._comm = self._engine = self._timeline = None
-        self._data = None  # the communicator of collectives: _comm, or its ranks in another order
+        self._data = None  # the communicator of collectives: _comm, or one with its ranks in another order
         self._hosts = []
         self.version = self.round = 0
-        self._numbers, self._lock = {}, threading.Lock()  # of calls without a name
+        self._numbers, self._lock = {}, threading.Lock()  # for calls without a name
         self.sets = {}
         self.elastic = False
 
@@ -85,7 +85,7 @@ class _World:
             self.add_set(process_set)
 
     def _begin_somehow(self):
-        """In this round, or in the next one where a rank of this one is lost before it has begun."""
+        """Begins in this round, or in the next one if a rank of this round is lost before it has begun."""
         while True:
             try:
                 return self._begin()
@@ -118,8 +118,8 @@ class _World:
         self._engine = _engine.Engine(self._data, self.arrays, _settings(), self._timeline, self._note_loss)
 
     def _note_loss(self, rank):
-        """For the launcher's report, where libdlring leaves such notes: this rank fails because of that one. Waits for
-        the end of that one's process, where it can be seen: so the launcher sees it first, too."""
+        """For the launcher's report, if libdlring leaves such notes: this rank fails because of that one. Waits for the
+        end of that rank's process, if it can see that, so that the launcher sees that end first, too."""
         process, host, namespace = self._processes[rank]
         if (host, namespace) == self._processes[self.rank()][1:]:
             _wait_for_end(process)
@@ -131,10 +131,10 @@ class _World:
                 with open(note, "w", encoding="ascii") as file:
                     file.write(str(self._launched(rank)))
             except OSError:
-                pass  # the report says less
+                pass  # the report has less detail
 
     def shut_down(self):
-        """An elastic process stays a member of its round: init() may follow."""
+        """Does not leave the round of an elastic process: init() may follow."""
         if self._engine is not None:
             self._engine.shut_down()
             if self.elastic:
@@ -157,8 +157,7 @@ class _World:
             process_set.process_set_id = None
 
     def _at_exit(self, process):
-        """The process goes on in the next round of an elastic job. The engine ends: on all ranks, or by a loss."""
-        # has shut Horovod down.
+        """The program ends. After an exception this rank aborts; otherwise it shuts Horovod down on all ranks."""
         if os.getpid() != process or self._comm is None:
             return
         if self._engine is not None and hasattr(sys, "last_value"):
@@ -169,7 +168,7 @@ class _World:
         self._leave()
 
     def next_round(self):
-        """The process goes on in the next round of an elastic job. The engine ends: on all ranks, or by a loss."""
+        """Moves the process to the next round of an elastic job. The engine ends: on all ranks, or by a loss."""
         if self._engine is not None:
             self._engine.shut_down()
             self._forget()
@@ -190,7 +189,7 @@ class _World:
 
     @property
     def comm(self):
-        """For what needs no engine: round_over, peer_lost."""
+        """For uses without an engine: round_over, peer_lost."""
         return self._comm
 
     def rank(self):
@@ -228,7 +227,7 @@ class _World:
     # -- Submitting.
 
     def name(self, kind, name):
-        """As Horovod names what has no name: by a number that counts the calls of this kind."""
+        """Horovod's name for a call without a name: a number that counts the calls of this kind."""
         if name:
             return name
         with self._lock:
@@ -298,7 +297,7 @@ class _World:
 
 
 def may_be_elastic():
-    """Whether the launcher may form another round: then survivors of a loss keep their process (elastic.run())."""
+    """Whether the launcher may form another round: then the survivors of a loss keep their process (elastic.run())."""
     return "DLAUNCH_AGENT" in os.environ
 
 
@@ -314,14 +313,14 @@ def _process_namespace():
     try:
         return os.readlink("/proc/self/ns/pid").encode()
     except OSError:
-        return os.urandom(8)  # nobody else's
+        return os.urandom(8)  # unique
 
 
 def _wait_for_end(process):
     try:
         descriptor = os.pidfd_open(process)
     except (AttributeError, OSError):
-        return  # it has ended, or this system does not tell
+        return  # it has ended, or this system does not show it
     try:
         select.select([descriptor], [], [], _PATIENCE)
     finally:

@@ -1,5 +1,5 @@
-"""What the modules for all frameworks offer alike: the place of this rank, process sets, the timeline, and what is
-built in."""
+"""The common functions of the modules for all frameworks: this rank's place, process sets, the timeline, and the
+build's features."""
 
 from ._execute import OPS
 from ._world import ProcessSet, global_process_set, world
@@ -9,8 +9,8 @@ Adasum = "Adasum"
 
 
 def shutdown():
-    """Leaves Horovod, on all ranks: what is under way on others ends with a HorovodInternalError. It is called when the
-    program ends. init() may follow."""
+    """Leaves Horovod, on all ranks: pending collectives on others end with a HorovodInternalError. The end of the
+    program calls it. init() may follow."""
     world.shut_down()
 
 
@@ -27,22 +27,23 @@ def size():
 
 
 def local_rank():
-    """Which of this host's ranks this is."""
+    """This rank's number on this host."""
     return world.local_ranks().index(world.rank())
 
 
 def local_size():
-    """How many ranks are on this host."""
+    """The number of ranks on this host."""
     return len(world.local_ranks())
 
 
 def cross_rank():
-    """Which of the ranks with this local rank this is: the number of the host, where all have as many ranks."""
+    """This rank's number among the ranks with this local rank: the number of the host, if all hosts have as many
+    ranks."""
     return world.cross_ranks().index(world.rank())
 
 
 def cross_size():
-    """On how many hosts there is a rank with this local rank."""
+    """The number of hosts that have a rank with this local rank."""
     return len(world.cross_ranks())
 
 
@@ -105,7 +106,7 @@ def start_timeline(file_path, mark_cycles=False):
 
 
 def stop_timeline():
-    """The file is complete after this."""
+    """Completes the file."""
     world.stop_timeline()
 
 
@@ -115,7 +116,7 @@ def add_process_set(process_set):
 
 
 def remove_process_set(process_set):
-    """Collective, by all ranks of the job. False: it is the one of all ranks, which stays."""
+    """Collective, by all ranks of the job. False: it is the set of all ranks, which stays."""
     return world.remove_set(process_set)
 
 
@@ -126,7 +127,7 @@ def process_set_by_id(process_set_id):
 
 
 def process_sets():
-    """The registered ones, by number."""
+    """The registered sets, by number."""
     return [world.sets[number] for number in sorted(world.sets)]
 
 

@@ -13,16 +13,16 @@
 
     dlaunch --nproc 4 --spares 1 --max-restarts 100 train.py
 
-run() calls train() until it returns on all ranks. When a worker is lost, each survivor takes its last commit back,
-the ranks form the next round with who has come in the lost one's place or without, take the state of the newest commit
-from rank 0, and call train() again. When the job grows or shrinks, commit() and check_host_updates() leave train() by
-HostsUpdatedInterrupt on all ranks, and nothing is taken back.
+run() calls train() until it returns on all ranks. When a worker is lost, each survivor returns to its last commit. The
+ranks form the next round, with or without a replacement, take the state of the newest commit from rank 0, and call
+train() again. When the job grows or shrinks, commit() and check_host_updates() leave train() by HostsUpdatedInterrupt
+on all ranks, and no step is undone.
 
-Rank 0 of a round is always a worker that holds the newest commit, as with Horovod: when dlaunch's rank 0 is lost, and
-a new process takes its place, another worker has rank() 0. So rank() and the number that dlaunch shows may differ.
+Rank 0 of a round is always a worker that holds the newest commit, as with Horovod: when dlaunch's rank 0 is lost, and a
+new process replaces it, another worker has rank() 0. So rank() and the number that dlaunch shows may differ.
 
-Only losses are recovered from. Other HorovodInternalErrors, as those of ranks that disagree, pass through run(), and so
-does every error where the launcher replaces nobody: with --max-restarts 0, or without dlaunch. Process sets end with
+run() recovers only from losses. Other HorovodInternalErrors, such as those of ranks that disagree, pass through, and so
+does every error if the launcher replaces no worker: with --max-restarts 0, or without dlaunch. Process sets end with
 their round: add them again in a reset callback.
 """
 
@@ -44,8 +44,8 @@ class State:
         self._reset_callbacks = []
 
     def register_reset_callbacks(self, callbacks):
-        """Called without arguments in each new round, before the state is synchronized: to scale the learning rate to
-        the new size(), for example."""
+        """Calls these without arguments in each new round, before the state is synchronized: for example to scale the
+        learning rate to the new size()."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self):
@@ -54,26 +54,26 @@ class State:
             callback()
 
     def commit(self):
-        """This is what all come back to when a worker is lost. Collective."""
+        """Collective. After a loss all ranks return to this state."""
         self.save()
         world.version += 1
         self.check_host_updates()
 
     def check_host_updates(self):
-        """Leaves train() on all ranks where the job is to grow or to shrink. Collective."""
+        """Collective. Leaves train() on all ranks if the job is to grow or to shrink."""
         if world.elastic and _somebody_knows(world.comm.round_over):
             raise HostsUpdatedInterrupt()
 
     def save(self):
-        """Keeps what the state is now."""
+        """Keeps the present state."""
         raise NotImplementedError
 
     def restore(self):
-        """Takes back what save() has kept."""
+        """Returns to the state that save() has kept."""
         raise NotImplementedError
 
     def sync(self):
-        """Rank 0's state becomes everybody's. Collective."""
+        """Collective. Copies rank 0's state to all ranks."""
         raise NotImplementedError
 
     def reset(self):
@@ -123,11 +123,11 @@ def _synchronize(state):
 
 
 def run_fn(func, reset=None):
-    """What run() decorates train() with. reset: called in each new round, before the state's callbacks."""
+    """The decorator of run(). reset: called in each new round, before the state's callbacks."""
 
     @functools.wraps(func)
     def in_rounds(state, *args, **kwargs):
-        world.engine  # hvd.init() comes before
+        world.engine  # hvd.init() must come before
         while True:
             try:
                 _synchronize(state)

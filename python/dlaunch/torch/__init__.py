@@ -5,15 +5,14 @@
 
     dist.init_process_group("dlring")      # or "cpu:dlring,cuda:nccl"
 
-PeerLost, which is dlaunch.PeerLost, is raised where another rank has died or left; the text names it. With
-dlaunch.torch.elastic a training goes on after that.
+PeerLost, which is dlaunch.PeerLost, is raised when another rank has died or left; the text names it.
+dlaunch.torch.elastic lets a training go on after that.
 
-The work is done by a library that is made for one minor release of PyTorch and serves every Python. It
-lies beside this file, as libdlring_torch-2.15.so (libdlring_torch-2.5-oldabi.so for a PyTorch with the old
-ABI of C++). For another release it is compiled once, if its source lies here, too (dlring_torch_source),
-and there is a C++ compiler (CXX, or c++): into $XDG_CACHE_HOME/dlaunch, which is ~/.cache/dlaunch where
-that is not set. Nothing is loaded from there that another user may have written. For a PyTorch older than 2.4
-the build of dlaunch makes a module for one release and one Python.
+The back end is a library for one minor release of PyTorch and every Python. It lies beside this file, as
+libdlring_torch-2.15.so (libdlring_torch-2.5-oldabi.so for a PyTorch with the old ABI of C++). For another release this
+package compiles it once, if its source (dlring_torch_source) and a C++ compiler (CXX, or c++) are there: into
+$XDG_CACHE_HOME/dlaunch, or ~/.cache/dlaunch if that is not set. It loads no file from there that another user may have
+written. For a PyTorch older than 2.4 the build of dlaunch makes a module for one release and one Python.
 """
 
 import importlib.util

@@ -11,11 +11,11 @@ import torch.distributed as dist
 from . import _sharded
 
 _RANDOM = "dlaunch_random"  # in a folder: each rank's random numbers' state
-_COMPLETE = ".metadata"     # which is written last
+_COMPLETE = ".metadata"     # written last
 
 
 def check():
-    """Raises where this PyTorch is too old."""
+    """Raises if this PyTorch is too old."""
     try:
         from torch.distributed.checkpoint import load, save  # noqa: F401
     except ImportError:
@@ -71,7 +71,7 @@ def _complete(folder):
 
 
 def newest(folder):
-    """Collective: rank 0's word."""
+    """Collective: rank 0 decides."""
     found = [None]
     if dist.get_rank() == 0:
         found = _complete(folder)[-1:] or [None]
@@ -80,7 +80,7 @@ def newest(folder):
 
 
 def save_next(folder, commit, keep, parts, state):
-    """Collective. Older ones are removed, but for so many."""
+    """Collective. Keeps `keep` older ones and removes the rest."""
     save(os.path.join(folder, f"commit-{commit}"), parts, state)
     if dist.get_rank() == 0:
         for old in _complete(folder)[:-1 - keep]:
@@ -96,7 +96,7 @@ def _described(metadata):
 
 
 def _nested(values, paths):
-    """values by key, where their paths say: {"loader.epoch": 3} is {"loader": {"epoch": 3}}."""
+    """Nests values by their paths: {"loader.epoch": 3} becomes {"loader": {"epoch": 3}}."""
     tree = {}
     for key, value in values.items():
         path = paths.get(key, (key,))
@@ -120,7 +120,7 @@ def _top(key, paths):
 
 
 def load(folder, parts, state, tensors, with_values):
-    """Collective. parts, and tensors by name: what is filled. with_values: plain ones and random numbers, too."""
+    """Collective. Fills parts, and tensors by name. with_values: plain ones and random numbers, too."""
     check()
     import torch.distributed.checkpoint as checkpoint
     metadata = checkpoint.FileSystemReader(folder).read_metadata()

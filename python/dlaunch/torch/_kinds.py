@@ -1,4 +1,4 @@
-"""What a part of an elastic state may be, and its memory: modules, optimizers, tensors, things with a state_dict."""
+"""The kinds of parts of an elastic state, and their memory: modules, optimizers, tensors, objects with a state_dict."""
 
 import copy
 from collections import OrderedDict, defaultdict
@@ -32,10 +32,10 @@ class _Place:
         self.name = name
         self.parameter = tensor if holder is None else None
         self.holder, self.key = holder, key
-        self.memory = tensor.detach()  # stays where it is
+        self.memory = tensor.detach()  # does not move
 
     def adopt(self):
-        """What the owner has put in the tensor's place goes into the memory, which takes it again."""
+        """Copies a tensor that the owner has assigned into the memory, and gives the memory back to the owner."""
         now = self.parameter if self.holder is None else self.holder.get(self.key)
         if torch.is_tensor(now) and now.data_ptr() == self.memory.data_ptr():
             return
@@ -52,7 +52,7 @@ class _Place:
             self.parameter.data = self.memory
 
 
-# -- What may be part of a state: each has places, and values() that set_values() takes.
+# -- Kinds of parts: each has places, and values() that set_values() restores.
 
 
 class _Tensor:
@@ -71,7 +71,7 @@ class _Tensor:
         for place in self.places:
             place.put()
             if place.parameter is not None:
-                place.parameter.grad = None  # of a backward() that was broken off
+                place.parameter.grad = None  # of an interrupted backward()
 
 
 class _Module(_Tensor):
@@ -90,7 +90,7 @@ class _Module(_Tensor):
         self.places += self.buffers
 
     def values(self):
-        """What is switched on: a peer may be lost in an evaluation, or after parameters were frozen."""
+        """The switches: a peer may be lost in an evaluation, or after parameters were frozen."""
         return ([part.training for part in self.module.modules()],
                 [parameter.requires_grad for parameter in self.module.parameters()])
 
@@ -103,8 +103,7 @@ class _Module(_Tensor):
 
 
 class _Optimizer:
-    """Its state is made by its first step: a step of a copy, on a parameter like each of its own,
-    shows what that will be."""
+    """Its first step makes its state: a step of a copy, on a parameter like each of its own, shows the coming state."""
 
     def __init__(self, name, optimizer):
         self.name, self.part, self.optimizer = name, optimizer, optimizer
@@ -121,13 +120,13 @@ class _Optimizer:
     def _state_after_a_step(self, group, parameter):
         trial = object.__new__(type(self.optimizer))
         trial.__dict__.update(self.optimizer.__dict__)
-        trial.__dict__.pop("step", None)  # a scheduler's, for the optimizer itself
+        trial.__dict__.pop("step", None)  # set by a scheduler for the optimizer itself
         for hooks in [key for key in trial.__dict__ if key.endswith("_hooks")]:
             trial.__dict__[hooks] = OrderedDict()
         like = torch.zeros_like(parameter).requires_grad_()
         like.grad = torch.zeros_like(like)
         trial.state = defaultdict(dict)
-        if parameter in self.optimizer.state:  # Adagrad has one from the start
+        if parameter in self.optimizer.state:  # Adagrad has a state from the start
             trial.state[like] = copy.deepcopy(self.optimizer.state[parameter])
         trial.param_groups = [{**group, "params": [like]}]
         try:
@@ -159,7 +158,7 @@ class _Optimizer:
                     key: kept[key].memory if value is None else value[0] for key, value in state.items()}
 
     def adopt(self):
-        """The optimizer's own tensors go into the memory that is kept for them."""
+        """Copies the optimizer's own tensors into their kept memory."""
         if sum(len(group["params"]) for group in self.optimizer.param_groups) != len(self.parameters):
             raise ValueError(f"{self.name}: its parameters are others than when the state was made")
         for number, (parameter, kept) in enumerate(zip(self.parameters, self.kept)):
@@ -175,7 +174,7 @@ class _Optimizer:
 
 
 class _Dict:
-    """Schedulers, scalers, loaders: whatever has a state_dict."""
+    """Schedulers, scalers, loaders: objects with a state_dict."""
     buffers = places = ()
 
     def __init__(self, name, thing):
@@ -183,7 +182,7 @@ class _Dict:
         self.values = thing.state_dict
 
     def set_values(self, values):
-        getattr(self.thing, "_per_optimizer_states", {}).clear()  # a GradScaler's, of a step that was broken off
+        getattr(self.thing, "_per_optimizer_states", {}).clear()  # a GradScaler's, of an interrupted step
         self.thing.load_state_dict(values)
 
     def adopt(self):

@@ -1,4 +1,4 @@
-"""The library that is dlaunch.torch, for PyTorch 2.4 and newer: found or compiled, and loaded."""
+"""The library of dlaunch.torch, for PyTorch 2.4 and newer: finds or compiles it, and loads it."""
 
 import atexit
 import ctypes
@@ -18,28 +18,28 @@ _SOURCE = os.path.join(_FOLDER, "dlring_torch_source")
 
 
 def _release():
-    """Of PyTorch, as in 2.15."""
+    """The release of PyTorch, such as 2.15."""
     return re.match(r"\d+\.\d+", torch.__version__)[0]
 
 
 def _own():
-    """What a library for this PyTorch is called: as _served() does."""
+    """The name of a library for this PyTorch, as in _served()."""
     # Before 2.6 the wheels of PyPI had another ABI of C++.
     return _release() + ("" if torch._C._GLIBCXX_USE_CXX11_ABI else "-oldabi")
 
 
 def _served():
-    """The releases for which there is a library here."""
+    """The releases with a library here."""
     names = glob.glob(os.path.join(glob.escape(_FOLDER), "libdlring_torch-*.so"))
     found = {re.search(r"-(\d[\d.]*(-oldabi)?)\.so$", name): name for name in names}
     return {match[1]: name for match, name in found.items() if match}
 
 
 def _compiled(broken=None):
-    """A library for this PyTorch out of the source."""
+    """Compiles a library for this PyTorch from the source."""
     recipe = types.ModuleType("build_release")
     recipe.__file__ = os.path.join(_SOURCE, "build_release.py")
-    with open(recipe.__file__, encoding="utf-8") as source:  # imported it would leave a file that nobody uninstalls
+    with open(recipe.__file__, encoding="utf-8") as source:  # an import would leave a file after an uninstallation
         exec(compile(source.read(), recipe.__file__, "exec"), recipe.__dict__)
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "dlaunch")
     path = recipe.cached(cache, broken)
@@ -60,7 +60,7 @@ def _loaded_from_cache():
 
 
 def _loaded():
-    """The path of the library, which is loaded."""
+    """Loads the library and returns its path."""
     served = _served()
     if _own() in served:
         torch.ops.load_library(served[_own()])
@@ -102,15 +102,15 @@ class Communicator:
     address = property(lambda self: self._native.address(), doc="Of the dl_comm.")
 
     def settle(self):
-        """Waits until no collective is under way."""
+        """Waits until no collective is running."""
         self._native.settle()
 
     def share_from_first(self, tensors):
-        """Rank 0's bytes become everybody's."""
+        """Copies rank 0's bytes to all ranks."""
         self._native.share_from_first(tensors)
 
     def follow_stream(self, tensor):
-        """What follows comes after what is in the current stream of its GPU."""
+        """Later calls follow the present work of the current stream of its GPU."""
         self._native.follow_stream(tensor)
 
     def store(self):
@@ -119,12 +119,12 @@ class Communicator:
 
 
 def join_rounds():
-    """Takes part in the launcher's rounds, and waits for the first."""
+    """Enters the launcher's rounds, and waits for the first."""
     return Communicator(_ops.join_world())
 
 
 def communicator():
-    """The one that is there, or None."""
+    """The existing communicator, or None."""
     present = _ops.present_world()
     return Communicator(present[0]) if present else None
 

@@ -1,4 +1,4 @@
-"""Data for an elastic training with PyTorch: a DataLoader whose place in the data is part of the state."""
+"""Data for an elastic training with PyTorch: a DataLoader whose position in the data is part of the state."""
 
 import torch
 import torch.distributed as dist
@@ -6,8 +6,8 @@ import torch.utils.data
 
 
 class _Order:
-    """The batches of this rank: the samples of an epoch in an order of their own, cut into global
-    batches, of which each rank has its share."""
+    """This rank's batches: the samples of an epoch in their order, cut into global batches; each rank has its share of
+    each."""
 
     def __init__(self, samples, global_batch, shuffle, seed, drop_last):
         if not 1 <= global_batch:
@@ -35,14 +35,14 @@ class _Order:
             order = range(self.samples)
         for first in range(self.position, self.end, self.global_batch):
             batch = order[first:min(first + self.global_batch, self.end)]
-            if len(batch) < size:  # nobody goes without
+            if len(batch) < size:  # no rank goes without
                 yield [batch[rank % len(batch)]]
             else:
                 yield list(batch[len(batch) * rank // size:len(batch) * (rank + 1) // size])
 
 
 def _check_loader(dataset, global_batch, shuffle, options):
-    """Raises TypeError for what torch's DataLoader takes and ours cannot."""
+    """Raises TypeError for arguments that torch's DataLoader takes and this one does not."""
     if isinstance(dataset, torch.utils.data.IterableDataset):
         raise TypeError(
             "elastic.DataLoader: an IterableDataset is not supported, because its place cannot be part of the "
@@ -70,21 +70,20 @@ def _check_loader(dataset, global_batch, shuffle, options):
 
 
 class DataLoader(torch.utils.data.DataLoader):
-    """torch's, which goes through a data set epoch by epoch, one global batch of all ranks a step,
-    and whose place in it is part of the state: whoever dies, each sample of an epoch is in one
-    committed step. Iterating goes through what is left of the epoch. The order depends on seed and
-    epoch alone, so a job of any size sees the same batches; where their size does not divide by
-    that of the job some ranks have a sample more, and a last batch of fewer samples than ranks has
-    some twice.
+    """torch's DataLoader, which goes through a data set epoch by epoch, one global batch of all ranks in each step. Its
+    position is part of the state: whichever worker dies, each sample of an epoch is in exactly one committed step.
+    Iterating goes through the rest of the epoch. The order depends only on seed and epoch, so a job of any size sees
+    the same batches. If a batch does not divide evenly some ranks have one sample more, and a last batch with fewer
+    samples than ranks has some twice.
 
-    epoch, position: where the next batch begins. options: as torch's, but for sampler, batch_sampler
-    and batch_size. The data set has __len__ and __getitem__, as a torch.utils.data.Dataset has: what
-    is not supported raises TypeError with a sentence that says so."""
+    epoch, position: where the next batch begins. options: as torch's, except sampler, batch_sampler and batch_size. The
+    data set must have __len__ and __getitem__, like a torch.utils.data.Dataset. Unsupported arguments raise TypeError
+    with a sentence."""
 
     def __init__(self, dataset, global_batch, *, shuffle=True, seed=0, drop_last=False, **options):
         _check_loader(dataset, global_batch, shuffle, options)
         self.order = _Order(len(dataset), global_batch, shuffle, seed, drop_last)
-        self._seeds = torch.Generator()  # of its own: passing over the data uses none of the program's random numbers
+        self._seeds = torch.Generator()  # passing over the data uses none of the program's random numbers
         super().__init__(dataset, batch_sampler=self.order, generator=self._seeds, **options)
 
     @property
@@ -106,5 +105,5 @@ class DataLoader(torch.utils.data.DataLoader):
 
     def load_state_dict(self, place):
         self.order.epoch, self.order.position = place["epoch"], place["position"]
-        if self.order.position >= self.order.end:  # of a snapshot, when there were more samples
+        if self.order.position >= self.order.end:  # the snapshot had more samples
             self.order.epoch, self.order.position = self.order.epoch + 1, 0

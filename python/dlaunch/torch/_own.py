@@ -1,4 +1,4 @@
-"""What a state of PyTorch has beside the memory that is the same on all ranks: see _sharded and _folders."""
+"""The per-rank part of a PyTorch state, beside the memory that is the same on all ranks: see _sharded and _folders."""
 
 import os
 
@@ -8,15 +8,14 @@ import torch.distributed as dist
 from .._parts import Parts
 from . import _folders, _sharded
 
-_EVERYBODY = 1 << 20  # ranks that keep a copy
+_EVERYBODY = 1 << 20  # more than any number of ranks: all keep a copy
 
 
 class Own(Parts):
-    """Base of TorchState. In its __dict__ also: _replicas (None: nothing is sharded), _with_random, _block,
-    _shards (_sharded.ShardedParts or None), _checkpoints (None, or where, how often and how many), and _resumed (a
-    folder)."""
+    """Base of TorchState. Its __dict__ also has: _replicas (None: nothing is sharded), _with_random, _block, _shards
+    (_sharded.ShardedParts or None), _checkpoints (None, or folder, interval and number), and _resumed (a folder)."""
 
-    _RESUMED = "_resumed_commits"  # among the plain values: of the folder that the job began with
+    _RESUMED = "_resumed_commits"  # among the plain values: the commits of the folder that the job began with
 
     def _own(self, shard_replicas, random_state):
         if shard_replicas is not None and (isinstance(shard_replicas, bool) or not isinstance(shard_replicas, int)
@@ -27,10 +26,10 @@ class Own(Parts):
                 "_shards": None, "_checkpoints": None, "_resumed": None}
 
     def sharded(self, **parts):
-        """Collective, within train(), once in each round: modules whose parameters are DTensors, as fully_shard() and
-        parallelize_module() make them, the optimizers of these, and schedulers of those. What the last commit holds
-        of them goes into them, cut for the ranks of this round; where nothing was committed they stay as they are.
-        They are attributes of the state, too."""
+        """Collective, within train(), once in each round. Takes modules whose parameters are DTensors, as fully_shard()
+        and parallelize_module() make them, their optimizers, and the schedulers of these. Loads the last commit into
+        them, cut for the ranks of this round; without a commit they stay as they are. They are attributes of the state,
+        too."""
         self._for_train("sharded")
         if self._replicas is None:
             raise RuntimeError("sharded() needs a state that keeps shards: TorchState(shard_replicas=1, ...)")
@@ -44,12 +43,12 @@ class Own(Parts):
         if not loaded and self._resumed is not None:
             _folders.load(self._resumed, shards, self, {}, False)
         if loaded or self._resumed is not None:
-            self._load_random()  # making the model has used some
+            self._load_random()  # making the model has used random numbers
 
     def checkpoints(self, folder, every, keep=1):
-        """Every so many commits are also saved to FOLDER/commit-N, as save() does; a job that is started anew begins
-        from the newest that is complete, with any number of ranks. `keep` older ones are left beside it. All
-        ranks wait until it is written. Before run()."""
+        """Also saves every `every`-th commit to FOLDER/commit-N, as save() does; a restarted job begins from the newest
+        complete one, with any number of ranks. Keeps `keep` older ones beside it. All ranks wait until it is written.
+        Call it before run()."""
         if self._in_train():
             raise RuntimeError("checkpoints() comes before run()")
         if every < 1 or keep < 0:
@@ -59,16 +58,16 @@ class Own(Parts):
         self._plain[self._RESUMED] = 0
 
     def save(self, folder):
-        """Collective, within train(): all that the state holds now, as a folder of torch.distributed.checkpoint, which
-        loads it without dlaunch, too: modules and optimizers under the keys of get_state_dict() behind their names, as
-        in {"model": ..., "optimizer": ...}; values by their names. All ranks see the same folder."""
+        """Collective, within train(): saves the present state as a folder of torch.distributed.checkpoint, which can
+        load it without dlaunch: modules and optimizers under the keys of get_state_dict() after their names, as in
+        {"model": ..., "optimizer": ...}; values under their names. All ranks must see the same folder."""
         self._for_train("save")
         _folders.save(os.fspath(folder), self._all_parts(), self)
 
     def load(self, folder):
-        """Collective, within train(): what save() or torch.distributed.checkpoint.save() has written becomes the
-        state, cut for the ranks of this round. Parts that are not in the folder stay as they are. Folders hold
-        pickled values: only load what you trust."""
+        """Collective, within train(): loads a folder of save() or torch.distributed.checkpoint.save() into the state,
+        cut for the ranks of this round. Parts that are not in the folder stay as they are. Folders hold pickled values:
+        only load what you trust."""
         self._for_train("load")
         _folders.load(os.fspath(folder), self._all_parts(), self, self._tensors(), True)
 
@@ -86,7 +85,7 @@ class Own(Parts):
         return self._with_random or self._replicas is not None
 
     def _resume(self):
-        """From the newest folder, where no commit is held."""
+        """Loads the newest folder, if there is no commit."""
         if self._checkpoints is None or self.commits > 0:
             return
         found = _folders.newest(self._checkpoints[0])
@@ -119,7 +118,7 @@ class Own(Parts):
             self._fill(self._shards, self._shards.make(_sharded.described(blocks)), blocks)
 
     def _recover(self):
-        self.__dict__["_shards"] = None  # of the round before
+        self.__dict__["_shards"] = None  # it belonged to the last round
         self.__dict__["_resumed"] = None
         super()._recover()
 
@@ -142,7 +141,7 @@ class Own(Parts):
         shards.set_values(blocks[0][0]["values"])
 
     def _load_shards(self, shards):
-        """Collective. False: nothing of them was committed."""
+        """Collective. False: there was no commit of them."""
         memory = _sharded.as_memory(self._kept.own)
         blocks = _sharded.blocks_of(memory)
         there = any(head["tensors"] for head, _ in blocks)

@@ -1,14 +1,14 @@
-"""What each rank of an elastic state has for itself: its part of what is sharded (DTensors, as FSDP2, HSDP and
-tensor parallel make them of parameters and optimizers) and its random numbers' state.
+"""The data that each rank of an elastic state has for itself: its part of sharded tensors (DTensors, as FSDP2, HSDP and
+tensor parallel make them of parameters and optimizers) and the state of its random numbers.
 
-Each commit packs them into one block of bytes, which libdlelastic keeps beside the ranks that come next. The block
-says of each piece where in the whole tensor it belongs, so that any other cut can be made of all blocks:
+Each commit packs them into one block of bytes, and libdlelastic keeps copies on the next ranks. The block says where
+each piece belongs in the whole tensor, so that all blocks together can be cut in any other way:
 
-    two numbers of 8 bytes: of all bytes of the block, and of those of the head
+        two numbers of 8 bytes: the length of the block, and the length of the head
     head: pickled, {"rank", "tensors": {key: (dtype, shape, [(offsets, sizes, at)])}, "values", "random"}
     pieces, each at a multiple of 16 bytes
 
-A rank may have several blocks, when there are fewer ranks than there were.
+A rank may have several blocks, if there are fewer ranks than before.
 """
 
 import copy
@@ -21,14 +21,14 @@ import torch
 import torch.distributed as dist
 
 _WORDS = struct.Struct("<QQ")
-_ROUND = 1024  # heads are padded to that, so that a block keeps its size when a number grows
+_ROUND = 1024  # heads are padded to multiples of it, so that a block keeps its size when a number grows
 
 
 # -- Random numbers.
 
 
 def random_state():
-    """Of Python, of torch, of NumPy where it is in use, and of this process's GPU where it has one."""
+    """The state for Python, torch, NumPy if it is in use, and this process's GPU if it has one."""
     version, words, gauss = random.getstate()
     state = {"python": (version, struct.pack(f"<{len(words)}Q", *words), gauss),
              "torch": torch.get_rng_state().numpy().tobytes()}
@@ -61,7 +61,7 @@ def is_sharded(tensor):
 
 
 def _local(tensor):
-    """(offsets, sizes, memory) of what this rank has of it; None: nothing."""
+    """(offsets, sizes, memory) of this rank's part; None: it has none."""
     if not is_sharded(tensor):
         return (0,) * tensor.dim(), tuple(tensor.shape), tensor.detach()
     chunks = tensor.__create_chunk_list__()
@@ -80,7 +80,7 @@ def dtype_of(name):
 
 
 class ShardedParts:
-    """Modules, optimizers and whatever has state_dict(), by name: what state.sharded() was given."""
+    """The arguments of state.sharded(), by name: modules, optimizers and other objects with state_dict()."""
 
     def __init__(self, parts):
         self.modules, self.optimizers, self.others, self.names = {}, {}, {}, {}
@@ -107,7 +107,7 @@ class ShardedParts:
         return ShardedParts({**self._all(), **others._all()})
 
     def those_in(self, names):
-        """The parts of these names. Parameters keep the names that they have."""
+        """The parts with these names. Parameters keep their names."""
         some = copy.copy(self)
         some.modules = {name: part for name, part in self.modules.items() if name in names}
         some.optimizers = {name: part for name, part in self.optimizers.items() if name in names}
@@ -135,10 +135,10 @@ class ShardedParts:
                 yield self.names[id(parameter)], parameter
 
     def tensors(self):
-        """All that are there, by their keys in a folder of torch.distributed.checkpoint."""
+        """All existing tensors, by their keys in a folder of torch.distributed.checkpoint."""
         found = {}
         for name, module in self.modules.items():
-            for key, value in module.state_dict().items():  # sharded again where FSDP has gathered it
+            for key, value in module.state_dict().items():  # sharded again if FSDP has gathered it
                 if torch.is_tensor(value):
                     found[f"{name}.{key}"] = value
         for name, optimizer in self.optimizers.items():
@@ -149,7 +149,7 @@ class ShardedParts:
         return found
 
     def values(self):
-        """The rest, which can be pickled."""
+        """The other values, which can be pickled."""
         found = {name: other.state_dict() for name, other in self.others.items()}
         for name, optimizer in self.optimizers.items():
             groups = [{key: value for key, value in group.items() if key != "params"}
@@ -160,7 +160,7 @@ class ShardedParts:
         return found
 
     def make(self, described):
-        """described: {key: (dtype, shape)}. What is to be filled with that, by key; the optimizers' is made."""
+        """described: {key: (dtype, shape)}. The tensors to fill with that, by key; makes those of optimizers."""
         here = self.tensors()
         for name, optimizer in self.optimizers.items():
             for key, parameter in self._parameters(optimizer):
@@ -208,7 +208,7 @@ class ShardedParts:
 
 
 class Block:
-    """The block that is registered, rewritten by each commit."""
+    """The registered block, which each commit rewrites."""
 
     def __init__(self):
         self.memory = None
@@ -244,7 +244,7 @@ class Block:
 
 
 def blocks_of(memory):
-    """memory: a uint8 tensor of blocks, one after the other. (head, the bytes of its pieces) of each."""
+    """memory: a uint8 tensor of blocks, one after the other. Yields (head, the bytes of its pieces) for each."""
     at, found = 0, []
     while at < memory.numel():
         whole, head = _WORDS.unpack(memory[at:at + _WORDS.size].numpy().tobytes())
@@ -259,7 +259,7 @@ def as_memory(data):
 
 
 def _overlap(offsets, sizes, other_offsets, other_sizes):
-    """Of two boxes: where it begins in each, and how large it is; None: there is none."""
+    """The overlap of two boxes: its beginning in each, and its size; None: there is none."""
     first = [max(a, b) for a, b in zip(offsets, other_offsets)]
     end = [min(a + n, b + m) for a, n, b, m in zip(offsets, sizes, other_offsets, other_sizes)]
     if any(a >= b for a, b in zip(first, end)):
@@ -275,7 +275,7 @@ def _cut(tensor, begin, size):
 
 
 def fill(tensors, blocks):
-    """What of these tensors of this rank is in the blocks goes into them."""
+    """Fills these tensors of this rank with their data from the blocks."""
     for head, memory in blocks:
         for key, (dtype, _, places) in head["tensors"].items():
             own = _local(tensors[key]) if key in tensors else None
@@ -295,7 +295,7 @@ def fill(tensors, blocks):
 
 
 def covers(tensors, head):
-    """The block has just this rank's parts."""
+    """Whether the block has exactly this rank's parts."""
     for key, tensor in tensors.items():
         own = _local(tensor)
         places = head["tensors"][key][2]

@@ -1,15 +1,15 @@
-"""What PyTorch programs gain by the back end "dlring": times of it and of Gloo, side by side.
+"""Compares the times of PyTorch programs on the back end "dlring" and on Gloo.
 
     dlaunch --nproc 4 -m dlaunch.torch.bench [call] [layer] [ddp] [--rounds 30]
 
 call   all_reduce of 8 bytes: torch.distributed on dlring, on Gloo, and on PyTorch's own "fake" back end, which does
-       nothing and so shows what PyTorch itself takes; beside the same call from C
+       nothing and so shows PyTorch's own share; beside the same call from C
 layer  tensor-parallel inference: two all_reduces of 8, 16, 32 and 64 KiB in a layer, one after the other
 ddp    a training step of DistributedDataParallel with 25 MB of parameters
 
-The ways take turns within each round, so that all of them see the same machine. Each figure is the median over the
-rounds, in microseconds a call (call), a layer (layer) and a step (ddp). The last column is the median of the rounds'
-own ratios of dlring to Gloo. Needs PyTorch 2.4 or newer.
+The ways take turns within each round, so that all run under the same conditions. Each figure is the median over the
+rounds, in microseconds a call (call), a layer (layer) and a step (ddp). The last column is the median over the rounds
+of the ratio of dlring to Gloo. Needs PyTorch 2.4 or newer.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def timed(call, times):
 
 
 class Table:
-    """Rounds of several ways, and a line of what came out."""
+    """Rounds of several ways, and a line with the results."""
 
     def __init__(self, group, rounds):
         self.group, self.rounds = group, rounds

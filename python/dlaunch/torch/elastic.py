@@ -23,29 +23,27 @@
 
     dlaunch --nproc 8 --spares 1 --max-restarts 100 train.py
 
-When a worker is lost the others leave train() by an exception, keep their processes, get their last
-commit back, and train() is called again, with who has come in the lost one's place or without.
-So train() begins from what the state holds, modules in train() or eval() as they were then, and
-makes anew what belongs to a group of processes, as DistributedDataParallel does. Gradients are not
-part of the state: there are none at its beginning, so commit after optimizer.step().
-torch.distributed (back end "dlring", rank and size of the round) is there within train(), and from
-its end on; not before, because whoever comes later would be alone with what was called there.
+When a worker is lost the others leave train() by an exception, keep their processes, and return to their last commit.
+run() then calls train() again, with or without a replacement. So train() must begin from the state, with modules in
+train() or eval() as at the commit, and must make the objects of a process group, such as DistributedDataParallel, in
+each call. Gradients are no part of the state: train() begins without any, so commit after optimizer.step().
+torch.distributed (back end "dlring", rank and size of the round) works within train() and from its end on. It does not
+work before train(), because a later worker would be alone in those calls.
 
-With as many workers as before the weights come out as those of an undisturbed run, bit by bit, if two
-such runs do. (With gradient_as_bucket_view, and ranks that are no power of two, PyTorch itself rounds
-the first step of each DistributedDataParallel in another way.)
+With as many workers as before the weights are those of an undisturbed run, bit by bit, if two such runs agree. (With
+gradient_as_bucket_view, and a number of ranks that is no power of two, PyTorch itself rounds the first step of each
+DistributedDataParallel differently.)
 
-Everywhere else but under dlaunch (torchrun, python alone) the same program runs, and a lost worker
-ends it.
+Without dlaunch (torchrun, python alone) the same program runs, and a lost worker ends it.
 
-What differs from rank to rank at a commit is taken from rank 0: buffers, as those of BatchNorm, and
-plain values. So is everything at the start. Random numbers are each rank's own: a commit keeps the
-state of Python's random, of torch, of NumPy where it has been imported and of the current GPU where it
-is in use, and who takes a lost rank's place goes on with the lost one's. A rank that is new in a larger
-round goes on with its own. TorchState(random_state=False) leaves them alone.
+A commit takes values that differ between ranks from rank 0: buffers, such as those of BatchNorm, and plain values. So
+does the start. Random numbers are each rank's own: a commit keeps the state of Python's random, of torch, of NumPy if
+it is imported and of the current GPU if it is in use. The replacement of a lost rank continues with the lost rank's
+numbers. A rank that is new in a larger round continues with its own. TorchState(random_state=False) does not touch
+them.
 
-What is sharded, as by FSDP2, HSDP and tensor parallel (parameters that are DTensors), is made within
-train(), since a mesh of ranks is of one round, and given to a state that keeps shards:
+Sharded objects, as of FSDP2, HSDP and tensor parallel (parameters that are DTensors), belong to one round, because a
+mesh of ranks does. Make them within train(), and pass them to a state that keeps shards:
 
     state = elastic.TorchState(loader=loader, shard_replicas=1)
 
@@ -60,16 +58,15 @@ train(), since a mesh of ranks is of one round, and given to a state that keeps 
         while loader.epoch < 10:
             ...
 
-Each commit copies a rank's part once more in the host's memory, and sends it to the next
-shard_replicas ranks, who keep it beside their own: so many ranks next to each other may be lost at
-once. The ranks need three parts each (the registered one and two commits), and twice as much more for
-every replica. When the number of ranks changes, each rank holds the parts of all for a moment; then
-they go around one by one. Where more neighbours are lost than there are replicas, as with a
-host that has several ranks, the job begins from its snapshots or checkpoints.
-
-state.save(folder) and state.checkpoints(folder, every) write folders of torch.distributed.checkpoint,
-and state.load(folder) reads them, also such as were written without dlaunch. They have
-{"model": ..., "optimizer": ..., "loader": ...} by the names of the parts, modules and optimizers as in
+Each commit makes another copy of a rank's part in the host's memory, and sends it to the next shard_replicas ranks,
+which keep it beside their own: so the job survives the loss of that many neighbouring ranks at once. The ranks need
+Each commit makes another copy of a rank's part in the host's memory, and sends it to the next shard_replicas ranks,
+which keep it beside their own: so the job survives the loss of that many neighbouring ranks at once. The ranks need
+memory for three parts each (the registered one and two commits), and for two more for each replica. When the number of
+ranks changes, each rank holds the parts of all for a moment: they go around one by one. If more neighbours are lost
+than there are replicas, as with a host that has several ranks, the job begins from its snapshots or checkpoints.
+state.load(folder) reads them, even those written without dlaunch. They have {"model": ..., "optimizer": ..., "loader":
+...} by the names of the parts, with modules and optimizers as in
 torch.distributed.checkpoint.state_dict.get_state_dict().
 """
 
@@ -95,15 +92,14 @@ __all__ = ["DataLoader", "PeerLost", "RoundOver", "TorchState", "run"]
 
 
 class TorchState(Own):
-    """What training consists of: modules, optimizers, tensors, whatever has state_dict() and
-    load_state_dict(), and plain values that can be pickled. All are attributes by their names;
-    plain values may be set (state.epoch += 1).
+    """The parts of a training: modules, optimizers, tensors, objects with state_dict() and load_state_dict(), and plain
+    values that can be pickled. All are attributes by their names; the program may set plain values (state.epoch += 1).
 
-    To be made when modules and tensors are on their device, on all ranks alike. Their memory is
-    part of the state as it is, and so is that of what optimizers make for each parameter.
-    room: bytes that everything but tensors may take when pickled.
-    shard_replicas: how many ranks keep a copy of each other rank's shards, for a state with sharded(); None: there
-    is nothing sharded.
+    Make it when modules and tensors are on their device, with the same parts on all ranks. Their memory is itself part
+    of the state, and so is the memory that optimizers make for each parameter.
+    room: bytes for everything but tensors when pickled.
+    shard_replicas: how many ranks keep a copy of each other rank's shards, for a state with sharded(); None: nothing is
+    sharded.
     random_state: whether each rank's random numbers are part of the state."""
 
     _HELD, _IN_PLACE = "tensors", "{name}.copy_() or {name}.load_state_dict()"
@@ -126,21 +122,21 @@ class TorchState(Own):
                 self._valued[name] = kind(name, part)
 
     def snapshots(self, folder, every, keep=1):
-        """Every so many commits are also written to a folder, in the background; a job that is
-        started anew begins from the newest. They hold pickled values: only load what you trust."""
+        """Also writes every `every`-th commit to a folder, in the background; a restarted job begins from the newest.
+        The files hold pickled values: only load what you trust."""
         if self._kept is not None:
             raise RuntimeError("snapshots() comes before run()")
         self.__dict__["_folder"] = (os.fspath(folder), every, keep)
 
     def restore(self):
-        """Back to the last commit, on this rank."""
+        """Returns to the last commit, on this rank."""
         self._for_train("restore")
         super().restore()
 
     # -- For run().
 
     def _check(self):
-        """Before others are met."""
+        """Checks that need no other rank."""
         if TorchState._begun:
             raise RuntimeError("run() is for once in a process: who comes later would begin with the first")
         self._adopt()
@@ -160,7 +156,7 @@ class TorchState(Own):
             self._kept.snapshots(*self._folder)
 
     def _register(self, name, memory):
-        # Its bytes in the order in which they lie, whatever its type and its strides are.
+        # Its bytes in memory order, for any type and strides.
         self._kept.replicated(name, memory.as_strided((memory.numel(),), (1,)).view(torch.uint8))
 
     def _in_train(self):
@@ -171,7 +167,7 @@ class TorchState(Own):
             kind.adopt()
 
     def _share(self):
-        """Buffers are shared, too."""
+        """Copies buffers to all ranks, too."""
         by_device = defaultdict(list)
         by_device["cpu"].append(self._values[:self._HEAD])
         for kind in self._valued.values():
@@ -189,7 +185,7 @@ class TorchState(Own):
 # -- Rounds.
 
 
-_CAPSULE_NAME = b"dl_comm"  # which a capsule points to
+_CAPSULE_NAME = b"dl_comm"  # the capsule's pointer type
 
 
 def _borrowed(comm):
@@ -200,7 +196,7 @@ def _borrowed(comm):
 
 
 def _join():
-    """This process's communicator, of the launcher's rounds where it forms them."""
+    """This process's communicator, in the launcher's rounds if the launcher forms them."""
     if dist.is_initialized():
         raise RuntimeError("run() begins torch.distributed itself, in each round: leave out init_process_group()")
     if in_elastic_job():
@@ -218,8 +214,8 @@ class _Gone:
 
 
 def _leave(comm):
-    """Nothing of the round goes on, and nothing of it is kept: hooks of its DistributedDataParallel
-    would go off in the next one. Something may still know that, as a Trainer or an exception does."""
+    """Ends all operations of the round and drops its objects: hooks of its DistributedDataParallel would run in the
+    next round. Another object, such as a Trainer or an exception, may still refer to that."""
     comm.settle()
     if dist.is_initialized():
         dist.destroy_process_group()
@@ -230,9 +226,8 @@ def _leave(comm):
 
 
 def run(train):
-    """Decorates train(state, ...), which is called in each round until it returns in one on all
-    ranks; what it returns there is the result. Exceptions that are not because of a lost worker
-    pass through."""
+    """Decorates train(state, ...): calls it in each round until it returns on all ranks, and returns its result.
+    Exceptions without a lost worker pass through."""
 
     @functools.wraps(train)
     def in_rounds(state, *args, **kwargs):

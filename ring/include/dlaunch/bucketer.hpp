@@ -1,23 +1,23 @@
-// GradientBucketer: adds up gradients over all ranks while the caller still computes the rest of
-// them (Li et al., PyTorch Distributed, VLDB 2020).
+// GradientBucketer: adds up gradients over all ranks while the caller still computes the rest (Li
+// et al., PyTorch Distributed, VLDB 2020).
 //
-// The tensors are put into buckets from the last one to the first, as backpropagation finishes
-// them. ready(i) says that this rank's tensor i is there; once a bucket is complete, and all
-// buckets before it have been launched, its all_reduce goes on in the background, within a host's
-// shared memory straight from and to the tensors. finish() launches what is left and waits for all
-// of it.
+// The bucketer puts the tensors into buckets from the last one to the first, as backpropagation
+// finishes them. ready(i) reports that this rank's tensor i is complete. When a bucket is complete,
+// and all buckets before it have been launched, its all_reduce runs in the background; in a host's
+// shared memory it reads and writes the tensors in place. finish() launches the remaining buckets
+// and waits for all.
 //
 //   dl::GradientBucketer<float> bucketer(comm, gradients);   // once; spans stay valid
 //   for each step:
 //     for i from last to first: compute gradients[i]; bucketer.ready(i);
 //     bucketer.finish();                                     // gradients are summed over ranks
 //
-// Every rank must have the same tensors; the order of its ready() calls is its own matter, because
+// Every rank must have the same tensors. The ranks may call ready() in different orders, because
 // buckets are launched in one fixed order. One thread at a time, as for the communicator, which
-// must outlive the bucketer; between the first ready() and finish() the caller may use it too, if
-// all ranks do so at the same place. Errors are dl::Error; after one the step is lost, and the next
-// ready() begins another, but a gradient that is ready already or not known changes nothing. If a
-// step is given up for another reason, reset() drops it.
+// must outlive the bucketer. Between the first ready() and finish() the caller may use the
+// communicator, too, if all ranks do so at the same place. Errors are dl::Error. After one the step
+// is lost, and the next ready() begins another step; a call for a gradient that is already ready,
+// or unknown, fails without an effect. reset() drops a step for any other reason.
 #pragma once
 
 #if __cplusplus <= 201703L
@@ -35,7 +35,7 @@ namespace dl {
 
 struct BucketOptions {
   std::size_t bucket_bytes = std::size_t{25} << 20;
-  // The first bucket to be complete is smaller, so that there is something to send early.
+  // The first bucket is smaller, so that sending begins early.
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   Op op = Op::sum;
 };
@@ -63,7 +63,7 @@ class GradientBucketer {
 
   std::size_t buckets() const { return buckets_.size(); }
 
-  // This rank's gradient i is complete and must not be touched until finish() is back.
+  // This rank's gradient i is complete; do not touch it until finish() returns.
   void ready(std::size_t i) {
     if (i >= ready_.size() || ready_[i]) {
       throw Error(DL_ERR_INVALID, "GradientBucketer: gradient " + std::to_string(i) +
@@ -76,7 +76,7 @@ class GradientBucketer {
     });
   }
 
-  // Gradients that were not reported are taken as they are.
+  // finish() takes gradients that were not reported as they are.
   void finish() {
     or_reset([&] {
       while (launched_ < buckets_.size()) launch();
@@ -85,7 +85,7 @@ class GradientBucketer {
     start_over();
   }
 
-  // Waits for what is launched, and begins a new step.
+  // Waits for the launched buckets, and begins a new step.
   void reset() {
     for (auto& bucket : buckets_) bucket.request = Request();
     start_over();

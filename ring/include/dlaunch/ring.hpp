@@ -1,9 +1,8 @@
 // libdlring for C++20: RAII, spans and exceptions over the C API of <dlaunch/ring.h>, which is the
-// manual: semantics, threads and buffer rules stand there. Header only, so that the library's ABI
-// stays C.
+// manual for semantics, threads and buffer rules. Header only, so that the library's ABI stays C.
 //
-// Errors are exceptions: dl::Error, and its subclasses PeerLost, Mismatch and Timeout for what a
-// program may want to treat differently.
+// Errors are exceptions: dl::Error, and its subclasses PeerLost, Mismatch and Timeout for errors
+// that a program may handle differently.
 #pragma once
 
 #if __cplusplus <= 201703L
@@ -54,7 +53,7 @@ class Timeout : public Error {
   explicit Timeout(const std::string& what) : Error(DL_ERR_TIMEOUT, what) {}
 };
 
-// 16-bit floats as storage; arithmetic is up to the caller.
+// Storage for 16-bit floats, without arithmetic.
 struct float16 {
   std::uint16_t bits;
 };
@@ -113,8 +112,8 @@ inline void check(dl_result code, dl_comm* comm) {
 
 namespace dl {
 
-// An operation in the background; its buffers must live until it is done. The destructor waits, and
-// drops the error if there was one. It must not outlive its communicator.
+// A background operation; its buffers must live until it is done. The destructor waits, and drops
+// any error. It must not outlive its communicator.
 class Request {
  public:
   Request() = default;
@@ -128,7 +127,7 @@ class Request {
   }
   ~Request() { dl_wait(&request_); }
 
-  // Still to be waited for.
+  // Whether the operation still needs a wait.
   explicit operator bool() const { return request_ != nullptr; }
   void wait() { detail::check(dl_wait(&request_), comm_); }
   // True once it is done; then as wait().
@@ -137,13 +136,13 @@ class Request {
     detail::check(dl_test(&request_, &done), comm_);
     return done != 0;
   }
-  // Waits for at most so long. True once it is done; then as wait().
+  // Waits for at most `time`. True once it is done; then as wait().
   bool wait_for(std::chrono::duration<double> time) {
     int done = 0;
     detail::check(dl_wait_for(&request_, std::max(time.count(), 0.0), &done), comm_);
     return done != 0;
   }
-  // Waits for one of them, which it takes; requests.size() if there is none left.
+  // Waits for one of the requests and takes it; returns requests.size() if none is left.
   static std::size_t wait_any(std::span<Request> requests) {
     std::vector<dl_request*> handles;
     for (const auto& request : requests) handles.push_back(request.request_);
@@ -160,7 +159,7 @@ class Request {
   dl_comm* comm_ = nullptr;
 };
 
-// Memory of dl_alloc() for so many elements, zeroed. It must not outlive its communicator.
+// Memory of dl_alloc() for a number of elements, zeroed. It must not outlive its communicator.
 template <class T>
 class Buffer {
  public:
@@ -187,7 +186,7 @@ class Buffer {
   dl_comm* comm_ = nullptr;
 };
 
-// Calls take spans, and by detail::RangeCalls containers, too.
+// Calls take spans, and through detail::RangeCalls containers, too.
 class Communicator : public detail::RangeCalls<Communicator> {
   using Calls = detail::RangeCalls<Communicator>;
 
@@ -198,9 +197,9 @@ class Communicator : public detail::RangeCalls<Communicator> {
     return Communicator(comm);
   }
 
-  // Takes over what the C API has made.
+  // Takes ownership of a communicator that the C API has made.
   static Communicator adopt(dl_comm* comm) { return Communicator(comm); }
-  // Leaves it to the C API again; nothing more is to be asked of this object.
+  // Returns ownership to the C API; do not use this object afterwards.
   dl_comm* release() { return comm_.release(); }
 
   int rank() const { return dl_rank(comm_.get()); }
@@ -361,7 +360,7 @@ class Communicator : public detail::RangeCalls<Communicator> {
       return dl_irecv(get(), buf.data(), buf.size(), dtype_of<T>::value, peer, tag, r);
     });
   }
-  // Returns who sent it.
+  // Returns the sender.
   template <class T>
   int recv_any(std::span<T> buf, int tag = 0) {
     int source = -1;
@@ -374,13 +373,13 @@ class Communicator : public detail::RangeCalls<Communicator> {
   std::uint64_t round() const { return dl_round(get()); }
   bool round_over() const { return dl_round_over(get()) != 0; }
 
-  // Collective; for a negative color a communicator that is not valid().
+  // Collective; a negative color gets a communicator that is not valid().
   Communicator split(int color, int key = 0) {
     dl_comm* group = nullptr;
     check(dl_split(get(), color, key, &group));
     return Communicator(group);
   }
-  // By these ranks alone: see dl_group().
+  // Only these ranks call it: see dl_group().
   Communicator group(std::span<const int> ranks, int tag = 0, double op_timeout_s = -1) {
     dl_comm* made = nullptr;
     check(dl_group(get(), ranks.data(), static_cast<int>(ranks.size()), tag, op_timeout_s, &made));
@@ -399,7 +398,8 @@ class Communicator : public detail::RangeCalls<Communicator> {
     check(dl_copy(get(), to, from, bytes));
   }
 
-  // See dl_key_set() and its kin. A get waits as long as an operation may take, or so many seconds.
+  // See dl_key_set() and its kin. A get waits as long as an operation may take, or for the given
+  // seconds.
   void key_set(const std::string& key, std::string_view value) {
     check(dl_key_set(get(), key.c_str(), value.data(), value.size()));
   }
@@ -422,7 +422,7 @@ class Communicator : public detail::RangeCalls<Communicator> {
   // Collective: see dl_alloc().
   template <class T>
   Buffer<T> alloc(std::size_t count) {
-    // More than there can be is lacking, too, and to be told to all.
+    // A count that no memory can hold counts as a lack of memory, which all ranks must learn.
     const bool can_be = count <= static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T);
     void* memory = nullptr;
     check(dl_alloc(get(), can_be ? count * sizeof(T) : SIZE_MAX, &memory));

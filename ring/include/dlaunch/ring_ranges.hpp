@@ -1,6 +1,6 @@
-// The calls of dl::Communicator on containers: std::vector, std::array, arrays and whatever else
-// std::data() and std::size() know. <dlaunch/ring.hpp> includes this; each call does what the one
-// with spans there does.
+// The calls of dl::Communicator on containers: std::vector, std::array, arrays and anything else
+// with std::data() and std::size(). <dlaunch/ring.hpp> includes this; each call does the same as
+// its form with spans.
 //
 //   std::vector<float> x(1000), y(1000);
 //   comm.all_reduce(x);        // for comm.all_reduce(std::span<float>(x))
@@ -26,7 +26,7 @@ inline constexpr bool is_span = false;
 template <class T, std::size_t N>
 inline constexpr bool is_span<std::span<T, N>> = true;
 
-// Contiguous elements of a type that libdlring knows.
+// Contiguous elements of a type that libdlring supports.
 template <class R>
 concept Elements = requires(R& r) {
   std::size(r);
@@ -37,7 +37,7 @@ concept Writable = Elements<R> && !std::is_const_v<element_of<R>>;
 template <class In, class Out>
 concept Alike = Elements<In> && Writable<Out> &&
     std::is_same_v<std::remove_cv_t<element_of<In>>, element_of<Out>>;
-// The memory outlives a call in the background: a temporary container's would not.
+// Memory that outlives a background call; that of a temporary container would not.
 template <class R>
 concept Lasting = std::is_lvalue_reference_v<R> || is_span<std::remove_cvref_t<R>>;
 

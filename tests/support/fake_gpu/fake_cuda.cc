@@ -38,7 +38,7 @@ Memory& memory() {
   return *the;
 }
 
-// The block that `address` lies in, and how far inside; under the mutex.
+// The block around `address`, and the offset inside; under the mutex.
 const Block* block_of(const void* address, std::size_t& inside) {
   auto& blocks = memory().device;
   auto next = blocks.upper_bound(static_cast<const char*>(address));
@@ -111,7 +111,7 @@ struct CUstream_st {
 
 namespace {
 
-// What an event is while streams may still come to it.
+// An event's state while streams may still reach it.
 struct EventState {
   std::mutex mutex;
   std::condition_variable changed;
@@ -247,7 +247,7 @@ CUresult cuStreamCreate(CUstream* stream, unsigned) {
   return CUDA_SUCCESS;
 }
 
-// As the driver's, this returns at once; what the stream holds is done all the same.
+// Returns at once, like the driver's; the stream's work is done all the same.
 CUresult cuStreamDestroy(CUstream stream) {
   std::thread([stream] {
     {

@@ -32,7 +32,7 @@ struct Call {
 };
 enum Kind { all_reduce, reduce, broadcast, reduce_scatter, all_gather };
 
-// What the ranks share. `stage` grows by two with each collective: come, and gone.
+// The data that the ranks share. `stage` grows by two with each collective: come, and gone.
 struct Pair {
   std::atomic<std::uint64_t> sent, taken;
   std::size_t bytes;
@@ -51,7 +51,7 @@ struct Shared {
 
 void nap() { ::poll(nullptr, 0, 1); }
 
-// Whether FAKE_NCCL has this happen.
+// Whether FAKE_NCCL commands this failure.
 bool commanded_failure(int rank, std::uint64_t op, const char* what) {
   const char* const all = std::getenv("FAKE_NCCL");
   if (all == nullptr) return false;
@@ -223,7 +223,7 @@ ncclResult_t launch(Group group) {
 }
 
 ncclResult_t add(ncclComm_t comm, CUstream stream, Part part) {
-  // Buffers that are not a GPU's are what the device plane must never give.
+  // The device plane must never give buffers that are not a GPU's.
   const bool reads = part.what == Part::collective || part.what == Part::send;
   const auto view = [](const void* at) { return static_cast<char*>(fake_gpu_view(at)); };
   if (reads && part.in != nullptr && (part.in = view(part.in)) == nullptr)
@@ -312,7 +312,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   return ncclSuccess;
 }
 
-// Blocks, as the one that programs call by themselves does.
+// Blocks, like NCCL's own ncclCommInitRank.
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;

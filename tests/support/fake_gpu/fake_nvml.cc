@@ -1,13 +1,13 @@
-// A look-alike of libnvidia-ml.so.1 for tests: built for nothing else and never installed. Nothing
-// that it says tells anything about a GPU.
+// A look-alike of libnvidia-ml.so.1, for tests only and never installed. Its values say nothing
+// about a GPU.
 //
-// FAKE_NVML="gpus=2,KEY=GPU:VALUE,…", read at each call: how many GPUs there are, and of those by
-// number (their buses are 10 and up):
+// FAKE_NVML="gpus=2,KEY=GPU:VALUE,…", read at each call: the number of GPUs, and values of each by
+// its number (their buses are 10 and up):
 //   uncorrected=1:3   so many ECC errors      lost=1           it has fallen off the bus
-//   pages_pending=1, rows_pending=1, rows_failed=1             as NVML tells that
-//   process=1:4711    which computes there
-//   mig=1:2           it is cut into so many instances, 0 and 2 and so on; how busy it is is no
-//                     longer told, and process= is that of its last instance
+//   pages_pending=1, rows_pending=1, rows_failed=1             as in NVML
+//   process=1:4711    a process that computes there
+//   mig=1:2           it is cut into so many instances, 0 and 2 and so on; it reports its load no
+//                     longer, and process= is that of its last instance
 // "dead": nothing works; "hang": no call returns.
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kDone = 0, kNotSupported = 3, kNotFound = 6, kNotLoaded = 9, kLost = 15;
 
-// The value of KEY for that GPU; otherwise: it is not named.
+// The value of KEY for that GPU; otherwise: KEY is not set for it.
 long commanded(const char* key, long gpu, long otherwise) {
   const char* const all = std::getenv("FAKE_NVML");
   const std::string list = "," + std::string(all != nullptr ? all : "") + ",";
@@ -39,7 +39,7 @@ bool says(const char* word) {
   return all != nullptr && std::strstr(all, word) != nullptr;
 }
 
-// Handles are 1 and up; of instance K of a GPU: 100 (K + 1) more.
+// Handles are 1 and up; for instance K of a GPU: 100 (K + 1) more.
 long handle_of(void* device) { return reinterpret_cast<long>(device) - 1; }
 long number_of(void* device) { return handle_of(device) % 100; }
 long instance_of(void* device) { return handle_of(device) / 100 - 1; }  // -1: it is a GPU

@@ -1,5 +1,5 @@
-// The arithmetic of the fake NCCL: NCCL's numbers of types and ops, in any way that is right for
-// small whole numbers.
+// The arithmetic of the fake NCCL: NCCL's numbers of types and ops, computed in a way that is right
+// for small whole numbers.
 #pragma once
 
 #include <algorithm>

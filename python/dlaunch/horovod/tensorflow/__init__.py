@@ -1,7 +1,7 @@
 """Horovod's API for TensorFlow 2. help(dlaunch.horovod) is the manual.
 
 Tensors go through NumPy's arrays, eagerly and in a tf.function; XLA cannot compile that. Sessions of TensorFlow 1, its
-hooks and its optimizers have no counterpart here."""
+hooks and its optimizers are not supported."""
 
 from .._errors import HorovodInternalError, HostsUpdatedInterrupt
 from . import elastic

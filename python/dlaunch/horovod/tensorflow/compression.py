@@ -1,10 +1,10 @@
-"""How tensors are made smaller before they are reduced."""
+"""Makes tensors smaller before they are reduced."""
 
 import tensorflow as tf
 
 
 class NoneCompressor:
-    """As it is."""
+    """Does not change tensors."""
 
     @staticmethod
     def compress(tensor):
@@ -16,7 +16,7 @@ class NoneCompressor:
 
 
 class FP16Compressor:
-    """Floats as float16."""
+    """Sends floats as float16."""
 
     @staticmethod
     def compress(tensor):

@@ -42,13 +42,13 @@ class TensorFlowState(ObjectState):
 
 
 class TensorFlowKerasState(TensorFlowState):
-    """A model of Keras that is built, its optimizer, and values that can be pickled."""
+    """A built model of Keras, its optimizer, and values that can be pickled."""
 
     def __init__(self, model, optimizer=None, backend=None, **kwargs):
         self.model = model
         self.optimizer = optimizer or model.optimizer
         if hasattr(self.optimizer, "build") and not getattr(self.optimizer, "built", False):
-            self.optimizer.build(model.trainable_variables)  # so that a new worker has what others send
+            self.optimizer.build(model.trainable_variables)  # a new worker then has the variables that others send
         super().__init__(**kwargs)
 
     def _all_variables(self):
@@ -56,7 +56,7 @@ class TensorFlowKerasState(TensorFlowState):
 
 
 def run(func):
-    """As that of dlaunch.horovod.elastic, also where a collective failed within a graph."""
+    """As in dlaunch.horovod.elastic, also for a collective that failed within a graph."""
 
     @functools.wraps(func)
     def train(state, *args, **kwargs):

@@ -8,8 +8,8 @@ from .mpi_ops import broadcast_
 
 
 def broadcast_variables(variables, root_rank, process_set=global_process_set, inplace=True):
-    """The variables of rank root_rank become everybody's. inplace: is not used."""
-    # Those of Keras 3 have one of TensorFlow inside.
+    """Copies the variables of rank root_rank to all ranks. inplace: is not used."""
+    # A variable of Keras 3 contains one of TensorFlow.
     own = [variable if isinstance(variable, tf.Variable) else variable.value for variable in variables]
     if own:
         broadcast_(own, root_rank, process_set=process_set)

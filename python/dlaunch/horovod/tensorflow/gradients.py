@@ -20,7 +20,7 @@ class _Reducer:
             raise ValueError("groups should be a non-negative integer or a list of lists of variables.")
 
     def reduce(self, gradients):
-        """None stays None: it has to be so on all ranks."""
+        """None stays None; it must be None on all ranks."""
         there = [i for i, gradient in enumerate(gradients) if gradient is not None]
         chosen = [gradients[i] for i in there]
         if self._sparse_as_dense:
@@ -60,16 +60,16 @@ class _Tape:
 def DistributedGradientTape(gradtape, device_dense="", device_sparse="", compression=Compression.none,
                             sparse_as_dense=False, op=Average, gradient_predivide_factor=1.0, num_groups=0, groups=None,
                             process_set=global_process_set):
-    """The tape, with a gradient() that gives the gradients reduced over the ranks, all in one collective.
+    """The tape, with a gradient() that reduces the gradients over the ranks, all in one collective.
 
-    compression: of gradients that travel. sparse_as_dense: IndexedSlices become dense first; else indices and values
-    are gathered. gradient_predivide_factor: with op=Average gradients are divided by it before the sum, and the sum by
-    size / it. groups and num_groups are not needed: all gradients are one group."""
+    compression: of sent gradients. sparse_as_dense: makes IndexedSlices dense first; else indices and values are
+    gathered. gradient_predivide_factor: op=Average divides gradients by it before the sum, and the sum by size / it.
+    groups and num_groups are not needed: all gradients are one group."""
     return _Tape(gradtape, _Reducer(compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set))
 
 
 class _Optimizer:
-    """What a wrapped optimizer of tf_keras does before its class. _hvd: its _Reducer."""
+    """The methods of a wrapped optimizer of tf_keras that precede its class's. _hvd: its _Reducer."""
 
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
         pairs = list(grads_and_vars)
@@ -78,14 +78,14 @@ class _Optimizer:
 
 
 class _Keras3Optimizer:
-    """The same of Keras 3, whose apply_gradients() calls apply()."""
+    """The same for Keras 3, whose apply_gradients() calls apply()."""
 
     def apply(self, grads, trainable_variables=None):
         return super().apply(self._hvd.reduce(list(grads)), trainable_variables)
 
 
 def _wrapped_class(kind):
-    """It has the name of the optimizer's own class, as which it is saved."""
+    """It has the name of the optimizer's own class, under which Keras saves it."""
     of = _Keras3Optimizer if hasattr(kind, "apply") else _Optimizer
     return type(kind.__name__, (of, kind), {"__module__": kind.__module__})
 
@@ -94,11 +94,11 @@ def DistributedOptimizer(optimizer, name=None, use_locking=False, device_dense="
                          compression=Compression.none, sparse_as_dense=False, backward_passes_per_step=1, op=Average,
                          gradient_predivide_factor=1.0, average_aggregated_gradients=False, num_groups=0, groups=None,
                          process_set=global_process_set):
-    """An optimizer of Keras 3 or of tf_keras as the given one, that reduces the gradients over the ranks before it
-    applies them, all in one collective. Give it to compile() or call apply_gradients().
+    """An optimizer of Keras 3 or of tf_keras like the given one, which reduces the gradients over the ranks before it
+    applies them, all in one collective. Pass it to compile() or call apply_gradients().
 
-    Keras 3 may compile training steps by XLA, which cannot reduce: give compile() jit_compile=False, or fit() one of
-    the callbacks of this package, which does that. backward_passes_per_step: 1; Keras itself has
+    Keras 3 may compile training steps by XLA, which cannot reduce: pass jit_compile=False to compile(), or one of this
+    package's callbacks, which does that, to fit(). backward_passes_per_step: 1; Keras itself has
     gradient_accumulation_steps. The other arguments are those of DistributedGradientTape(); name, use_locking and
     average_aggregated_gradients are not used."""
     if backward_passes_per_step != 1:

@@ -1,8 +1,8 @@
 """Collectives on tensors of TensorFlow, eagerly and within tf.function. Names are Horovod's.
 
-Each call waits for its result. Within a tf.function calls run in the order of the program, as all that has effects
-does; a grouped call submits its tensors together. XLA cannot compile them: leave out jit_compile=True. Without name=
-the n-th call of a kind without a name meets the n-th of the others, each time that it runs.
+Each call waits for its result. Within a tf.function calls run in the order of the program, like everything with side
+effects; a grouped call submits its tensors together. XLA cannot compile them: leave out jit_compile=True. Without name=
+the n-th call of a kind matches the n-th one on other ranks, each time that it runs.
 
 average=True and False are old words for op=Average and Sum. root_rank is a rank of the job, also within a process set.
 ignore_name_scope, device_dense and device_sparse are not used.
@@ -20,12 +20,12 @@ from .compression import Compression
 
 
 def init(comm=None, process_sets=None):
-    """Joins the job, and waits until all ranks have: as that of dlaunch.horovod.torch."""
+    """Joins the job, and waits until all ranks have joined: as in dlaunch.horovod.torch."""
     world.init(_arrays, comm, process_sets)
 
 
 def _run(function, tensors, types, shapes):
-    """function(arrays) gives arrays: called now, or within a graph whenever that runs."""
+    """function(arrays) returns arrays: called now, or within a graph whenever that runs."""
     if tf.executing_eagerly():
         return [tf.convert_to_tensor(x) for x in function([tensor.numpy() for tensor in tensors])]
     results = tf.numpy_function(lambda *arrays: [np.asarray(x) for x in function([np.asarray(x) for x in arrays])],
@@ -130,7 +130,7 @@ def allgather(tensor, name=None, ignore_name_scope=False, process_set=global_pro
 
 
 def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set=global_process_set):
-    """Differentiable: the gradient of the root's is the average over the ranks."""
+    """Differentiable: the root's gradient is the average over the ranks."""
     @tf.custom_gradient
     def sent(tensor):
         result, = _run(lambda arrays: _numpy.broadcast(arrays, root_rank, name, process_set), [tensor], [tensor.dtype],
@@ -144,7 +144,7 @@ def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set
 
 
 def broadcast_(variables, root_rank, name=None, process_set=global_process_set):
-    """The root's variables become everybody's, in place, all together."""
+    """Copies the root's variables to all ranks, in place, all together."""
     variables = list(variables)
     values = [tf.convert_to_tensor(variable) for variable in variables]
     results = _run(lambda arrays: _numpy.broadcast(arrays, root_rank, name, process_set), values,
@@ -205,7 +205,7 @@ def grouped_reducescatter(tensors, device_dense="", compression=Compression.none
 
 def reducescatter(tensor, device_dense="", compression=Compression.none, op=Average, name=None,
                   process_set=global_process_set, ignore_name_scope=False, prescale_factor=1.0, postscale_factor=1.0):
-    """This rank's rows of the reduction. Where they are no equal parts, the first ranks have one more.
+    """This rank's rows of the reduction. If the rows do not divide evenly, the first ranks have one more.
     Differentiable."""
     return grouped_reducescatter([tensor], device_dense, compression, op, process_set, prescale_factor,
                                  postscale_factor, name)[0]
@@ -215,7 +215,7 @@ def reducescatter(tensor, device_dense="", compression=Compression.none, op=Aver
 
 
 def join():
-    """As that of dlaunch.horovod.torch."""
+    """As in dlaunch.horovod.torch."""
     return world.join()
 
 
@@ -239,7 +239,7 @@ def size_op(process_set_id=0, name=None):
 
 
 def process_set_included_op(process_set_id=0, name=None):
-    """1 where this rank is in the process set."""
+    """1 if this rank is in the process set."""
     return _number_op(lambda: int(basics.process_set_by_id(process_set_id).included()))
 
 

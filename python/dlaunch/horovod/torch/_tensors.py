@@ -1,4 +1,4 @@
-"""What the engine does to tensors beside collectives: as _arrays for NumPy's arrays."""
+"""The engine's operations on tensors beside collectives: as _arrays for NumPy's arrays."""
 
 import torch
 
@@ -16,7 +16,7 @@ def zeros(shape, name):
 
 
 def plain(x):
-    """The same memory, of elements that libdlring moves: older releases hand no bool out."""
+    """The same memory, with elements that libdlring can move: older releases do not export bool."""
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
@@ -29,7 +29,7 @@ def to_bytes(x):
 
 
 def scale(x, factor):
-    """In place. Integers are scaled as float64, and cut towards 0."""
+    """In place. Scales integers as float64, and rounds towards 0."""
     if x.is_floating_point() or x.is_complex():
         x.mul_(factor)
     else:

@@ -1,10 +1,10 @@
-"""How tensors are made smaller before they are reduced."""
+"""Makes tensors smaller before they are reduced."""
 
 import torch
 
 
 class Compressor:
-    """compress() gives what is sent and whatever decompress() needs to undo it."""
+    """compress() returns the tensor to send, and a context for decompress()."""
 
     @staticmethod
     def compress(tensor):
@@ -16,7 +16,7 @@ class Compressor:
 
 
 class NoneCompressor(Compressor):
-    """As it is."""
+    """Does not change tensors."""
 
     @staticmethod
     def compress(tensor):
@@ -28,7 +28,7 @@ class NoneCompressor(Compressor):
 
 
 class FP16Compressor(Compressor):
-    """Floats as float16."""
+    """Sends floats as float16."""
 
     @staticmethod
     def compress(tensor):

@@ -12,11 +12,11 @@ from .mpi_ops import rank, size
 
 
 class ElasticSampler(torch.utils.data.Sampler):
-    """Shares the samples of a dataset out among the ranks, without those that this epoch has had already.
+    """Divides the samples of a dataset among the ranks, without those that this epoch has already used.
 
-    Give it to DataLoader(sampler=...) and to TorchState(). Call record_batch() after each batch, so that a new round
-    goes on with the rest of the epoch, and set_epoch() after each epoch. dataset: of constant length. seed: the same
-    on all ranks. As with Horovod's, some samples are repeated where the rest cannot be shared out evenly."""
+    Pass it to DataLoader(sampler=...) and to TorchState(). Call record_batch() after each batch, so that a new round
+    continues with the rest of the epoch, and set_epoch() after each epoch. dataset: of constant length. seed: the same
+    on all ranks. As with Horovod's, some samples are repeated if the rest does not divide evenly."""
 
     def __init__(self, dataset, shuffle=True, seed=0):
         self.dataset, self.shuffle, self.seed = dataset, shuffle, seed
@@ -24,12 +24,12 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def set_epoch(self, epoch):
-        """All samples again, in the order of this epoch."""
+        """Begins again with all samples, in the order of this epoch."""
         self.epoch, self.processed_num = epoch, 0
         self.reset()
 
     def record_batch(self, batch_idx, batch_size):
-        """Each rank has taken batch_size samples."""
+        """Records that each rank has taken batch_size samples."""
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self):
@@ -40,7 +40,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def reset(self):
-        """For the ranks that there are now."""
+        """Divides the rest among the present ranks."""
         self.num_replicas, self.rank = size(), rank()
         order = list(range(len(self.dataset)))
         if self.shuffle:
@@ -59,7 +59,7 @@ class ElasticSampler(torch.utils.data.Sampler):
 
 
 class StateHandler:
-    """Keeps something that has state_dict() and load_state_dict()."""
+    """Keeps an object with state_dict() and load_state_dict()."""
 
     def __init__(self, value):
         self.value = value
@@ -100,7 +100,7 @@ if hasattr(torch.optim.lr_scheduler, "LRScheduler"):
 
 
 def get_handler_registry():
-    """Which handler keeps things of a type: a list of (type, handler class)."""
+    """The handlers for types of objects: a list of (type, handler class)."""
     return _registry
 
 
@@ -110,8 +110,8 @@ def set_handler_registry(registry):
 
 
 class TorchState(ObjectState):
-    """What a training consists of: modules, optimizers, schedulers, ElasticSamplers, and values that can be pickled.
-    All are attributes by their names, of which model= and optimizer= are two."""
+    """The parts of a training: modules, optimizers, schedulers, ElasticSamplers, and values that can be pickled. All
+    are attributes by their names; two of these are model= and optimizer=."""
 
     def __init__(self, model=None, optimizer=None, **kwargs):
         parts = {**kwargs, "model": model, "optimizer": optimizer}

@@ -9,7 +9,8 @@ from .mpi_ops import broadcast_async_, synchronize
 
 
 def broadcast_parameters(params, root_rank, process_set=global_process_set):
-    """params: a model's state_dict(), named_parameters() or parameters(). What is no tensor stays as it is."""
+    """params: a model's state_dict(), named_parameters() or parameters(). Entries that are no tensors stay as they
+    are."""
     pairs = sorted(params.items()) if isinstance(params, dict) else \
         [pair if isinstance(pair, tuple) else (None, pair) for pair in params]
     handles = [broadcast_async_(tensor, root_rank, None if name is None else f"parameter.{name}", process_set)
@@ -19,8 +20,8 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
 
 
 def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=global_process_set):
-    """The optimizer of rank root_rank becomes everybody's: options as the learning rate, and state as momenta. A state
-    that is not there yet needs not be made before. model: is not used."""
+    """Copies the optimizer of rank root_rank to all ranks: options such as the learning rate, and state such as
+    momenta. A rank need not make its state before. model: is not used."""
     from .._world import world
     state, tensors = optimizer.state_dict(), []
     mine = world.rank() == root_rank
@@ -34,7 +35,7 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=glob
 
 
 class _Tensor:
-    """What stands for one in a structure."""
+    """Stands for a tensor in a structure."""
 
     def __init__(self, tensor):
         self.shape, self.dtype = tuple(tensor.shape), tensor.dtype

@@ -1,8 +1,8 @@
 """Collectives on tensors. Names are Horovod's; help(dlaunch.horovod) says what differs.
 
-Those with _async return a handle at once, for poll() and synchronize(). Those with _ at the end put the result into
-the tensor itself. Ranks may submit in any order: a collective runs once all of its process set have submitted its
-name. Without name= the n-th call of a kind without a name meets the n-th of the others.
+Functions with _async return a handle at once, for poll() and synchronize(). Functions with _ at the end put the result
+into the tensor itself. Ranks may submit in any order: a collective runs when all ranks of its process set have
+submitted its name. Without name= the n-th call of a kind matches the n-th one on other ranks.
 
 average=True and False are old words for op=Average and Sum. prescale_factor and postscale_factor multiply the tensor
 before and after the reduction. root_rank is a rank of the job, also within a process set.
@@ -19,17 +19,17 @@ from . import _tensors
 from .compression import Compression
 
 def init(comm=None, process_sets=None):
-    """Joins the job, and waits until all ranks have. comm: only None, or a list of all ranks. process_sets: a list of
-    ProcessSet, which are registered, or "dynamic", which changes nothing: add_process_set() always works. In an
-    elastic job see dlaunch.horovod.elastic."""
+    """Joins the job, and waits until all ranks have joined. comm: only None, or a list of all ranks. process_sets: a
+    list of ProcessSet to register, or "dynamic", which changes nothing: add_process_set() always works. For an elastic
+    job see dlaunch.horovod.elastic."""
     world.init(_tensors, comm, process_sets)
 
 
-# -- What is submitted.
+# -- Submitting.
 
 
 def _on_host(tensor):
-    """Contiguous, in the host's memory: the tensor itself where it is so."""
+    """Contiguous, in the host's memory: the tensor itself if it is so."""
     return tensor.detach().cpu().contiguous()
 
 
@@ -38,7 +38,7 @@ def _described(tensors):
 
 
 def _with_places(kind, tensors, name, process_set, request, in_place, single):
-    """Submits what has as many results, of the same shapes."""
+    """Submits collectives with as many results as tensors, of the same shapes."""
     tensors = list(tensors)
     inputs = [_on_host(tensor) for tensor in tensors]
     outputs = inputs if in_place else [torch.empty_like(x) for x in inputs]
@@ -61,7 +61,7 @@ def _reduction(op, prescale_factor, postscale_factor, tensors, average=None):
 
 
 def _gathering(kind, tensors, name, process_set, request, single):
-    """Submits what has results of other shapes."""
+    """Submits collectives whose results have other shapes."""
     tensors = list(tensors)
     _requests.with_rows(kind, [tensor.shape for tensor in tensors])
     inputs = [_on_host(tensor) for tensor in tensors]
@@ -218,7 +218,7 @@ class _Broadcast(torch.autograd.Function):
 
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
-    """Differentiable: the gradient of the root's is the average over the ranks."""
+    """Differentiable: the root's gradient is the average over the ranks."""
     return _Broadcast.apply(tensor, root_rank, name, process_set)
 
 
@@ -256,8 +256,8 @@ class _Alltoall(torch.autograd.Function):
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
-    """Rows of the tensor to each rank, in their order: splits says how many; None: equal parts. Returns what the
-    ranks sent here, in their order; with splits also how many rows came from each. Differentiable."""
+    """Sends rows of the tensor to each rank, in order: splits has their numbers; None: equal parts. Returns the
+    received rows, in the order of the ranks; with splits also their number from each rank. Differentiable."""
     return _Alltoall.apply(tensor, splits, name, process_set)
 
 
@@ -294,7 +294,7 @@ class _Reducescatter(torch.autograd.Function):
 
 def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
                   prescale_factor=1.0, postscale_factor=1.0):
-    """This rank's rows of the reduction. Where they are no equal parts, the first ranks have one more.
+    """This rank's rows of the reduction. If the rows do not divide evenly, the first ranks have one more.
     Differentiable."""
     return grouped_reducescatter([tensor], name, compression, op, process_set, prescale_factor, postscale_factor)[0]
 
@@ -313,7 +313,7 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=A
 
 def join(device=-1):
     """This rank has no more data. Until all ranks have joined it takes part in the collectives of the others: in
-    reductions with zeros, elsewhere with nothing. Returns the rank that joined last. device: is not used."""
+    reductions with zeros, elsewhere without data. Returns the rank that joined last. device: is not used."""
     return world.join()
 
 
@@ -328,7 +328,7 @@ def poll(handle):
 
 
 def synchronize(handle):
-    """Waits, and returns the result; raises HorovodInternalError where the collective failed."""
+    """Waits, and returns the result; raises HorovodInternalError if the collective failed."""
     return handle.wait() if hasattr(handle, "wait") else handle()
 
 

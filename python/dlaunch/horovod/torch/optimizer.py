@@ -21,8 +21,8 @@ _TWICE = ("optimizer.step() called without optimizer.skip_synchronize() context 
 def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none, backward_passes_per_step=1,
                          op=Average, gradient_predivide_factor=1.0, num_groups=0, groups=None, sparse_as_dense=False,
                          process_set=global_process_set):
-    """An optimizer as the given one, of a class derived from its class, whose step() first reduces the gradients over
-    the ranks. They are submitted as backward() makes them, and reduced in the background.
+    """An optimizer like the given one, of a class derived from its class, whose step() first reduces the gradients over
+    the ranks. backward() submits each gradient when it is ready, and the reductions run in the background.
 
     named_parameters: model.named_parameters(); without, parameters are numbered, and have to have the same order on
     all ranks. compression: of gradients that travel. backward_passes_per_step: how often backward() adds to the
@@ -32,7 +32,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     num_groups: old word for a number of groups. sparse_as_dense: sparse gradients become dense ones first; else their
     indices and values are gathered. process_set: over whose ranks; the other ranks step alone.
 
-    op=Adasum: each rank steps alone, and what the steps changed is reduced by Adasum, within step()."""
+    op=Adasum: each rank steps alone; then step() reduces the changes by Adasum."""
     op = reduction(op)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
@@ -74,7 +74,7 @@ def _names(optimizer, named_parameters):
 
 
 class _Reducer:
-    """The gradients of one optimizer on their way."""
+    """The gradients of one optimizer and their reductions."""
 
     def __init__(self, names, compression, passes, op, predivide, groups, sparse_as_dense, process_set):
         self._names = {p: name for p, name in names.items() if p.requires_grad}
@@ -112,10 +112,10 @@ class _Reducer:
     def _add_hook(self, p):
         accumulator = p.expand_as(p).grad_fn.next_functions[0][0]
         accumulator.register_hook(lambda *_: self._came(p))
-        self._accumulators.append(accumulator)  # which lives as long as somebody holds it
+        self._accumulators.append(accumulator)  # it lives as long as a reference to it
 
     def _new_round(self):
-        """What was under way in an earlier round of an elastic job has ended with it."""
+        """Drops pending reductions of an earlier round of an elastic job."""
         if self._round != world.round:
             self._round = world.round
             self.reset()
@@ -144,7 +144,7 @@ class _Reducer:
                 self._submit_group(group)
 
     def _gradient(self, p):
-        if p.grad is None:  # another rank's pass may have come to it
+        if p.grad is None:  # another rank's pass may have reached it
             p.grad = torch.zeros_like(p)
         if p.grad.is_sparse and (self._sparse_as_dense or p in self._groups):
             p.grad = p.grad.to_dense()
@@ -170,7 +170,7 @@ class _Reducer:
         self._under_way[group] = handle, [ctx for _, ctx in small]
 
     def synchronize(self):
-        """All gradients are reduced, also those that this rank's passes did not come to."""
+        """Waits until all gradients are reduced, even those that this rank's passes did not reach."""
         self._new_round()
         if self._accumulators:
             for p in self._names:
@@ -199,13 +199,13 @@ class _Reducer:
 
 
 class _DistributedOptimizer:
-    """The methods that a wrapped optimizer has beside those of its class. _hvd: its _Reducer."""
+    """The methods of a wrapped optimizer beside those of its class. _hvd: its _Reducer."""
 
     def set_backward_passes_per_step(self, passes):
         self._hvd.reset(passes)
 
     def synchronize(self):
-        """Waits until all gradients are reduced. For what changes them before step(), as clipping:
+        """Waits until all gradients are reduced. For code that changes them before step(), such as clipping:
 
             optimizer.synchronize()
             clip_grad_norm_(model.parameters(), 1.0)
@@ -215,7 +215,7 @@ class _DistributedOptimizer:
 
     @contextlib.contextmanager
     def skip_synchronize(self):
-        """step() does not reduce gradients within."""
+        """Keeps step() from reducing gradients within this context."""
         self._hvd.synchronizes = False
         try:
             yield
@@ -241,7 +241,7 @@ class _DistributedOptimizer:
 
 
 class _Deltas:
-    """What a step changed, reduced by Adasum."""
+    """Reduces the changes of a step by Adasum."""
 
     def __init__(self, names, compression, process_set):
         self._names, self._compression, self._process_set = names, compression, process_set
@@ -266,10 +266,10 @@ class _AdasumOptimizer:
     """The same with op=Adasum. _hvd: its _Deltas."""
 
     def set_backward_passes_per_step(self, passes):
-        """step() says when the passes are over."""
+        """Does nothing: step() knows when the passes are over."""
 
     def synchronize(self):
-        """Nothing: step() reduces what it changed."""
+        """Does nothing: step() reduces its changes."""
 
     @contextlib.contextmanager
     def skip_synchronize(self):

@@ -7,8 +7,8 @@ from .mpi_ops import Sum, allreduce
 
 
 class SyncBatchNorm(_BatchNorm):
-    """As torch.nn.BatchNorm1d to 3d with the batches of all ranks as one. All ranks call it together, in training
-    with any number of samples."""
+    """As torch.nn.BatchNorm1d to 3d with the batches of all ranks as one. In training all ranks must call it together,
+    each with any number of samples."""
 
     def _check_input_dim(self, x):
         if x.dim() < 2:

@@ -1,7 +1,7 @@
-// In place of CUDA's own header, over the look-alike of its driver: the little of the runtime that
-// the CUDA trainer uses, with kernels as functions that the host runs in the stream's order, thread
-// after thread. For tests of what kernels compute; their threads cannot wait for each other.
-// CUDA_VISIBLE_DEVICES says how many GPUs there are, one for each number in it; unset: eight.
+// Replaces CUDA's own header, over the look-alike of its driver: the part of the runtime that the
+// CUDA trainer uses, with kernels as functions that the host runs in the stream's order, thread
+// after thread. For tests of kernels' results; their threads cannot wait for each other.
+// CUDA_VISIBLE_DEVICES sets the number of GPUs, one for each number in it; unset: eight.
 #pragma once
 
 #include <cuda.h>
@@ -25,7 +25,7 @@ inline FakeDim blockIdx, blockDim, threadIdx;
 
 namespace cuda_on_host {
 
-// An argument as the host may use it: a pointer, or a struct that begins with one.
+// An argument in the form that the host may use: a pointer, or a struct that begins with one.
 template <class T>
 T seen(T argument) {
   if constexpr (!std::is_arithmetic_v<T>) {
@@ -37,7 +37,7 @@ T seen(T argument) {
   return argument;
 }
 
-// What kernel<<<blocks, threads, 0, stream>>>(arguments...) becomes.
+// The translation of kernel<<<blocks, threads, 0, stream>>>(arguments...).
 template <class Kernel, class... Arguments>
 void run(int blocks, int threads, CUstream stream, Kernel kernel, Arguments... arguments) {
   fake_gpu_enqueue(stream, [blocks, threads, kernel, ... on_host = seen(arguments)] {
@@ -48,7 +48,7 @@ void run(int blocks, int threads, CUstream stream, Kernel kernel, Arguments... a
   });
 }
 
-inline CUstream the_stream = nullptr;  // the only one of such a program
+inline CUstream the_stream = nullptr;  // such a program has only one
 
 }  // namespace cuda_on_host
 
@@ -91,7 +91,7 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   seen.wait();
   return cudaSuccess;
 }
-// Full of what nobody wrote, as a GPU's is.
+// Full of arbitrary bytes, like a GPU's.
 inline cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   CUdeviceptr address = 0;
   const auto made = cuMemAlloc(&address, bytes);
@@ -100,13 +100,13 @@ inline cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   std::memset(fake_gpu_view(*memory), 0xff, bytes);
   return cudaSuccess;
 }
-// As CUDA's, it waits for what may still use the memory.
+// Like CUDA's, it waits for work that may still use the memory.
 inline cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   if (cuda_on_host::the_stream != nullptr) (void)cudaStreamSynchronize(cuda_on_host::the_stream);
   return cuMemFree(reinterpret_cast<CUdeviceptr>(memory));
 }
-// Of memory that is not pinned, as here: in the stream's order, and done when it returns.
+// For memory that is not pinned, as here: in the stream's order, and done when it returns.
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, int way,
                                    cudaStream_t stream) {
   (void)cudaStreamSynchronize(stream);

@@ -1,4 +1,4 @@
-"""Horovod's API for tf.keras: Keras 3, or tf_keras where TF_USE_LEGACY_KERAS is set. help(dlaunch.horovod) is the
+"""Horovod's API for tf.keras: Keras 3, or tf_keras if TF_USE_LEGACY_KERAS is set. help(dlaunch.horovod) is the
 manual."""
 
 from ..._errors import HorovodInternalError, HostsUpdatedInterrupt
