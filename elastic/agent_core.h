@@ -7,8 +7,8 @@
 // up a process that SIGKILL does not end within 5 s: only an uninterruptible sleep survives it.
 #pragma once
 
-#include <deque>
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <variant>
 #include <vector>

@@ -224,8 +224,7 @@ class JobCore {
     bool all_reaped = true;
     std::string why;  // worker_failed, given_up: why a restart was refused; empty: not asked
     std::string given_up = {};  // the members' words
-    std::string ended_by =
-        {};  // worker_failed, given_up: the option whose limit ended it, if any
+    std::string ended_by = {};  // worker_failed, given_up: the option whose limit ended it, if any
   };
   using Action = std::variant<StartWorkers, StopWorkers, HandOn, Fence, Announce, Finish>;
 

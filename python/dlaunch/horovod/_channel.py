@@ -11,7 +11,7 @@ import threading
 
 from .._errors import Error
 
-_FRAME = 1024                  # bytes that each message has at least
+_FRAME = 1024                  # the least bytes of a message
 _ROOM = _FRAME - 8
 _HEAD, _REST = 1, 2            # tags
 
@@ -23,7 +23,7 @@ class Channel:
         self._comm = comm
         self._lock = threading.Lock()  # for each call that begins an operation; waiting needs no lock
         self._sending = collections.deque()
-        self._closing = False          # nobody sends any more
+        self._closing = False          # later sends fail
 
     def send(self, peers, message, last=False):
         """last: whoever sends after this message gets an Error."""
@@ -58,7 +58,7 @@ class Channel:
         return source, json.loads(data)
 
     def close(self):
-        """Collective, once nobody receives any more: nothing of what was sent is lost."""
+        """Collective, after all threads have stopped receiving: no sent message is lost."""
         self._send_no_more()
         while self._sending:
             self._sending.popleft().wait()
@@ -66,13 +66,13 @@ class Channel:
         self._comm.finalize()
 
     def leave(self):
-        """Where it is broken, once nobody receives any more."""
+        """Closes a broken channel, after all threads have stopped receiving."""
         self._send_no_more()
         self._sending.clear()
         self._comm.finalize()
 
     def _send_no_more(self):
-        """After this no other thread uses what sends."""
+        """After this no other thread sends."""
         with self._lock:
             self._closing = True
 

@@ -16,7 +16,7 @@ from ._coordinator import Coordinator
 from ._errors import HorovodInternalError
 from ._execute import OWN_MISTAKES, Executor
 
-_LOST = object()  # in rank 0's queue: nothing more is received
+_LOST = object()  # in rank 0's queue: no more messages can come
 _PATIENCE = 5.0   # seconds, until the channel has noticed the loss of a rank, too
 
 

@@ -16,8 +16,8 @@ from ._errors import HorovodInternalError
 from ._execute import Entry
 from ._timeline import Timeline
 
-_RECORD = struct.Struct("<QQ256s64s")  # what ranks tell each other: version, process, host, namespace of processes
-_PATIENCE = 5.0                        # seconds, for the end of a program that is ending
+_RECORD = struct.Struct("<QQ256s64s")  # each rank's facts: version, process, host, namespace of processes
+_PATIENCE = 5.0                        # seconds to wait for a program that is ending
 _DYNAMIC = "DYNAMIC"                   # as HOROVOD_TIMELINE: start_timeline() names the file
 _NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
