@@ -18,6 +18,7 @@
 #include "base/short_turns.h"
 #include "base/socket.h"
 #include "rendezvous/tls_tunnel.h"
+#include "ring/links/descriptor_limit.h"
 
 namespace dlaunch {
 namespace {
@@ -148,6 +149,7 @@ bool Trunk::on_readable(int peer) {
   message.msg_iov = &payload;
   message.msg_iovlen = 1;
   passed.receive_with(message);
+  allow_descriptors(1);  // a peer may pass one at any time, and without room it would be lost
   const ssize_t n = ::recvmsg(from.link.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0 && errno == EINTR) return true;
   if (n <= 0) {
