@@ -106,7 +106,7 @@ struct UnsignedOf<int64_t> {
 // False for integers.
 template <class T>
 constexpr bool is_nan(T a) {
-  return a != a;  // only a NaN differs from itself
+  return a != a;  // NOLINT(misc-redundant-expression): only a NaN differs from itself
 }
 
 // A machine keeps the first operand of two NaNs, and compilers swap the operands as they like. If
