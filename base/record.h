@@ -74,12 +74,11 @@ class RecordWriter {
   }
   template <class Key, class T>
   void operator()(const std::map<Key, T>& items) {
-    std::vector<std::pair<Key, T>> all(items.begin(), items.end());
-    (*this)(all);
-  }
-  template <class A, class B>
-  void operator()(const std::pair<A, B>& both) {
-    (*this)(both.first), (*this)(both.second);
+    std::size_t left = std::min(items.size(), limits_.items);
+    writer_.put(static_cast<std::uint32_t>(left));
+    for (auto item = items.begin(); left > 0; ++item, --left) {
+      (*this)(item->first), (*this)(item->second);
+    }
   }
   const std::string& bytes() const { return writer_.bytes(); }
   std::string take() { return writer_.take(); }

@@ -15,17 +15,21 @@ constexpr const char* kWayOut = "say --standalone, or --hosts";
 
 std::string value(const Environment& env, const char* name) { return env(name).value_or(""); }
 
+// Of the file that a variable names.
+Result<std::string> list_of(const Environment& env, const ReadFile& read_file, const char* name) {
+  auto text = read_file(value(env, name));
+  if (text) return text;
+  Error error = text.error();
+  error.what = fmt::format("{}: {}; {}", name, error.what, kWayOut);
+  return error;
+}
+
 // The file has one line for each process.
 Result<std::vector<HostEntry>> hosts_of_file(const Environment& env, const ReadFile& read_file,
                                              const char* name) {
-  const std::string path = value(env, name);
-  auto text = read_file(path);
-  if (!text) {
-    Error error = text.error();
-    error.what = fmt::format("{}: {}; {}", name, error.what, kWayOut);
-    return error;
-  }
-  auto hosts = parse_hostfile(*text, path);
+  const auto text = list_of(env, read_file, name);
+  if (!text) return text.error();
+  auto hosts = parse_hostfile(*text, value(env, name));
   if (!hosts)
     return Error{.code = hosts.error().code,
                  .what = fmt::format("{}: {}", name, hosts.error().what)};
@@ -102,12 +106,8 @@ Result<BatchPlace> read_lsf(const Environment& env, const ReadFile& read_file) {
 // The file has a line for each host: "hostA 4 all.q@hostA UNDEFINED".
 Result<BatchPlace> read_grid_engine(const Environment& env, const ReadFile& read_file) {
   BatchPlace place{.source = "PE_HOSTFILE", .starter = Starter::qrsh};
-  auto text = read_file(value(env, "PE_HOSTFILE"));
-  if (!text) {
-    Error error = text.error();
-    error.what = fmt::format("PE_HOSTFILE: {}; {}", error.what, kWayOut);
-    return error;
-  }
+  auto text = list_of(env, read_file, "PE_HOSTFILE");
+  if (!text) return text.error();
   std::string counts;
   std::replace_if(
       text->begin(), text->end(), [](char c) { return c == '\t' || c == '\r'; }, ' ');

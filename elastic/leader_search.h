@@ -16,8 +16,8 @@ class LeaderSearch {
   };
   struct Failure {  // of an attempt to reach it
     std::string why;
-    bool refused = false;  // nothing listens at its address
-    bool final = false;    // another attempt makes no sense
+    bool refused = false;  // its host answers that nothing listens there
+    bool final = false;    // the leader refused us, and would refuse us again
   };
   enum class Next {
     wait,

@@ -223,8 +223,7 @@ void Follower::on_lost(const std::string& why) {
 }
 
 void Follower::on_failed(const LeaderLink::Failure& failure) {
-  switch (search_.failed(steady_now(), {failure.why, failure.nobody_listens, failure.final},
-                         goes_on())) {
+  switch (search_.failed(steady_now(), failure, goes_on())) {
     case LeaderSearch::Next::wait:
       return;
     case LeaderSearch::Next::warn:

@@ -95,8 +95,8 @@ void LeaderLink::attempt() {
       connection->socket, found, [this, connection](asio::error_code error, const tcp::endpoint&) {
         if (connection->closed) return;
         if (!error) return connected(connection);
-        give_up(connection, {.why = error.message(),
-                             .nobody_listens = error == asio::error::connection_refused});
+        give_up(connection,
+                {.why = error.message(), .refused = error == asio::error::connection_refused});
       });
 }
 

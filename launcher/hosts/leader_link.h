@@ -18,6 +18,7 @@
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "base/secret.h"
+#include "elastic/leader_search.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/wire.h"
 
@@ -25,11 +26,7 @@ namespace dlaunch {
 
 class LeaderLink {
  public:
-  struct Failure {  // of an attempt
-    std::string why;
-    bool final = false;           // the leader refused us, and would refuse us again
-    bool nobody_listens = false;  // the leader's host answers
-  };
+  using Failure = LeaderSearch::Failure;
   struct Listener {
     std::function<void()> opened;
     std::function<void(std::string_view frame)> message;

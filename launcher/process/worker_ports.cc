@@ -1,13 +1,11 @@
 #include "launcher/process/worker_ports.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
-#include <cerrno>
 
 #include <fmt/format.h>
 
 #include "base/endpoint.h"
+#include "launcher/process/open_files.h"
 
 namespace dlaunch {
 namespace {
@@ -18,20 +16,6 @@ using Reservations = std::vector<PortReservation>;
 std::size_t most_ranks(const Plan& plan) {
   const int here = plan.nodes.several() ? plan.nproc : std::max(plan.nproc, plan.max_nproc);
   return static_cast<std::size_t>(here + plan.spares);
-}
-
-// A reservation is two descriptors, and a worker takes seven (worker_starter.cc).
-Result<void> check_open_files(std::size_t count) {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  const rlim_t needed = count * 9 + 64;
-  if (limit.rlim_cur >= needed) return {};
-  return Error{
-      .code = Errc::io,
-      .what = fmt::format("{} workers with a port each need {} open files, but the limit is "
-                          "{}: raise it with ulimit -Hn",
-                          count, needed, limit.rlim_cur),
-      .os_errno = EMFILE};
 }
 
 Result<Reservations> reserve_any(const Plan& plan, std::size_t count) {
@@ -61,7 +45,8 @@ Result<Reservations> reserve_within(const Plan& plan, std::size_t count) {
 
 Result<Reservations> reserve_ranks(const Plan& plan) {
   const std::size_t count = most_ranks(plan);
-  if (auto room = check_open_files(count); !room) return room.error();
+  const int ranks = static_cast<int>(count);
+  if (auto room = check_open_files(ranks, ranks); !room) return room.error();
   return plan.port_range.empty() ? reserve_any(plan, count) : reserve_within(plan, count);
 }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include <fmt/format.h>
+#include "launcher/process/open_files.h"
 
 extern char** environ;
 
@@ -30,15 +30,8 @@ Result<rlimit> raise_open_files(int workers) {
   rlimit raised = original;
   raised.rlim_cur = raised.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &raised);
-  ::getrlimit(RLIMIT_NOFILE, &raised);
-  const auto needed = static_cast<rlim_t>(workers) * 7 + 64;
-  if (raised.rlim_cur >= needed) return original;
-  return Error{
-      .code = Errc::io,
-      .what = fmt::format("{} workers need {} open files, but the limit is {}: raise it with "
-                          "ulimit -Hn",
-                          workers, needed, raised.rlim_cur),
-      .os_errno = EMFILE};
+  if (auto room = check_open_files(workers); !room) return room.error();
+  return original;
 }
 
 }  // namespace

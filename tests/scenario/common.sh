@@ -30,6 +30,15 @@ cd "$tmp" || exit 1
 
 fail() { echo "FAIL: $*" >&2; for f in out err; do [ -f $f ] && { echo "--- $f"; tail -n 40 $f; } >&2; done; exit 1; }
 skip() { echo "SKIP: $*"; exit 77; }
+need_package() { compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"; }
+# install_beside MODULE: $python becomes the Python of an environment that has the package, and what $python has beside
+# MODULE.
+install_beside() {
+  "$python" -m venv --without-pip venv && local site; site=$(echo venv/lib/python*/site-packages)
+  "$python" -c "import os, $1; print(os.path.dirname(os.path.dirname($1.__file__)))" 2>/dev/null >"$site/$1.pth"
+  echo "import site; site.addsitedir('$BUILD/python')" >"$site/package.pth"
+  python=venv/bin/python
+}
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 
 # run ARGS…: runs to the end; leaves out, err, $code and $ms (wall milliseconds).

@@ -2,7 +2,7 @@
 # header says. examples_torch and examples_parquet run those that need more.
 source "$SOURCE/tests/scenario/common.sh" || exit 1
 source "$SOURCE/tests/scenario/installed_examples.sh"
-compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+need_package
 python=${PACKAGE_PYTHON:-/usr/bin/python3}
 "$python" -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
 examples_up "$python"

@@ -4,6 +4,6 @@ source "$SOURCE/tests/scenario/common.sh" || exit 1
 source "$SOURCE/tests/scenario/installed_examples.sh"
 python=${PARQUET_PYTHON:-/usr/bin/python3}
 "$python" -c 'import numpy, pyarrow.parquet' 2>/dev/null || skip "pyarrow is not installed"
-compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+need_package
 examples_up "$python"
 run_examples data/parquet_shards.py

@@ -3,7 +3,7 @@
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not installed"
-compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+need_package
 export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 here=$SOURCE/tests/scenario
 

@@ -4,7 +4,7 @@ source "$SOURCE/tests/scenario/common.sh"
 python=${TF_PYTHON:-/usr/bin/python3}
 "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("tensorflow") is None)' ||
   skip "no TensorFlow is here: TF_PYTHON names a Python that has it"
-compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+need_package
 export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 export TF_CPP_MIN_LOG_LEVEL=3 CUDA_VISIBLE_DEVICES=-1
 here=$SOURCE/tests/scenario

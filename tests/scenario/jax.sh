@@ -3,12 +3,8 @@
 source "$SOURCE/tests/scenario/common.sh"
 python=${JAX_PYTHON:-/usr/bin/python3}
 "$python" -c 'import jax' 2>/dev/null || skip "no JAX is here: JAX_PYTHON names a Python that has it"
-compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
-# An environment into which the package was installed.
-"$python" -m venv --without-pip venv && site=$(echo venv/lib/python*/site-packages)
-"$python" -c 'import jax, os; print(os.path.dirname(os.path.dirname(jax.__file__)))' >"$site/jax.pth"
-echo "import site; site.addsitedir('$BUILD/python')" >"$site/package.pth"
-python=venv/bin/python
+need_package
+install_beside jax
 export JAX_PLATFORMS=cpu
 
 cat >ranks.py <<'P'

@@ -1,7 +1,7 @@
 # The package dlaunch for Python: results as NumPy's, errors for what is wrong, no crash whatever is given, and
 # trainings with NumPy that outlive a worker, bit for bit.
 source "$SOURCE/tests/scenario/common.sh"
-compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+need_package
 python=${PACKAGE_PYTHON:-/usr/bin/python3}
 "$python" -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
 export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1

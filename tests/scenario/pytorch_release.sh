@@ -4,7 +4,7 @@ source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed' 2>/dev/null || skip "PyTorch is not installed"
 release=$("$python" -c 'import torch; print(".".join(torch.__version__.split(".")[:2]))')
-compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+need_package
 here=modules/dlaunch/torch
 mkdir -p $here && cp "$BUILD"/python/dlaunch/{*.py,_core*.so} modules/dlaunch && cp "$BUILD"/python/dlaunch/torch/*.py $here
 export LD_LIBRARY_PATH="$BUILD/elastic/state:$LD_LIBRARY_PATH"

@@ -1,6 +1,6 @@
 # Every command of the documentation site was run: this runs them, page by page, as an installed dlaunch would.
 source "$SOURCE/tests/scenario/common.sh"
-compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+need_package
 compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null || export SITE_WITHOUT=dlaunch.torch
 # As installed: the programs find headers and libraries beside themselves.
 mkdir -p prefix/bin prefix/include prefix/lib

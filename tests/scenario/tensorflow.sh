@@ -3,11 +3,7 @@
 source "$SOURCE/tests/scenario/common.sh"
 python=${TF_PYTHON:-/usr/bin/python3}
 "$python" -c 'import tensorflow, tf_keras' 2>/dev/null || skip "no TensorFlow is here: TF_PYTHON names a Python that has it, and tf_keras"
-# An environment into which the package was installed.
-"$python" -m venv --without-pip venv && site=$(echo venv/lib/python*/site-packages)
-"$python" -c 'import os, tensorflow; print(os.path.dirname(os.path.dirname(tensorflow.__file__)))' 2>/dev/null >"$site/tensorflow.pth"
-echo "import site; site.addsitedir('$BUILD/python')" >"$site/package.pth"
-python=venv/bin/python
+install_beside tensorflow
 export TF_CPP_MIN_LOG_LEVEL=3 CUDA_VISIBLE_DEVICES=-1
 
 cat >data.py <<'P'

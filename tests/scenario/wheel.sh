@@ -2,7 +2,7 @@
 # programs for Python run as they are; uninstalled, nothing is left. A wheel of a packaged build is hardened, and
 # asks for no newer glibc than 2.34.
 source "$SOURCE/tests/scenario/installed.sh" || exit 1
-compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+need_package
 wheel_up
 run as_pip_user pip install --quiet numpy
 [ "$code" = 0 ] || skip "pip has no network for NumPy: $(tail -n 1 err)"

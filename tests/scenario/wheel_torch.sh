@@ -2,7 +2,7 @@
 # programs for PyTorch run as they are, and nothing is compiled. Another release is refused, with those that are served.
 # Uninstalled, nothing is left. WHEEL_TORCH names Pythons that have a PyTorch; WHEEL may name a wheel.
 source "$SOURCE/tests/scenario/installed.sh" || exit 1
-compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"
+need_package
 folders=()
 version=$("${PACKAGE_PYTHON:-/usr/bin/python3}" -c 'import sys; print(*sys.version_info[:2])')
 for python in ${WHEEL_TORCH:-${TORCH_PYTHON:-} "$BUILD/pytorch-venv/bin/python"}; do

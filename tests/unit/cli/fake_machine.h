@@ -124,4 +124,14 @@ struct FakeMachine {
   }
 };
 
+// "a:2 b:0 …", a star behind the one that leads.
+inline std::string hosts_of(const Plan& plan) {
+  std::string text;
+  for (const auto& host : plan.nodes.hosts) {
+    text += (text.empty() ? "" : " ") + host.name + ":" + std::to_string(host.nproc) +
+            (host.leads ? "*" : "");
+  }
+  return text;
+}
+
 }  // namespace dlaunch

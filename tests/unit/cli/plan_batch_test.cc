@@ -36,26 +36,16 @@ FakeMachine machine(const Variables& variables, const Variables& others = {}) {
   return fake;
 }
 
-// "a:2 b:0 …", a star behind the one that leads.
-std::string hosts_in(const Plan& plan) {
-  std::string text;
-  for (const auto& host : plan.nodes.hosts) {
-    text += (text.empty() ? "" : " ") + host.name + ":" + std::to_string(host.nproc) +
-            (host.leads ? "*" : "");
-  }
-  return text;
-}
-
 }  // namespace
 
 TEST_CASE("pbs: the node file has the hosts, a line for each process, and pbsdsh starts them") {
   FakeMachine fake = machine(kPbs, {{"LR", "0.1"}, {"CUDA_VISIBLE_DEVICES", "0"}});
   const Plan plan = fake.plan({"p"});
-  CHECK(hosts_in(plan) == "here:2* n2:1 n3.cluster:1");
+  CHECK(hosts_of(plan) == "here:2* n2:1 n3.cluster:1");
   CHECK((plan.nodes.starter == Starter::pbsdsh && plan.nodes.ssh == Words{"pbsdsh"}));
   CHECK(plan.nodes.signalled_by_all());
-  CHECK(hosts_in(fake.plan({"--nproc", "4", "p"})) == "here:4* n2:4 n3.cluster:4");
-  CHECK(hosts_in(fake.plan({"-n", "3", "p"})) == "here:2* n2:1");
+  CHECK(hosts_of(fake.plan({"--nproc", "4", "p"})) == "here:4* n2:4 n3.cluster:4");
+  CHECK(hosts_of(fake.plan({"-n", "3", "p"})) == "here:2* n2:1");
   const auto order = decode_ssh_order(plan.nodes.order);
   REQUIRE(order);
   // What the host has of its own stays: its devices, and its place among the job's tasks.
@@ -74,10 +64,10 @@ TEST_CASE("pbs: one host is a job here, with its processes") {
 }
 
 TEST_CASE("lsf: hosts with counts, or a host for each slot") {
-  CHECK(hosts_in(machine(kLsf).plan({"p"})) == "here:2* n2:2 n3:1");
+  CHECK(hosts_of(machine(kLsf).plan({"p"})) == "here:2* n2:2 n3:1");
   CHECK(machine(kLsf).plan({"p"}).nodes.starter == Starter::blaunch);
-  CHECK(hosts_in(machine(kLsf, {{"LSB_MCPU_HOSTS", ""}}).plan({"p"})) == "here:1* n4:2");
-  CHECK(hosts_in(machine(kLsf, {{"LSB_MCPU_HOSTS", ""}, {"LSB_DJOB_HOSTFILE", ""}}).plan({"p"})) ==
+  CHECK(hosts_of(machine(kLsf, {{"LSB_MCPU_HOSTS", ""}}).plan({"p"})) == "here:1* n4:2");
+  CHECK(hosts_of(machine(kLsf, {{"LSB_MCPU_HOSTS", ""}, {"LSB_DJOB_HOSTFILE", ""}}).plan({"p"})) ==
         "here:2* n2:2 n3:1");
 }
 
@@ -85,7 +75,7 @@ TEST_CASE("grid engine: a line for each host, with its slots") {
   const Variables job = {{"SGE_ROOT", "/sge"}, {"JOB_ID", "9"}, {"PE_HOSTFILE", "pe"}};
   FakeMachine fake = machine(job);
   fake.files["pe"] = "here 2 all.q@here UNDEFINED\nn2 3 all.q@n2 UNDEFINED\n";
-  CHECK(hosts_in(fake.plan({"p"})) == "here:2* n2:3");
+  CHECK(hosts_of(fake.plan({"p"})) == "here:2* n2:3");
   CHECK(fake.plan({"p"}).nodes.starter == Starter::qrsh);
   fake.files["pe"] = "here\n";
   CHECK(fake.refused({"p"}).starts_with("64 PE_HOSTFILE: "));
@@ -103,11 +93,11 @@ TEST_CASE("a variable alone is no job, and in a worker or with options of ours i
   FakeMachine fake = machine(kPbs);
   CHECK_FALSE(fake.plan({"--standalone", "p"}).nodes.several());
   CHECK_FALSE(fake.plan({"--nnodes", "1", "p"}).nodes.several());
-  CHECK(hosts_in(fake.plan({"--hosts", "here,n9", "p"})) == "here:1* n9:1");
+  CHECK(hosts_of(fake.plan({"--hosts", "here,n9", "p"})) == "here:1* n9:1");
   CHECK(fake.plan({"--hosts", "here,n9", "p"}).nodes.starter == Starter::ssh);
   const Plan by_ssh = fake.plan({"--ssh-command", "ssh -x", "--ssh-port", "23", "p"});
   CHECK((by_ssh.nodes.starter == Starter::ssh && by_ssh.nodes.ssh == Words{"ssh", "-x"}));
-  CHECK(hosts_in(by_ssh) == "here:2* n2:1 n3.cluster:1");
+  CHECK(hosts_of(by_ssh) == "here:2* n2:1 n3.cluster:1");
   const Plan by_hand =
       fake.plan({"--nnodes", "2", "--node-rank", "0", "--rdzv", "tcp://here:1", "p"});
   CHECK((by_hand.nodes.hosts.empty() && by_hand.nodes.max == 2));

@@ -31,20 +31,6 @@ TEST_CASE("hosts: only this machine, its slots are the default") {
   CHECK(fake.refused({"-H", "a b", "p"}).starts_with("64 -H: 'a b' is not a host name"));
 }
 
-namespace {
-
-// "a:2 b:0 …", a star behind the one that leads.
-std::string hosts_of(const Plan& plan) {
-  std::string text;
-  for (const auto& host : plan.nodes.hosts) {
-    text += (text.empty() ? "" : " ") + host.name + ":" + std::to_string(host.nproc) +
-            (host.leads ? "*" : "");
-  }
-  return text;
-}
-
-}  // namespace
-
 TEST_CASE("hosts: others are started from here, numbered as they are listed") {
   FakeMachine fake;
   fake.files = {{"list", "# x\nnode[01-02]:8\nhere:2\nlocalhost\njoe@node03 port=2222\n"}};
