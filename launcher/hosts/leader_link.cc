@@ -145,7 +145,7 @@ bool LeaderLink::take(const ConnectionPtr& connection, std::string_view bytes) {
     connection->unsent += connection->handshake.take_output();
     if (connection->sending.empty()) flush(connection);
     if (!used) {
-      give_up(connection, {used.error().what, used.error().code == Errc::auth});
+      give_up(connection, {.why = used.error().what, .final = used.error().code == Errc::auth});
       return false;
     }
     bytes.remove_prefix(*used);

@@ -1,6 +1,7 @@
 #include "launcher/hosts/leader_link.h"
 
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include <asio/post.hpp>
@@ -63,6 +64,56 @@ TEST_CASE("leader link: what has come is heard out, without waiting for more") {
   keep.reset();
   serving.stop();
   leader.join();
+}
+
+TEST_CASE("leader link: a wrong secret is final, a closed port is not") {
+  asio::io_context serving, loop;
+  NodeListener nodes{.opened = [](NodeListener::Link, const std::string&) {},
+                     .message = [](NodeListener::Link, std::string_view) {},
+                     .closed = [](NodeListener::Link) {}};
+  auto server = StoreServer::open(serving, {.listen = {"127.0.0.1", 0},
+                                            .job_id = "job",
+                                            .secret = Secret(std::string(32, 's')),
+                                            .nodes = std::move(nodes)});
+  REQUIRE(server);
+  const auto endpoint = (*server)->endpoint();
+  auto keep = asio::make_work_guard(serving);
+  std::thread leader([&] { serving.run(); });
+
+  std::optional<LeaderLink::Failure> failure;
+  LeaderLink link(loop, endpoint, {.purpose = Purpose::node, .job_id = "job", .who = "a test"},
+                  Secret(std::string(32, 'x')), seconds(60),
+                  {.opened = [] {},
+                   .message = [](std::string_view) {},
+                   .lost = [](const std::string&) {},
+                   .failed = [&](const LeaderLink::Failure& f) { failure = f; }});
+  const auto until = steady_now() + seconds(20);
+  const auto next_failure = [&] {
+    for (failure.reset(); !failure && steady_now() < until;) loop.run_one_for(milliseconds(10));
+    return failure.value_or(LeaderLink::Failure{});
+  };
+  link.start();
+  const auto wrong_secret = next_failure();
+  CHECK(wrong_secret.why.find("secret") != std::string::npos);
+  CHECK(wrong_secret.final);
+  CHECK(!wrong_secret.refused);
+  keep.reset();
+  serving.stop();
+  leader.join();
+  server->reset();
+  link.stop();
+
+  LeaderLink again(loop, endpoint, {.purpose = Purpose::node, .job_id = "job", .who = "a test"},
+                   Secret(std::string(32, 's')), seconds(60),
+                   {.opened = [] {},
+                    .message = [](std::string_view) {},
+                    .lost = [](const std::string&) {},
+                    .failed = [&](const LeaderLink::Failure& f) { failure = f; }});
+  again.start();
+  const auto closed_port = next_failure();
+  CHECK(closed_port.refused);
+  CHECK(!closed_port.final);
+  again.stop();
 }
 
 TEST_CASE("node links: the end of a job waits for each host to close its end, or for a lease") {
