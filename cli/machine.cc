@@ -25,7 +25,7 @@
 #include "base/unique_fd.h"
 #include "cli/read_file.h"
 #include "cli/slurm_time.h"
-#include "launcher/placement/accelerators.h"
+#include "launcher/node/placement/accelerators.h"
 #include "launcher/process/command.h"
 #include "launcher/process/spawn.h"
 

@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/result.h"
-#include "launcher/placement/gpus.h"
-#include "launcher/placement/nics.h"
-#include "launcher/placement/topology.h"
+#include "launcher/node/placement/gpus.h"
+#include "launcher/node/placement/nics.h"
+#include "launcher/node/placement/topology.h"
 
 namespace dlaunch {
 

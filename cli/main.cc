@@ -19,13 +19,13 @@
 #include "cli/help_topics.h"
 #include "cli/plan_builder.h"
 #include "cli/ssh_node.h"
-#include "launcher/agent.h"
-#include "launcher/monitor/gpu_watch.h"
-#include "launcher/monitor/health_check.h"
-#include "launcher/mpi/pmix_program.h"
-#include "launcher/ssh/pbs_login.h"
-#include "launcher/ssh/ssh_login.h"
-#include "launcher/ssh/ssh_talk.h"
+#include "launcher/agent/agent.h"
+#include "launcher/lead/start/pbs_login.h"
+#include "launcher/lead/start/ssh_login.h"
+#include "launcher/lead/start/ssh_talk.h"
+#include "launcher/node/mpi/pmix_program.h"
+#include "launcher/node/watch/gpu_watch.h"
+#include "launcher/node/watch/health_check.h"
 
 namespace dlaunch {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/endpoint.h"
 #include "cli/plan_parts.h"
-#include "launcher/job_dir.h"
+#include "launcher/process/job_dir.h"
 #include "rendezvous/appointed_leader.h"
 
 namespace dlaunch {

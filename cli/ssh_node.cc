@@ -13,9 +13,10 @@
 #include "base/log.h"
 #include "cli/plan_builder.h"
 #include "cli/ssh_order.h"
-#include "launcher/agent.h"
-#include "launcher/process/worker_starter.h"
-#include "launcher/ssh/ssh_talk.h"
+#include "launcher/agent/agent.h"
+#include "launcher/lead/report/report.h"
+#include "launcher/lead/start/ssh_talk.h"
+#include "launcher/node/workers/worker_starter.h"
 
 namespace dlaunch {
 namespace {

@@ -1,5 +1,6 @@
 // `dlaunch --ssh-node [FOLDER]`, which another dlaunch has started here by ssh
-// (launcher/ssh/ssh_talk.h): reads its order from stdin, checks that all files exist, and follows.
+// (launcher/lead/start/ssh_talk.h): reads its order from stdin, checks that all files exist, and
+// follows.
 #pragma once
 
 #include <string>

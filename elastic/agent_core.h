@@ -1,7 +1,7 @@
 // AgentCore decides about the processes of one node: it starts them one after another, stops some
 // or all of them, and kills those that ignore the signal. JobCore decides which ones run. Pure:
-// events in, actions out; the agent shell (launcher/job_leader.cc) performs the actions and reports
-// the results.
+// events in, actions out; the agent shell (launcher/agent/job_leader.cc) performs the actions and
+// reports the results.
 //
 // Stopping: the signal to the worker's process group, `grace`, then SIGKILL to the group. It gives
 // up a process that SIGKILL does not end within 5 s: only an uninterruptible sleep survives it.

@@ -23,7 +23,7 @@
 namespace dlaunch {
 
 // The purpose of a connection. A ring's acceptor accepts all ring purposes; the store's acceptor
-// accepts those of the store and of nodes (launcher/hosts/node_message.h). peer() has the actual
+// accepts those of the store and of nodes (launcher/wire/node_message.h). peer() has the actual
 // one.
 enum class Purpose : std::uint8_t {
   store = 1,

@@ -13,7 +13,7 @@
 #include "base/nearest.h"
 #include "base/socket.h"
 #include "cli/ctl/options.h"
-#include "launcher/job_dir.h"
+#include "launcher/process/job_dir.h"
 
 namespace dlaunch::ctl {
 namespace {

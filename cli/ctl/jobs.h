@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/control/control_request.h"
+#include "launcher/lead/control/control_request.h"
 
 namespace dlaunch::ctl {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/control/control_request.h"
+#include "launcher/lead/control/control_request.h"
 
 namespace dlaunch::ctl {
 

@@ -16,8 +16,8 @@
 #include "base/record.h"
 #include "base/unique_fd.h"
 #include "cli/doctor/gpu_test.h"
-#include "launcher/monitor/nvml.h"
-#include "launcher/placement/gpus.h"
+#include "launcher/node/placement/gpus.h"
+#include "launcher/node/watch/nvml.h"
 #include "launcher/process/command.h"
 
 namespace dlaunch {

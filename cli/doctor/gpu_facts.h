@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "launcher/monitor/gpu_figures.h"
+#include "launcher/node/watch/gpu_figures.h"
 
 namespace dlaunch {
 

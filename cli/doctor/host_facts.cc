@@ -19,8 +19,8 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "cli/machine.h"
-#include "launcher/placement/gpus.h"
-#include "launcher/placement/topology.h"
+#include "launcher/node/placement/gpus.h"
+#include "launcher/node/placement/topology.h"
 
 namespace dlaunch {
 namespace {

@@ -16,8 +16,8 @@
 #include "cli/doctor/gpu_findings.h"
 #include "cli/doctor/host_facts.h"
 #include "dlaunch/ring.hpp"
-#include "launcher/job_dir.h"
-#include "launcher/placement/gpus.h"
+#include "launcher/node/placement/gpus.h"
+#include "launcher/process/job_dir.h"
 
 namespace dlaunch {
 namespace {

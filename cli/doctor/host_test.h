@@ -1,5 +1,5 @@
-// The test of a host before it gets workers of a running job (launcher/monitor/health_check.h): a
-// small job on this host alone, whose workers, which are this program too, test its memory and
+// The test of a host before it gets workers of a running job (launcher/node/watch/health_check.h):
+// a small job on this host alone, whose workers, which are this program too, test its memory and
 // CPUs, look for room and, if the job asked for them, GPUs, and run a collective with each other.
 // It finds only errors, not slowness. It takes about a second at most; its last line says what was
 // wrong.

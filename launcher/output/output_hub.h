@@ -29,8 +29,8 @@
 #include "base/unique_fd.h"
 #include "launcher/output/line_prefix.h"
 #include "launcher/output/stdin_pump.h"
+#include "launcher/output/traceback_watch.h"
 #include "launcher/plan/plan.h"
-#include "launcher/report/traceback_watch.h"
 
 namespace dlaunch {
 

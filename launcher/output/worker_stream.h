@@ -19,7 +19,7 @@
 #include "launcher/output/file_writer.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/live_bars.h"
-#include "launcher/report/traceback_watch.h"
+#include "launcher/output/traceback_watch.h"
 
 namespace dlaunch {
 

@@ -12,10 +12,10 @@
 #include <asio/steady_timer.hpp>
 #include <fmt/format.h>
 
+#include "base/signal_name.h"
 #include "base/units.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/process/spawn.h"
-#include "launcher/report/report.h"
 
 extern char** environ;
 

@@ -12,8 +12,8 @@
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/signal_name.h"
 #include "launcher/process/process_tree.h"
-#include "launcher/report/report.h"
 #include "rendezvous/tls_tunnel.h"
 
 namespace dlaunch {

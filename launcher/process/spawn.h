@@ -14,7 +14,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/report/report.h"
+#include "launcher/wire/worker_end.h"
 
 namespace dlaunch {
 
@@ -38,12 +38,6 @@ struct Spawned {
   pid_t pid = -1;
   UniqueFd pidfd;
   std::string gpus = {};  // CUDA_VISIBLE_DEVICES there
-};
-
-struct SpawnError {
-  Stage stage = Stage::none;
-  int os_errno = 0;
-  std::string what;  // "exec './trian': No such file or directory"
 };
 
 // A forked child's message in the failure pipe.

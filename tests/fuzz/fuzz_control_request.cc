@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "launcher/control/control_request.h"
+#include "launcher/lead/control/control_request.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;

@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "launcher/job_journal.h"
+#include "launcher/wire/job_journal.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;

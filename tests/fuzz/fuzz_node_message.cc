@@ -1,7 +1,7 @@
 #include <string_view>
 
 #include "fuzz.h"
-#include "launcher/hosts/node_message.h"
+#include "launcher/wire/node_message.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;

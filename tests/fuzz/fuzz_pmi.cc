@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 #include "fuzz.h"
-#include "launcher/mpi/pmi_core.h"
+#include "launcher/node/mpi/pmi_core.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;

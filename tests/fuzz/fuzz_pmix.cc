@@ -1,9 +1,9 @@
 #include <cstddef>
 
 #include "fuzz.h"
-#include "launcher/mpi/loopback_owner.h"
-#include "launcher/mpi/pmix_finder.h"
-#include "launcher/mpi/pmix_job.h"
+#include "launcher/node/mpi/loopback_owner.h"
+#include "launcher/node/mpi/pmix_finder.h"
+#include "launcher/node/mpi/pmix_job.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;

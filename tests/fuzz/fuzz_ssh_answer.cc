@@ -2,8 +2,8 @@
 #include <string_view>
 
 #include "fuzz.h"
+#include "launcher/lead/start/ssh_talk.h"
 #include "launcher/process/own_binary.h"
-#include "launcher/ssh/ssh_talk.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include "cli/ssh_order.h"
 #include "fuzz.h"
-#include "launcher/ssh/ssh_talk.h"
+#include "launcher/lead/start/ssh_talk.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // What a worker prints: whole and in pieces it must tell the same, and what is kept is bounded.
 #include "fuzz.h"
-#include "launcher/report/traceback_watch.h"
+#include "launcher/output/traceback_watch.h"
 
 namespace {
 

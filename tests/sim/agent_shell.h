@@ -1,5 +1,5 @@
-// AgentShell replaces launcher/job_leader.cc and the followers: it runs the drivers of the job and
-// of each node, with simulated effects.
+// AgentShell replaces launcher/agent/job_leader.cc and the followers: it runs the drivers of the
+// job and of each node, with simulated effects.
 #pragma once
 
 #include <memory>

@@ -23,7 +23,7 @@
 #include "elastic/job_driver.h"
 #include "elastic/node_driver.h"
 #include "elastic/node_roster.h"
-#include "launcher/hosts/node_message.h"
+#include "launcher/wire/node_message.h"
 
 namespace dlaunch::sim {
 namespace {

@@ -21,20 +21,31 @@ ARROWS = {
     "cli/doctor": {"base", "launcher"},
     "examples": set(),
 }
-# Within a layer: a room may include itself and these. What stands in no room may include them all, and
-# no room includes it.
+# Within a layer: a room may include itself and these. Of rooms within rooms the innermost one counts. What
+# stands in no room may include them all, and no room includes it. No room of launcher/node may include one of
+# launcher/lead, and none of launcher/lead one of launcher/node: each reaches the other by messages only.
+SHARED = {"plan", "wire", "process", "output"}
 ROOM_ARROWS = {
     "launcher": {
         "plan": set(),
-        "report": set(),
-        "placement": {"plan"},
-        "output": {"plan", "report"},
-        "process": {"plan", "report", "output"},
-        "mpi": {"process"},
-        "hosts": {"report", "process"},
-        "monitor": {"plan", "report", "process", "hosts"},
-        "ssh": {"plan", "report", "output", "process"},
-        "control": {"process", "hosts"},
+        "wire": set(),
+        "process": {"wire"},
+        "output": {"plan"},
+        "node/placement": {"plan"},
+        "node/workers": SHARED,
+        "node/mpi": {"process", "node/workers"},
+        "node/watch": {"plan", "wire", "process", "node/workers"},
+        "node": SHARED | {"node/placement", "node/workers", "node/mpi", "node/watch"},
+        "lead/report": {"wire", "output"},
+        "lead/monitor": {"wire"},
+        "lead/control": {"wire", "process"},
+        "lead/start": SHARED | {"lead/report"},
+        "lead/election": {"plan", "wire", "process"},
+        "lead/membership": {"plan", "wire", "lead/monitor", "lead/control", "lead/start"},
+        "lead": SHARED | {"lead/report", "lead/monitor", "lead/control", "lead/start", "lead/election",
+                          "lead/membership"},
+        "agent": SHARED | {"node", "node/watch", "node/workers", "lead", "lead/control", "lead/election",
+                           "lead/membership", "lead/start"},
     },
     "ring": {
         "kernels": set(),
@@ -53,8 +64,8 @@ RING_MAY_SEE = {"rendezvous/store.h", "rendezvous/crowd.h", "rendezvous/handshak
 # Heavy or foreign headers, each behind the files that need it.
 CONFINED = {
     "asio": r"(rendezvous/store_server(_thread)?\.(h|cc)|launcher/|tests/)",
-    "hwloc": r"launcher/placement/topology_hwloc\.cc",
-    "elfutils": r"launcher/process/native_stacks\.cc",
+    "hwloc": r"launcher/node/placement/topology_hwloc\.cc",
+    "elfutils": r"launcher/node/watch/native_stacks\.cc",
     "CLI": r"cli/",
     "Python": r"python/binding/limited\.h",
     "ATen": r"ring/torch/",
@@ -73,7 +84,8 @@ CORES = re.compile(
     r"(elastic/(?!state/|include/)|elastic/state/(holding|plan|registry|sampler)\.|"
     r"rendezvous/(store_core|wire|handshake|etcd_message)\.|"
     r"ring/(plan/|call/plane\.|stream/frame\.|device/(device_way|host_granules|nccl_steps)\.)|"
-    r"launcher/(plan/host|report/|output/line_|placement/binding|process/worker_env|mpi/(pmi_core|pmix_job)|control/(control_request|job_status))\w*\.)"
+    r"launcher/(plan/host|lead/(report/|control/(control_request|job_status))|output/(line_|traceback_)|wire/after_|"
+    r"node/(node_session|placement/binding|workers/worker_env|mpi/(pmi_core|pmix_job)))\w*\.)"
 )
 BANNED_IN_CORES = [
     (r"\bsteady_now\(|::now\(", "take a TimePoint as an argument"),
@@ -107,6 +119,14 @@ def layer_of(path):
     return next((room for room, folder in ROOMS if path.startswith(folder)), path.split("/")[0])
 
 
+def room_of(path):
+    rooms = ROOM_ARROWS.get(path.split("/")[0], {})
+    folder = path.split("/")[1:-1]
+    while folder and "/".join(folder) not in rooms:
+        folder.pop()
+    return "/".join(folder)
+
+
 def strip_comments(text):
     text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
     return re.sub(r"//[^\n]*", "", text)
@@ -124,9 +144,8 @@ def check_includes(path, line_no, line, complain):
             complain(path, line_no, f"{layer}/ must not include {target}")
         if top == "elastic" and layer_of(target) != layer and "/" in layer + layer_of(target):
             complain(path, line_no, f"{layer}/ must not include {target}")
-        rooms = ROOM_ARROWS.get(layer, {})
-        room, seen = path.split("/")[1], target.split("/")[1]
-        if top == layer and room in rooms and seen not in rooms[room] | {room}:
+        room, seen = room_of(path), room_of(target)
+        if top == layer and room and seen not in ROOM_ARROWS[layer][room] | {room}:
             complain(path, line_no, f"{layer}/{room}/ must not include {target}")
         if layer == "ring" and top == "rendezvous" and target not in RING_MAY_SEE:
             complain(path, line_no, f"ring/ must not include {target}")

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "cli/ssh_order.h"
-#include "launcher/process/worker_env.h"
+#include "launcher/node/workers/worker_env.h"
 #include "tests/unit/cli/fake_machine.h"
 
 using namespace dlaunch;

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/control/job_status.h"
+#include "launcher/lead/control/job_status.h"
 
 using namespace dlaunch;
 using namespace dlaunch::ctl;

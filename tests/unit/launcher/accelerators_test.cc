@@ -1,4 +1,4 @@
-#include "launcher/placement/accelerators.h"
+#include "launcher/node/placement/accelerators.h"
 
 #include <filesystem>
 #include <fstream>

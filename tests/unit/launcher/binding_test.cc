@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/placement/topology.h"
+#include "launcher/node/placement/topology.h"
 #include "synthetic.h"
 
 using namespace dlaunch;

@@ -9,7 +9,7 @@
 #include <asio/io_context.hpp>
 #include <doctest/doctest.h>
 
-#include "launcher/monitor/health_check.h"
+#include "launcher/node/watch/health_check.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;

@@ -1,4 +1,4 @@
-#include "launcher/control/control_request.h"
+#include "launcher/lead/control/control_request.h"
 
 #include <signal.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/control/control_server.h"
+#include "launcher/lead/control/control_server.h"
 
 #include <poll.h>
 #include <sys/socket.h>

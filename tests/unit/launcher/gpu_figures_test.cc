@@ -1,10 +1,10 @@
-#include "launcher/monitor/gpu_figures.h"
+#include "launcher/node/watch/gpu_figures.h"
 
 #include <cstdlib>
 
 #include <doctest/doctest.h>
 
-#include "launcher/monitor/nvml.h"
+#include "launcher/node/watch/nvml.h"
 
 using namespace dlaunch;
 

@@ -1,4 +1,4 @@
-#include "launcher/placement/gpus.h"
+#include "launcher/node/placement/gpus.h"
 
 #include <filesystem>
 #include <fstream>

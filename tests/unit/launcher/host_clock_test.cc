@@ -1,4 +1,4 @@
-#include "launcher/hosts/host_clock.h"
+#include "launcher/wire/host_clock.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // The discovery with real scripts.
-#include "launcher/ssh/host_discovery.h"
+#include "launcher/lead/start/host_discovery.h"
 
 #include <signal.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/job_dir.h"
+#include "launcher/process/job_dir.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,7 +12,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/process/worker_evidence.h"
+#include "launcher/node/workers/worker_evidence.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/report/report.h"
+#include "launcher/lead/report/report.h"
 #include "tests/unit/start.h"
 
 namespace dlaunch {

@@ -1,4 +1,4 @@
-#include "launcher/job_journal.h"
+#include "launcher/wire/job_journal.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // LeaderLease: what is written of journals that come faster than they can be.
-#include "launcher/leader_lease.h"
+#include "launcher/lead/election/leader_lease.h"
 
 #include <condition_variable>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "launcher/hosts/leader_link.h"
+#include "launcher/wire/leader_link.h"
 
 #include <atomic>
 #include <optional>
@@ -7,8 +7,8 @@
 #include <asio/post.hpp>
 #include <doctest/doctest.h>
 
-#include "launcher/hosts/node_links.h"
-#include "launcher/hosts/node_message.h"
+#include "launcher/wire/node_links.h"
+#include "launcher/wire/node_message.h"
 #include "rendezvous/store_server.h"
 
 namespace dlaunch {

@@ -1,4 +1,4 @@
-#include "launcher/hosts/nat.h"
+#include "launcher/wire/nat.h"
 
 #include <doctest/doctest.h>
 

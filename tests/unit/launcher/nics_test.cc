@@ -1,13 +1,13 @@
-#include "launcher/placement/nics.h"
+#include "launcher/node/placement/nics.h"
 
 #include <filesystem>
 #include <fstream>
 
 #include <doctest/doctest.h>
 
-#include "launcher/placement/gpus.h"
-#include "launcher/placement/pci.h"
-#include "launcher/placement/topology.h"
+#include "launcher/node/placement/gpus.h"
+#include "launcher/node/placement/pci.h"
+#include "launcher/node/placement/topology.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;

@@ -1,5 +1,5 @@
 // Texts of any length between nodes, by a store.
-#include "launcher/mpi/node_exchange.h"
+#include "launcher/node/mpi/node_exchange.h"
 
 #include <atomic>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "launcher/hosts/node_message.h"
+#include "launcher/wire/node_message.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // What is done to workers on their host, with a real process.
-#include "launcher/monitor/node_monitor.h"
+#include "launcher/node/watch/node_monitor.h"
 
 #include <signal.h>
 #include <unistd.h>

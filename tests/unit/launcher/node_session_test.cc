@@ -1,4 +1,4 @@
-#include "launcher/node_session.h"
+#include "launcher/node/node_session.h"
 
 #include <signal.h>
 

@@ -1,5 +1,5 @@
 // How the ranks of an MPI program find each other: one node's side.
-#include "launcher/mpi/pmi_core.h"
+#include "launcher/node/mpi/pmi_core.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // The ranks of an MPI program on two nodes, with sockets and a store.
-#include "launcher/mpi/pmi_server.h"
+#include "launcher/node/mpi/pmi_server.h"
 
 #include <sys/socket.h>
 #include <sys/time.h>

@@ -1,9 +1,9 @@
 // Our idea of libpmix's interface is its own, where its headers are installed.
-#include "launcher/mpi/pmix_abi.h"
+#include "launcher/node/mpi/pmix_abi.h"
 
 #include <doctest/doctest.h>
 
-#include "launcher/mpi/pmix_infos.h"
+#include "launcher/node/mpi/pmix_infos.h"
 
 #if __has_include(<pmix_server.h>)
 #include <pmix_server.h>

@@ -1,9 +1,9 @@
 // Which libpmix is here is told from files.
-#include "launcher/mpi/pmix_finder.h"
+#include "launcher/node/mpi/pmix_finder.h"
 
 #include <doctest/doctest.h>
 
-#include "launcher/mpi/pmix_library.h"
+#include "launcher/node/mpi/pmix_library.h"
 
 using namespace dlaunch;
 

@@ -1,5 +1,5 @@
 // Who is where, and how a rank finds the server.
-#include "launcher/mpi/pmix_job.h"
+#include "launcher/node/mpi/pmix_job.h"
 
 #include <map>
 

@@ -1,5 +1,5 @@
 // The process that serves MPI programs, by itself.
-#include "launcher/mpi/pmix_program.h"
+#include "launcher/node/mpi/pmix_program.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,8 +12,8 @@
 #include "base/codec.h"
 #include "base/unique_fd.h"
 #include "base/write_all.h"
-#include "launcher/mpi/pmix_finder.h"
-#include "launcher/mpi/pmix_job.h"
+#include "launcher/node/mpi/pmix_finder.h"
+#include "launcher/node/mpi/pmix_job.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;

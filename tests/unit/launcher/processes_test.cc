@@ -1,5 +1,5 @@
 // Workers as processes: what is said of their ends.
-#include "launcher/process/processes.h"
+#include "launcher/node/workers/processes.h"
 
 #include <signal.h>
 #include <unistd.h>

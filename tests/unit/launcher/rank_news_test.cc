@@ -1,8 +1,8 @@
-#include "launcher/monitor/rank_news.h"
+#include "launcher/node/watch/rank_news.h"
 
 #include <doctest/doctest.h>
 
-#include "launcher/hosts/node_message.h"
+#include "launcher/wire/node_message.h"
 #include "tests/unit/start.h"
 
 using namespace dlaunch;

@@ -1,5 +1,5 @@
 // Bytes from one port to another, both ways, for our own user only.
-#include "launcher/mpi/relay.h"
+#include "launcher/node/mpi/relay.h"
 
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 #include <doctest/doctest.h>
 
 #include "base/small_file.h"
-#include "launcher/mpi/loopback_owner.h"
+#include "launcher/node/mpi/loopback_owner.h"
 
 using namespace dlaunch;
 using asio::ip::tcp;

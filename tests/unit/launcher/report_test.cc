@@ -1,5 +1,5 @@
 // The report as people and as programs read it.
-#include "launcher/report/report.h"
+#include "launcher/lead/report/report.h"
 
 #include <algorithm>
 
@@ -7,8 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/signal_name.h"
 #include "job_facts.h"
-#include "launcher/report/after_traceback.h"
+#include "launcher/wire/after_traceback.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;

@@ -1,4 +1,4 @@
-#include "launcher/monitor/requests.h"
+#include "launcher/lead/monitor/requests.h"
 
 #include <optional>
 #include <utility>

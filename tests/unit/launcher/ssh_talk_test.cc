@@ -1,4 +1,4 @@
-#include "launcher/ssh/ssh_talk.h"
+#include "launcher/lead/start/ssh_talk.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 
 #include <doctest/doctest.h>
 
+#include "launcher/lead/start/ssh_login.h"
 #include "launcher/plan/host_shares.h"
-#include "launcher/ssh/ssh_login.h"
 
 using namespace dlaunch;
 

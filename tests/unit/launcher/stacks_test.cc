@@ -1,4 +1,4 @@
-#include "launcher/process/stacks.h"
+#include "launcher/node/watch/stacks.h"
 
 #include <fcntl.h>
 #include <pthread.h>

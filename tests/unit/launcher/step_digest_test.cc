@@ -1,9 +1,9 @@
-#include "launcher/monitor/step_digest.h"
+#include "launcher/lead/monitor/step_digest.h"
 
 #include <doctest/doctest.h>
 
-#include "launcher/hosts/node_message.h"
-#include "launcher/monitor/node_steps.h"
+#include "launcher/node/watch/node_steps.h"
+#include "launcher/wire/node_message.h"
 #include "tests/unit/start.h"
 
 using namespace dlaunch;

@@ -1,4 +1,4 @@
-#include "launcher/process/tf_config.h"
+#include "launcher/node/workers/tf_config.h"
 
 #include <sys/resource.h>
 
@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/process/worker_ports.h"
+#include "launcher/node/workers/worker_ports.h"
 
 using namespace dlaunch;
 

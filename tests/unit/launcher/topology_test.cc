@@ -1,4 +1,4 @@
-#include "launcher/placement/topology.h"
+#include "launcher/node/placement/topology.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Workers that have printed a traceback and still run: of whom the leading dlaunch is told.
-#include "launcher/monitor/traceback_news.h"
+#include "launcher/node/watch/traceback_news.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Exceptions in what workers write, in pieces of every size.
-#include "launcher/report/traceback_watch.h"
+#include "launcher/output/traceback_watch.h"
 
 #include <optional>
 #include <string>

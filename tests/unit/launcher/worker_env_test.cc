@@ -1,11 +1,11 @@
-#include "launcher/process/worker_env.h"
+#include "launcher/node/workers/worker_env.h"
 
 #include <algorithm>
 
 #include <doctest/doctest.h>
 
-#include "launcher/process/oom.h"
-#include "launcher/process/tf_config.h"
+#include "launcher/node/workers/oom.h"
+#include "launcher/node/workers/tf_config.h"
 
 using namespace dlaunch;
 

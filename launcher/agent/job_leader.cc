@@ -1,0 +1,529 @@
+// The agent that leads: one thread, one loop. The job's core decides, the nodes carry it out, and
+// this shell connects them and informs the user.
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include <asio/post.hpp>
+#include <fmt/format.h>
+
+#include "base/exit_code.h"
+#include "base/log.h"
+#include "base/signal_name.h"
+#include "base/units.h"
+#include "elastic/job_driver.h"
+#include "launcher/agent/agent.h"
+#include "launcher/agent/agent_base.h"
+#include "launcher/lead/job_control.h"
+#include "launcher/lead/job_monitor.h"
+#include "launcher/lead/job_story.h"
+#include "launcher/lead/membership/drained_hosts.h"
+#include "launcher/lead/membership/node_membership.h"
+#include "launcher/lead/start/started_hosts.h"
+#include "launcher/process/port_reservation.h"
+#include "rendezvous/store_server.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr Duration kPredecessor = std::chrono::seconds(2);
+constexpr Duration kTellWaiting = std::chrono::seconds(5);
+constexpr Duration kPauseWorthTelling = std::chrono::milliseconds(10);
+
+class JobLeader final : private AgentBase, private JobDriver::Effects {
+ public:
+  JobLeader(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
+            const OriginalSignals& original, std::optional<JobJournal> was = {});
+  // Call it before run() if the leader was elected, or may be restarted.
+  void set_lease(LeaderLease& lease) { lease_ = &lease; }
+  // A signal has ended the job, or was about to.
+  bool interrupted() const { return interrupted_; }
+  // None: another dlaunch listens on our endpoint and we may follow it; or another one leads now.
+  std::optional<int> run();
+
+ private:
+  bool set_up();
+  void start_hosts();
+  void let_go();
+  Result<void> open_store();
+  void begin();
+  std::vector<std::string> hosts_in_words() const;
+  DrainedHosts::Job job_for_drained();
+  void write_down_drained();
+  void take_over(const JobCore::Resume& resumed);
+  void give_up(int exit_code, const std::string& why);
+  void end_without_journal(int signal);
+  void end(int exit_code, const std::string& why, const std::vector<std::string>& report);
+  void on_signal(int signal) override;
+  void on_timer() override;
+  void on_idle() override;
+  void on_waiting();
+  void on_back(int node, const std::string& host);
+  void on_ended(Slot slot, const WorkerEnd& end);
+  void tell_loss(Slot slot, const WorkerEnd& end, int size_before) const;
+  std::string pause_before(Slot slot) const;
+  void feed(const JobCore::Event& event) { driver_->feed(event); }
+  const JobCore& job() const { return driver_->core(); }
+
+  // -- JobDriver::Effects
+  TimePoint now() override { return steady_now(); }
+  bool writes_down() const override { return lease_ != nullptr; }
+  void write_down(const JobRecord& record, std::function<void()> then) override;
+  void perform(const JobCore::StartWorkers& start) override;
+  void perform(const JobCore::StopWorkers& stop) override;
+  void perform(const JobCore::HandOn& pass) override;
+  void perform(const JobCore::Fence& fence) override;
+  void perform(const JobCore::Announce& announce) override;
+  void perform(const JobCore::Finish& how) override;
+
+  NodeMembership membership_;
+  std::unique_ptr<StoreServer> store_;
+  std::optional<JobDriver> driver_;  // set once all hosts have joined
+  std::unique_ptr<Node> node_;
+  std::optional<JobMonitor> monitor_;
+  std::unique_ptr<JobControl> control_;
+  LeaderLease* lease_ = nullptr;         // where we write the journal
+  std::optional<StartedHosts> started_;  // set if we start the other hosts
+  std::optional<TimePoint> fenced_;
+  TimePoint end_signal_at_;
+  DrainedHosts drained_;
+  JobStory story_;
+  bool led_elsewhere_ = false;
+  bool ending_ = false;
+  bool interrupted_ = false;
+  std::optional<TimePoint> asked_to_end_;
+  bool all_start_again_ = false;  // since the last end; the user was informed
+};
+
+FailureKind failure_kind(const WorkerEnd& end) {
+  if (end.signal == 0) return FailureKind::exit_code;
+  return end.oom_evidence ? FailureKind::out_of_memory : FailureKind::signal;
+}
+
+JobConfig job_config(const Plan& plan) {
+  return {
+      .size = plan.nproc,
+      .min_size = plan.min_nproc,
+      .max_size = plan.max_nproc,
+      .spares = plan.spares,
+      .scope = plan.restart_scope,
+      .restarts = {.limit = plan.max_restarts,
+                   .same_failures = plan.same_failures,
+                   .final_exit_codes = plan.final_exit_codes,
+                   .seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count())},
+      .join_timeout = plan.join_timeout,
+      // They notice it a lease later than we do, and the clocks differ.
+      .node_ends = 2 * plan.nodes.host_timeout +
+                   (plan.nodes.outlives_leader() ? plan.join_timeout * 5 / 4 : Duration::zero()),
+      .servers = serving_ranks(plan.roles)};
+}
+
+JobLeader::JobLeader(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
+                     const OriginalSignals& original, std::optional<JobJournal> was)
+    : AgentBase(plan, job_dir, std::move(signals), original),
+      membership_(
+          loop_, plan, std::move(was),
+          {.begin = [this] { begin(); },
+           .give_up = [this](const std::string& why) { give_up(kExitRendezvous, why); },
+           .tell = [this](const JobCore::Event& event) { feed(event); },
+           .lost =
+               [this](int node, const std::string& host) {
+                 story_.lost_host(host, job(), node);
+                 monitor_->lost_host(node);
+                 feed(JobCore::NodeLost{node});
+               },
+           .back = [this](int node, const std::string& host) { on_back(node, host); },
+           .leaves = [this](int node) { return driver_ && drained_.leave(node); },
+           .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
+           .start_failed =
+               [this](Slot slot, const SpawnError& error) {
+                 story_.start_failed(job().rank_of(slot), error);
+               },
+           .expected = [this](int login) { return !started_ || started_->runs(login); },
+           .input = [this](int node, bool wants) { hub_->stdin_pump().host_asks(node, wants); },
+           .monitor = [this](int node, const NodeMessage& what) { monitor_->take(node, what); }}),
+      end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
+                                           : kNever),
+      drained_(membership_, job_for_drained()),
+      story_(plan) {}
+
+DrainedHosts::Job JobLeader::job_for_drained() {
+  return {.least = plan_.nodes.min,
+          .feed = [this](const JobCore::Event& event) { feed(event); },
+          .nobody_on = [this](int node) { return !driver_ || job().nobody_on(node); },
+          .started = [this] { return started_ ? &*started_ : nullptr; },
+          .write_down = [this] { write_down_drained(); }};
+}
+
+std::optional<int> JobLeader::run() {
+  if (!set_up()) return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
+  drained_.take_over();
+  membership_.gather();
+  start_hosts();
+  if (!driver_) arm_timer(std::min(job_ends_at_, steady_now() + kTellWaiting));
+  run_loop();
+  return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
+}
+
+// Prepares what the first worker needs.
+bool JobLeader::set_up() {
+  if (!AgentBase::set_up()) return false;
+  if (auto ok = open_store(); !ok) {
+    led_elsewhere_ =
+        plan_.nodes.lead == NodesPlan::Lead::if_free && ok.error().os_errno == EADDRINUSE;
+    if (led_elsewhere_) return false;
+    Error error = ok.error();
+    if (error.os_errno == EADDRINUSE) {
+      error.what += "; another job or program has that port ('ss -ltnp' tells which)";
+    }
+    if (error.os_errno == EADDRNOTAVAIL && !plan_.nodes.several()) {
+      error.what +=
+          "; this host has no loopback address that is up: 'ip link set lo up' brings it up";
+    }
+    return failed(error.code == Errc::usage ? kExitUsage : kExitRendezvous, error);
+  }
+  auto control =
+      JobControl::open(loop_, job_dir_.path(), plan_,
+                       {.who_is_here = [this] { return membership_.who_is_here(); },
+                        .in_words = [this] { return hosts_in_words(); },
+                        .end = [this] { on_signal(SIGTERM); },
+                        .all = [this] { return drained_.all(); },
+                        .drain = [this](const HostStatus& host) { drained_.drain(host); }});
+  if (!control) return failed(kExitCannotCreate, control.error());
+  control_ = std::move(*control);
+  open_output();
+  hub_->stdin_pump().set_give(
+      [this](int node, const std::string& bytes) { membership_.give_input(node, bytes); });
+  if (lease_ == nullptr) return true;
+  lease_->take(to_string(store_->endpoint()), [this](const std::string& why) {
+    asio::post(loop_, [this, why] {
+      if (ending_) return;
+      log_warn("{}", why);
+      led_elsewhere_ = true;
+      loop_.stop();
+    });
+  });
+  return true;
+}
+
+// Opens the store and reserves the ports of the workers.
+Result<void> JobLeader::open_store() {
+  auto listen = parse_endpoint(plan_.store_listen);
+  if (!listen) {
+    Error error = listen.error();
+    error.code = Errc::usage;
+    return error;
+  }
+  StoreServerOptions options{*listen, plan_.job_id, secret_, std::nullopt};
+  if (plan_.nodes.several()) options.nodes = membership_.for_store();
+  auto store = StoreServer::open(loop_, options);
+  // Our predecessor may be about to end: it keeps the port while it kills its workers.
+  const TimePoint by = steady_now() + kPredecessor;
+  while (!store && store.error().os_errno == EADDRINUSE && membership_.awaits_earlier() &&
+         steady_now() < by) {
+    ::poll(nullptr, 0, 20);
+    store = StoreServer::open(loop_, options);
+  }
+  if (!store) return store.error();
+  store_ = std::move(*store);
+  common_.store_url = "tcp://" + to_string(store_->endpoint());
+
+  if (auto done = reserve_ports(plan_.master_port); !done) return done.error();
+  membership_.serve(*store_, {{plan_.master_addr, ports_.master.port}, ports_.rank_numbers()});
+  return {};
+}
+
+void JobLeader::start_hosts() {
+  if (plan_.nodes.hosts.empty()) return;
+  const auto leaves = [this](int node) {
+    if (driver_) feed(JobCore::NodeDrain{node});
+    let_go();
+  };
+  started_.emplace(loop_, plan_, *hub_, helpers_,
+                   StartedHosts::Listener{
+                       .too_few = [this](int exit_code) { end(exit_code, "", {}); },
+                       .leaves = leaves,
+                       .gone = [this](int node) { membership_.release(node); },
+                       .own_failure = [this] { return WorkerStarter::foresee_failure(plan_); }});
+  auto started = started_->start(secret_, to_string(store_->endpoint()));
+  if (!started) give_up(kExitRendezvous, started.error().what);  // reported once the loop runs
+}
+
+void JobLeader::let_go() {
+  started_->let_go([this](int node) { return job().nobody_on(node); });
+}
+
+// All hosts have joined.
+void JobLeader::begin() {
+  JobDriver::Effects& effects = *this;
+  JobConfig config = membership_.shape(job_config(plan_));
+  if (job_ends_at_ != kNever) config.timeout = std::max(job_ends_at_ - steady_now(), Duration(1));
+  driver_.emplace(config, pump_, effects);
+  if (started_) started_->begin();
+  const auto feed_job = [this](const JobCore::Event& event) { feed(event); };
+  monitor_.emplace(loop_, plan_, *hub_, membership_, job(), feed_job);
+  auto node = open_node(membership_.own_slots(),
+                        [this](const NodeMessage& message) { membership_.own_says(message); });
+  if (!node) return give_up(kExitCannotCreate, node.error().what);
+  node_ = std::move(*node);
+  membership_.set_own(*node_);
+  control_->begin(
+      {job(), *monitor_, [this](Slot slot) { return membership_.host_of(slot); }, feed_job});
+  if (plan_.stdin_to == StdinPlan::all) {
+    for (const int other : membership_.others_here()) hub_->stdin_pump().expect(other);
+  }
+  for (const int absent : membership_.absent()) feed(JobCore::NodeLost{absent});
+  if (const auto resumed = membership_.resumed()) return take_over(*resumed);
+  feed(JobCore::Start{});
+}
+
+// The problems of hosts that we start, and of hosts that join us.
+std::vector<std::string> JobLeader::hosts_in_words() const {
+  std::vector<std::string> lines;
+  if (started_) lines = started_->in_words();
+  for (auto& line : membership_.newcomers()) lines.push_back(std::move(line));
+  for (auto& line : drained_.in_words()) lines.push_back(std::move(line));
+  return lines;
+}
+
+// The job continues from the previous leader's state.
+void JobLeader::take_over(const JobCore::Resume& resumed) {
+  fenced_ = steady_now();
+  log_warn("leading the job from here on, after round {}: {}", resumed.was.round,
+           membership_.who_is_here());
+  if (!JobCore::holds(resumed.was, resumed.found)) {
+    log_warn("none of its last round's workers is here");
+  }
+  feed(resumed);
+  drained_.go_on();
+}
+
+void JobLeader::write_down(const JobRecord& record, std::function<void()> then) {
+  JobJournal journal = membership_.journal(record);
+  journal.drained = drained_.journal();
+  lease_->write(encode(journal), [this, then] { asio::post(loop_, then); });
+}
+
+// Writes the job's last record again: only the drained hosts have changed.
+void JobLeader::write_down_drained() {
+  if (writes_down() && driver_) write_down(job().record(), [] {});
+}
+
+void JobLeader::give_up(int exit_code, const std::string& why) {
+  log_error("{}", why);
+  end(exit_code, why, {});
+}
+
+// The report comes last, after all output of the other hosts if we show it.
+void JobLeader::end(int exit_code, const std::string& why, const std::vector<std::string>& report) {
+  ending_ = true;
+  exit_code_ = exit_code;
+  const auto leave_last = [this, exit_code, report] {
+    for (const auto& line : report) hub_->own_line("dlaunch: " + line);
+    leave(exit_code);
+  };
+  std::set<int> linked;
+  for (const int node : membership_.others_here()) linked.insert(node);
+  if (!started_) return membership_.finish(exit_code, why, leave_last);
+  membership_.finish(exit_code, why, [] {});
+  started_->finish([linked](int node) { return linked.contains(node); }, leave_last);
+}
+
+void JobLeader::on_signal(int signal) {
+  const NodesPlan& nodes = plan_.nodes;
+  if (nodes.step == NodesPlan::Step::slurm && !ends_the_job(signal))
+    return;  // Slurm gave it to the workers, too
+  const bool by_all =
+      nodes.signalled_by_all() && (ends_the_job(signal) || !nodes.steps_signal_workers());
+  if (by_all && driver_ && !membership_.is_own_news(signal)) return;
+  if (!driver_) {
+    if (ends_the_job(signal) && ending_) return loop_.stop();
+    if (!ends_the_job(signal)) return;
+    interrupted_ = true;
+    return give_up(128 + signal, "interrupted: " + membership_.who_is_here());
+  }
+  if (job().state() != JobState::ended) {
+    feed(JobCore::Signal{signal});
+    return end_without_journal(signal);
+  }
+  // Only the reader of our output, or another host's last output, delays us: the user does not
+  // want to wait for it.
+  if (ends_the_job(signal)) loop_.stop();
+}
+
+// Events that end the job, too, wait for pending journal writes, which may take for ever. A user
+// who asks once more does not want to wait for them.
+void JobLeader::end_without_journal(int signal) {
+  if (!ends_the_job(signal)) return;
+  const auto now = steady_now();
+  if (!asked_to_end_) asked_to_end_ = now;
+  if (now - *asked_to_end_ < kSameWish || ending_ || !driver_->held_up()) return;
+  interrupted_ = true;
+  give_up(128 + signal, "interrupted, while the job's journal cannot be written");
+}
+
+void JobLeader::on_idle() {
+  if (!node_) return;
+  drained_.let_go();
+  if (started_ && started_->some_leave()) let_go();
+  arm_timer(std::min(
+      {job().deadline().value_or(kNever), node_->deadline().value_or(kNever), end_signal_at_}));
+}
+
+void JobLeader::on_timer() {
+  if (!driver_) return on_waiting();
+  if (!node_) return;
+  node_->on_clock();
+  if (steady_now() >= end_signal_at_) {
+    end_signal_at_ = kNever;
+    log_warn("the job's time is nearly up: {} to all workers", describe_signal(plan_.end_signal));
+    feed(JobCore::Signal{plan_.end_signal});
+  }
+  feed(JobCore::Clock{});
+}
+
+// Called while we wait for the job's hosts.
+void JobLeader::on_waiting() {
+  if (ending_) return;
+  if (steady_now() >= job_ends_at_) {
+    return give_up(kExitTimeout, "the job's --timeout passed: " + membership_.who_is_here());
+  }
+  log_warn("{}; the others are awaited", membership_.who_is_here());
+  arm_timer(job_ends_at_);
+}
+
+// -- The job's orders
+
+void JobLeader::perform(const JobCore::StartWorkers& start) {
+  if (start.all) {
+    if (start.round > membership_.first_round()) {
+      story_.tell_restart(job());
+      all_start_again_ = true;
+      node_->end_leftovers();
+    }
+    story_.begin_round(start.round, job().size());
+    monitor_->begin_round(start.round, job().size(), std::nullopt);
+  }
+  if (!start.all && job().are_tasks()) {
+    for (const auto& place : start.places) story_.begins_again(place.rank);
+  }
+  membership_.start(start, job());
+}
+
+void JobLeader::perform(const JobCore::StopWorkers& stop) {
+  if (job().state() == JobState::ending) story_.end_begins(monitor_->waits());
+  membership_.stop(stop);
+}
+
+void JobLeader::perform(const JobCore::HandOn& pass) {
+  const bool stops = pass.signal == SIGTSTP;
+  if (stops || pass.signal == SIGCONT) monitor_->suspend(stops);
+  membership_.hand_on(pass);
+}
+
+void JobLeader::perform(const JobCore::Fence& fence) {
+  if (!fenced_) fenced_ = steady_now();
+  membership_.fence(fence);
+}
+
+void JobLeader::perform(const JobCore::Announce& announce) {
+  membership_.announce(announce);
+  const int size = static_cast<int>(announce.slots.size());
+  story_.begin_round(announce.round, size);
+  monitor_->begin_round(announce.round, size, fenced_);
+  if (fenced_) {
+    log_warn("round {}: {} after {}", announce.round,
+             size == 1 ? "1 worker" : std::to_string(size) + " workers",
+             format_duration(steady_now() - *fenced_));
+    fenced_.reset();
+  }
+}
+
+// -- Events on a node
+
+void JobLeader::on_back(int node, const std::string& host) {
+  feed(JobCore::NodeBack{node});
+  if (!job().holds_back_on(node)) return;
+  log_warn("host {}: workers start there when all are started again, or the program is elastic",
+           host);
+}
+
+void JobLeader::on_ended(Slot slot, const WorkerEnd& end) {
+  const bool well = end.signal == 0 && end.exit_code == 0;
+  story_.ended(end);
+  monitor_->gone(end.rank);
+  const int size_before = job().size();
+  all_start_again_ = false;
+  feed(JobCore::Ended{.slot = slot,
+                      .well = well,
+                      .consequence = end.peer_lost >= 0,
+                      .kind = failure_kind(end),
+                      .code = end.signal != 0 ? end.signal : end.exit_code,
+                      .signature = signature_of(end),
+                      .exact = signature_of(end, true),
+                      .second_hand = speaks_of_lost_peer(end),
+                      .ran = end.ended - end.started,
+                      .by_itself = end.signal_we_sent == 0});
+  if (job().state() == JobState::ending || job().state() == JobState::ended) return;
+  node_->end_leftovers();
+  if (well || all_start_again_) return;  // the start has reported it
+  if (job().some_stay()) return tell_loss(slot, end, size_before);
+  const std::string pause = pause_before(slot);
+  if (!pause.empty()) log_warn("rank {} failed; all workers are started again{}", end.rank, pause);
+}
+
+// " in 1.3 s": the delay before its successor starts; empty if it is too short to read.
+std::string JobLeader::pause_before(Slot slot) const {
+  const auto at = job().starts_at(slot);
+  const Duration pause = at ? *at - steady_now() : Duration::zero();
+  return pause < kPauseWorthTelling ? "" : " in " + format_duration(pause);
+}
+
+// About one worker, in a job that goes on with the others.
+void JobLeader::tell_loss(Slot slot, const WorkerEnd& end, int size_before) const {
+  if (end.signal_we_sent != 0 && end.hung.empty()) return;
+  std::string next = "a spare takes its place";
+  if (end.rank < 0) {
+    next = "starting another spare" + pause_before(slot);
+  } else if (job().size() < size_before) {
+    next = fmt::format("going on with {} of {} workers", job().size(), size_before);
+  } else if (job().rank_of(slot) == end.rank) {
+    next = "starting it again" + pause_before(slot);
+  }
+  story_.tell_loss(end, next, job());
+}
+
+void JobLeader::perform(const JobCore::Finish& how) {
+  interrupted_ = how.end == JobEnding::interrupted;
+  monitor_->stop();
+  node_->finish();
+  std::vector<int> left;
+  const Processes& processes = node_->processes();
+  for (const Slot slot : processes.running_slots()) left.push_back(processes.place(slot).rank);
+  auto ending = story_.finish(how, job(), std::move(left), [this](int rank, const auto& lines) {
+    return hub_->shown_last(rank, lines);
+  });
+  if (plan_.says_all && ending.exit_code == 1) ending.report.clear();
+  end(ending.exit_code, ending.report.empty() ? "" : ending.report.front(), ending.report);
+}
+
+}  // namespace
+
+std::optional<int> lead_job(const Plan& plan, std::optional<JobJournal> was, const JobDir& job_dir,
+                            UniqueFd signals, const OriginalSignals& original, LeaderLease* lease) {
+  JobLeader leader(plan, job_dir, std::move(signals), original, std::move(was));
+  if (lease == nullptr) return leader.run();
+  leader.set_lease(*lease);
+  const auto exit_code = leader.run();
+  // Slurm may be about to end the job and start it again.
+  const bool may_go_on = !plan.nodes.slurm_job.empty() && leader.interrupted();
+  if (exit_code && !may_go_on) lease->leave();
+  lease->rest();
+  return exit_code;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,45 @@
+// Requests of dlaunchctl to a running job, and the decisions on them. Pure: decide() judges a
+// request against the job's status; JobControl carries the decision out.
+// A request is one JSON object: {"command": "status"}, "top", "stop", "stacks" (with "rank": only
+// of that rank), "resize" with "size", "restart" with "rank", "drain" and "undrain" with "host".
+// else in it is refused.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "elastic/job_core.h"
+#include "launcher/lead/control/job_status.h"
+
+namespace dlaunch {
+
+inline constexpr const char* kControlSocket = "control";  // its name in the job's folder
+inline constexpr std::size_t kMaxControlRequest = 4096;
+
+struct ControlRequest {
+  enum class Command { status, resize, restart, stacks, stop, top, drain, undrain };
+  Command command = Command::status;
+  std::optional<int> number;  // resize: workers; restart: a rank; stacks: a rank, or none for all
+  std::string host = {};      // drain, undrain
+};
+
+Result<ControlRequest> parse_control_request(std::string_view text);
+std::string encode(const ControlRequest& request);
+
+struct ControlDecision {
+  std::string refused;                  // why the request is refused; "": it is carried out
+  std::optional<JobCore::Event> event;  // for the job
+  std::string done;                     // the result, in words
+  std::optional<HostStatus> drain;      // drain this host; if it is drained, undrain it
+  std::vector<WorkerStatus> stacks_of;  // print the stacks of these
+};
+
+ControlDecision decide(const ControlRequest& request, const JobStatus& job);
+
+// The answer of a dlaunch that follows: it names the leader and says to ask it.
+std::string refer_to(const std::string& job_id, const std::string& leader);
+
+}  // namespace dlaunch

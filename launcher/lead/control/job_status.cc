@@ -1,0 +1,99 @@
+#include "launcher/lead/control/job_status.h"
+
+#include "launcher/lead/control/json_text.h"
+
+namespace dlaunch {
+namespace {
+
+using nlohmann::json;
+
+json json_of(const FlightEntry& operation, TimePoint now) {
+  static constexpr const char* kStates[] = {"", "running", "done", "failed"};
+  const bool running = operation.state == FlightState::running;
+  return {{"operation", operation.what},
+          {"state", kStates[static_cast<int>(operation.state)]},
+          {"since_s", to_seconds(now - (running ? operation.started : operation.ended))}};
+}
+
+// An unknown number becomes null.
+json from_zero(std::int64_t number) { return number >= 0 ? json(number) : json(); }
+
+json json_of(const NodeGpu& gpu) {
+  return {{"number", gpu.number},
+          {"instance", from_zero(gpu.instance)},
+          {"utilisation", from_zero(gpu.utilisation)},
+          {"temperature", from_zero(gpu.temperature)},
+          {"memory_bytes", gpu.memory_used},
+          {"memory_total_bytes", gpu.memory_total},
+          {"ecc_errors", from_zero(gpu.ecc_errors)}};
+}
+
+// Adds the figures of a process.
+void add_figures(json& out, const NodeWorker& figures) {
+  const double over = to_seconds(figures.rate.over);
+  const auto rate = [over](std::uint64_t what) {
+    return over > 0 ? static_cast<double>(what) / over : 0.0;
+  };
+  out["round"] = figures.round;
+  out["cpu_s"] = to_seconds(figures.cpu);
+  out["memory_bytes"] = figures.memory;
+  out["operations_per_s"] = rate(figures.rate.operations);
+  out["bytes_per_s"] = rate(figures.rate.bytes);
+  if (!figures.gpus_known) return;
+  out["gpus"] = json::array();
+  for (const NodeGpu& gpu : figures.gpus) out["gpus"].push_back(json_of(gpu));
+}
+
+json json_of(const JobStatus& status, const WorkerStatus& worker) {
+  json out = {{"host", worker.host},
+              {"local_rank", from_zero(worker.local_rank)},
+              {"state", worker.state},
+              {"elastic", worker.linked}};
+  out["program"] = worker.program.empty() ? json() : json(worker.program);
+  out["rank"] = worker.rank >= 0 ? json(worker.rank) : json();
+  out["pid"] = worker.pid > 0 ? json(worker.pid) : json();
+  out["ran_s"] = worker.ran ? json(to_seconds(*worker.ran)) : json();
+  for (const char* key :
+       {"round", "cpu_s", "memory_bytes", "operations_per_s", "bytes_per_s", "gpus"}) {
+    out[key] = nullptr;
+  }
+  if (worker.pid > 0) add_figures(out, worker.figures);
+  out["last_operation"] = worker.operation ? json_of(*worker.operation, status.now) : json();
+  return out;
+}
+
+}  // namespace
+
+const char* name(JobState state) {
+  static constexpr const char* kNames[] = {"starting", "forming", "active", "ending", "ended"};
+  return kNames[static_cast<int>(state)];
+}
+
+std::string render_json(const JobStatus& status) {
+  json workers = json::array(), others = json::array();
+  for (const auto& worker : status.workers) {
+    (worker.rank >= 0 ? workers : others).push_back(json_of(status, worker));
+  }
+  const json out = {
+      {"job_id", status.job_id},
+      {"host", status.host},
+      {"program", status.program},
+      {"state", name(status.state)},
+      {"waits_for", status.waits_for},
+      {"hosts", status.hosts},
+      {"round", status.round},
+      {"size", status.size},
+      {"target_size", status.target_size},
+      {"max_size", status.max_size},
+      {"ran_s", to_seconds(status.ran)},
+      {"restarts",
+       {{"used", status.restarts_used},
+        {"left", status.restarts_left},
+        {"limit", status.restarts.restarts},
+        {"window_s", status.restarts.window ? json(to_seconds(*status.restarts.window)) : json()}}},
+      {"workers", workers},
+      {"spares", others}};
+  return json_text(out);
+}
+
+}  // namespace dlaunch

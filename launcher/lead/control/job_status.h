@@ -1,0 +1,69 @@
+// JobStatus: a job at one moment, as plain values and as JSON for outside programs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/flight.h"
+#include "elastic/agent_core.h"
+#include "elastic/job_table.h"
+#include "elastic/restart_policy.h"
+#include "launcher/wire/monitor_message.h"
+
+namespace dlaunch {
+
+struct WorkerStatus {
+  Slot slot = 0;
+  int rank = -1;        // -1: a spare, or a worker that is leaving
+  int local_rank = -1;  // among those of its host; -1 as above
+  std::string host;
+  std::string program;                   // of a job of several; "": the job's
+  int pid = 0;                           // 0: there is no process, or it is on another host
+  bool up = false;                       // it runs and has not been asked to end
+  bool linked = false;                   // it takes part in elastic rounds
+  std::string state;                     // "running", "to be started": for people
+  std::optional<Duration> ran;           // since its process was started
+  std::optional<FlightEntry> operation;  // its last operation of libdlring
+  NodeWorker figures;                    // from its host, if there is a process
+};
+
+struct HostStatus {
+  int node = 0;
+  std::string name;
+  std::string listed_as = {};  // its name in --hosts or the like; "": the same
+  int ranks = 0;               // number of its ranks
+  bool drained = false;        // or about to be drained
+  bool left = false;           // it is drained and its dlaunch has ended
+};
+
+struct JobStatus {
+  TimePoint now{};
+  std::string job_id;
+  std::string host;     // the leader's host
+  std::string program;  // with its arguments; of several with " : " between them
+  bool several_programs = false;
+  JobState state = JobState::idle;
+  int round = 0;
+  int size = 0;
+  int target_size = 0;  // what the job is growing to, or `size`
+  int min_size = 0;     // with fewer workers the job does not go on
+  int max_size = 0;     // as --max-nproc
+  std::vector<HostStatus> all_hosts;
+  std::string waits_for;           // what the round waits for; "": nothing
+  std::vector<std::string> hosts;  // "HOST: its problem", in words
+  int restarts_used = 0;
+  int restarts_left = 0;  // number that would be granted at once
+  RestartLimit restarts;
+  Duration ran{};
+  std::vector<WorkerStatus> workers;  // by rank, then those without one
+};
+
+// One object, documented in dlaunchctl(1).
+std::string render_json(const JobStatus& status);
+
+// "forming"
+const char* name(JobState state);
+
+}  // namespace dlaunch

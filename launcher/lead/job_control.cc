@@ -1,0 +1,205 @@
+#include "launcher/lead/job_control.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "launcher/lead/control/json_text.h"
+
+namespace dlaunch {
+namespace {
+
+// Unquoted, for people; of several programs with " : " between them.
+std::string command_of(const Plan& plan) {
+  std::string text;
+  const auto add = [&text](const std::vector<std::string>& argv) {
+    for (const auto& word : argv) {
+      if (!text.empty()) text += &word == &argv.front() ? " : " : " ";
+      text += escaped(word);
+    }
+  };
+  if (plan.programs.empty()) add(plan.argv);
+  for (const JobProgram& program : plan.programs) add(program.argv);
+  return text;
+}
+
+using nlohmann::json;
+
+std::string refusal(const std::string& why) { return json_text({{"ok", false}, {"error", why}}); }
+
+// The stacks of several workers, a few at a time: each takes a process and reads whole libraries.
+class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
+ public:
+  ManyStacks(JobMonitor& monitor, std::vector<WorkerStatus> workers, ControlServer::Reply reply)
+      : monitor_(monitor),
+        workers_(std::move(workers)),
+        reply_(std::move(reply)),
+        answers_(workers_.size()) {}
+
+  void start() {
+    constexpr std::size_t kAtATime = 4;
+    if (workers_.empty()) return tell();
+    while (next_ < std::min(kAtATime, workers_.size())) look_at_next();
+  }
+
+ private:
+  void look_at_next() {
+    const std::size_t i = next_++;
+    monitor_.dump(workers_[i].slot,
+                  [self = shared_from_this(), i](int, const std::vector<std::string>& lines) {
+                    self->add(i, lines);
+                  });
+  }
+
+  void add(std::size_t i, const std::vector<std::string>& lines) {
+    const WorkerStatus& worker = workers_[i];
+    answers_[i] = {{"rank", worker.rank >= 0 ? json(worker.rank) : json()},
+                   {"pid", worker.pid},
+                   {"host", worker.host},
+                   {"lines", lines}};
+    if (next_ < workers_.size()) look_at_next();
+    if (++answered_ == workers_.size()) tell();
+  }
+
+  void tell() { reply_(json_text({{"ok", true}, {"stacks", answers_}})); }
+
+  JobMonitor& monitor_;
+  const std::vector<WorkerStatus> workers_;
+  const ControlServer::Reply reply_;
+  std::vector<json> answers_;
+  std::size_t next_ = 0, answered_ = 0;
+};
+
+// The kernel's state of a process that should be running, in words.
+std::string state_in_words(const std::string& state, ProcessState seen) {
+  if (seen == ProcessState::stopped) return "stopped by a signal";
+  if (seen == ProcessState::traced) return "being traced";
+  return state;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<JobControl>> JobControl::open(asio::io_context& loop,
+                                                     const std::string& folder, const Plan& plan,
+                                                     Hosts hosts) {
+  std::unique_ptr<JobControl> control(new JobControl(plan, std::move(hosts)));
+  auto server = ControlServer::open(
+      loop, folder + "/" + kControlSocket, kMaxControlRequest,
+      [c = control.get()](const std::string& request, const ControlServer::Reply& reply) {
+        c->answer(request, reply);
+      });
+  if (!server) return server.error();
+  control->server_ = std::move(*server);
+  return control;
+}
+
+JobControl::JobControl(const Plan& plan, Hosts hosts) : plan_(plan), hosts_(std::move(hosts)) {}
+
+// Judges the job's state once all hosts have answered.
+void JobControl::answer(const std::string& request, const ControlServer::Reply& reply) {
+  const auto parsed = parse_control_request(request);
+  if (!parsed) return reply(refusal(parsed.error().what));
+  if (!job_) return decide_on(*parsed, status_before(), reply);
+  const bool gpus = parsed->command == ControlRequest::Command::top;
+  job_->monitor.survey(gpus, [this, request = *parsed, reply](const Workers& workers) {
+    decide_on(request, status(workers), reply);
+  });
+}
+
+void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
+                           const ControlServer::Reply& reply) {
+  const ControlDecision decision = decide(request, now);
+  if (!decision.refused.empty()) return reply(refusal(decision.refused));
+  switch (request.command) {
+    case ControlRequest::Command::status:
+    case ControlRequest::Command::top:
+      return reply("{\"ok\":true,\"status\":" + render_json(now) + "}");
+    case ControlRequest::Command::stacks:
+      return std::make_shared<ManyStacks>(job_->monitor, decision.stacks_of, reply)->start();
+    default:
+      log_warn("dlaunchctl: {}", decision.done);
+      reply(json_text({{"ok", true}, {"done", decision.done}}));
+      carry_out(decision);
+  }
+}
+
+// Before the job has begun the only order is to end it.
+void JobControl::carry_out(const ControlDecision& decision) {
+  if (!job_) return hosts_.end();
+  if (decision.drain) hosts_.drain(*decision.drain);
+  if (decision.event) job_->feed(*decision.event);
+}
+
+JobStatus JobControl::status_before() const {
+  JobStatus status{.now = steady_now(),
+                   .job_id = plan_.job_id,
+                   .host = plan_.host,
+                   .program = {},
+                   .waits_for = "its hosts: " + hosts_.who_is_here(),
+                   .hosts = hosts_.in_words(),
+                   .restarts_left = plan_.max_restarts.restarts,
+                   .restarts = plan_.max_restarts,
+                   .ran = steady_now() - started_,
+                   .workers = {}};
+  status.several_programs = plan_.programs.size() > 1;
+  status.program = command_of(plan_);
+  return status;
+}
+
+JobStatus JobControl::status(const Workers& workers) const {
+  const JobCore& core = job_->core;
+  JobStatus status = status_before();
+  status.state = core.state();
+  status.round = core.round();
+  status.size = core.size();
+  status.target_size = core.target_size();
+  status.min_size = core.min_size();
+  status.max_size = core.max_size();
+  status.waits_for = core.waits_for();
+  status.restarts_used = core.restarts_used();
+  status.restarts_left = core.restarts_left(status.now);
+  for (Slot slot = 0; slot < core.slots(); ++slot) {
+    WorkerStatus worker = status_of(slot, workers, status.now);
+    if (worker.rank >= 0 || worker.pid > 0 || worker.state != "absent") {
+      status.workers.push_back(std::move(worker));
+    }
+  }
+  std::stable_sort(status.workers.begin(), status.workers.end(),
+                   [](const WorkerStatus& a, const WorkerStatus& b) {
+                     return static_cast<unsigned>(a.rank) < static_cast<unsigned>(b.rank);
+                   });
+  std::map<int, int> members;  // by node
+  for (WorkerStatus& worker : status.workers) {
+    if (worker.rank >= 0) worker.local_rank = members[core.node_of(worker.slot)]++;
+  }
+  status.all_hosts = hosts_.all();
+  for (HostStatus& host : status.all_hosts) host.ranks = host.left ? 0 : members[host.node];
+  return status;
+}
+
+WorkerStatus JobControl::status_of(Slot slot, const Workers& workers, TimePoint now) const {
+  const JobCore& core = job_->core;
+  WorkerStatus worker{.slot = slot,
+                      .rank = core.rank_of(slot),
+                      .host = job_->host_of(slot),
+                      .up = core.runs(slot),
+                      .linked = core.linked(slot),
+                      .state = core.life_of(slot)};
+  if (!plan_.programs.empty() && worker.rank >= 0) {
+    worker.program = escaped(plan_.argv_of(worker.rank).at(0));
+  }
+  const auto it = workers.find(slot);
+  if (it == workers.end()) return worker;
+  const NodeWorker& process = it->second;
+  worker.pid = process.pid;
+  worker.ran = std::max(Duration::zero(), now - process.started);
+  worker.figures = process;
+  if (worker.up) worker.state = state_in_words(worker.state, process.state);
+  if (!process.operations.empty()) worker.operation = process.operations.back();
+  return worker;
+}
+
+}  // namespace dlaunch

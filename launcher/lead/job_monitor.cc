@@ -1,0 +1,245 @@
+#include "launcher/lead/job_monitor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/units.h"
+
+namespace dlaunch {
+namespace {
+
+ProgressWatch::Options watch_options(const Plan& plan) {
+  ProgressWatch::Options options{
+      .hang_timeout = plan.hang_timeout, .hang_warning = plan.hang_warning, .stragglers = {}};
+  options.stragglers.mode = plan.straggler;
+  options.stragglers.detection.ratio = plan.straggler_ratio;
+  options.stragglers.detection.window_time = plan.straggler_window;
+  options.stragglers.detection.line_kind = StepDigest::kBetweenHosts;
+  return options;
+}
+
+}  // namespace
+
+JobMonitor::JobMonitor(asio::io_context& loop, const Plan& plan, OutputHub& hub,
+                       NodeMembership& membership, const JobCore& job,
+                       std::function<void(JobCore::Event)> feed)
+    : plan_(plan),
+      hub_(hub),
+      membership_(membership),
+      job_(job),
+      feed_(std::move(feed)),
+      watch_(loop, watch_options(plan), *this),
+      requests_(loop, [this](int node, const NodeMessage& question) { ask(node, question); }),
+      chaos_timer_(loop) {
+  if (!plan.chaos) return;
+  chaos_.emplace(steady_now(), *plan.chaos);
+  arm_chaos();
+}
+
+void JobMonitor::begin_round(int round, int ranks, std::optional<TimePoint> fenced) {
+  if (chaos_) {
+    chaos_->new_round(steady_now());
+    arm_chaos();
+  }
+  std::optional<Duration> recovered;
+  if (fenced) recovered = steady_now() - *fenced;
+  watch_.new_round(round,
+                   {.ranks = ranks,
+                    .nodes = static_cast<int>(nodes().size()),
+                    .min_ranks = plan_.min_nproc,
+                    .spares = plan_.spares},
+                   recovered);
+}
+
+void JobMonitor::stop() {
+  watch_.stop();
+  after_dumps_.clear();
+  chaos_.reset();
+  chaos_timer_.cancel();
+}
+
+void JobMonitor::lost_host(int node) {
+  requests_.lost(node);
+  watch_.lost(node);
+}
+
+void JobMonitor::take(int node, const NodeMessage& message) {
+  if (const auto* seen = std::get_if<NodeSeen>(&message)) {
+    watch_.take(node, *seen);
+  } else if (const auto* spans = std::get_if<NodeSpans>(&message)) {
+    watch_.take(node, *spans);
+  } else if (const auto* times = std::get_if<NodeTimes>(&message)) {
+    watch_.take(node, *times);
+  } else if (const auto* threw = std::get_if<NodeThrew>(&message)) {
+    take(node, *threw);
+  } else if (const auto* stacks = std::get_if<NodeStacks>(&message)) {
+    requests_.take(node, *stacks);
+  } else if (const auto* workers = std::get_if<NodeWorkers>(&message)) {
+    requests_.take(node, *workers);
+  }
+}
+
+// -- Which rank is where
+
+// The members on connected hosts.
+std::vector<Slot> JobMonitor::members() const {
+  std::vector<Slot> found;
+  for (Slot slot = 0; slot < job_.slots(); ++slot) {
+    const bool member = job_.rank_of(slot) >= 0 && job_.runs(slot);
+    if (member && membership_.is_here(job_.node_of(slot))) found.push_back(slot);
+  }
+  return found;
+}
+
+std::vector<Slot> JobMonitor::slots_of(const RankSet& ranks) const {
+  auto found = members();
+  std::erase_if(found, [&](Slot slot) { return !ranks.contains(job_.rank_of(slot)); });
+  return found;
+}
+
+std::set<int> JobMonitor::nodes() {
+  std::set<int> found;
+  for (const Slot slot : members()) found.insert(job_.node_of(slot));
+  return found;
+}
+
+// "rank 3 takes …; rank 3 is on host b"
+std::string JobMonitor::with_hosts(const std::string& sentence, const RankSet& ranks) const {
+  if (!plan_.nodes.several()) return sentence;
+  std::map<std::string, RankSet> hosts;
+  for (Slot slot = 0; slot < job_.slots(); ++slot) {
+    const int rank = job_.rank_of(slot);
+    if (ranks.contains(rank)) hosts[membership_.host_of(slot)].insert(rank);
+  }
+  std::string text = sentence;
+  for (const auto& [host, there] : hosts) {
+    text += fmt::format("; {} {} on host {}", in_words(there), is(there), host);
+  }
+  return text;
+}
+
+void JobMonitor::survey(bool gpus, std::function<void(const std::map<Slot, NodeWorker>&)> done) {
+  std::set<int> all;
+  for (Slot slot = 0; slot < job_.slots(); ++slot) {
+    if (membership_.is_here(job_.node_of(slot))) all.insert(job_.node_of(slot));
+  }
+  requests_.survey(all, gpus, [this, done = std::move(done)](const auto& by_node) {
+    std::map<Slot, NodeWorker> workers;
+    for (const auto& [node, answer] : by_node) {
+      for (const NodeWorker& worker : answer.workers) {
+        const Slot slot = membership_.job_slot(node, worker.slot);
+        if (slot >= 0) workers[slot] = worker;
+      }
+    }
+    done(workers);
+  });
+}
+
+void JobMonitor::dump(Slot slot, MonitorRequests::Stacks done) {
+  const auto& home = membership_.home_of(slot);
+  requests_.dump(home.node, home.slot, std::move(done));
+}
+
+std::vector<std::string> JobMonitor::waits() const {
+  std::vector<std::string> told;
+  for (const Hang& hang : watch_.waits()) {
+    const auto sentence = fmt::format("{}, for {}", hang.sentence, format_duration(hang.waited));
+    told.push_back(with_hosts(sentence, hang.key.culprits));
+  }
+  return told;
+}
+
+// -- The consequences
+
+void JobMonitor::take(int node, const NodeThrew& threw) {
+  const Slot slot = membership_.job_slot(node, threw.slot);
+  const int rank = slot >= 0 ? job_.rank_of(slot) : -1;
+  if (rank < 0 || !job_.runs(slot)) return;
+  if (threw.over) return warn({rank}, fmt::format("rank {} goes on after its traceback", rank));
+  std::vector<std::string> waiting;
+  for (const int other : watch_.waiting_for(rank)) waiting.push_back(std::to_string(other));
+  const std::string who =
+      waiting.empty() ? ""
+                      : fmt::format("; {} {} wait{}", waiting.size() == 1 ? "rank" : "ranks",
+                                    fmt::join(waiting, ", "), waiting.size() == 1 ? "s" : "");
+  warn({rank}, fmt::format("rank {} printed a traceback {} ago and still runs{}; 'dlaunchctl "
+                           "stacks {}' shows what goes on there",
+                           rank, format_duration(steady_now() - threw.threw), who, rank));
+}
+
+void JobMonitor::warn(const RankSet& ranks, const std::string& sentence) {
+  log_warn("{}", with_hosts(sentence, ranks));
+}
+
+void JobMonitor::dump(const RankSet& ranks) {
+  for (const Slot slot : slots_of(ranks)) {
+    const std::string where =
+        plan_.nodes.several() ? fmt::format(" on host {}", membership_.host_of(slot)) : "";
+    ++dumps_;
+    dump(slot, [this, rank = job_.rank_of(slot), where](int pid, const auto& lines) {
+      hub_.own_line(fmt::format("dlaunch: stacks of rank {} (pid {}{}):", rank, pid, where));
+      for (const auto& line : lines) hub_.own_line("dlaunch:   " + line);
+      if (--dumps_ > 0) return;
+      for (const auto& replace : std::exchange(after_dumps_, {})) replace();
+    });
+  }
+}
+
+void JobMonitor::replace_hung(const RankSet& ranks, const std::string& why) {
+  for (const Slot slot : slots_of(ranks)) {
+    const auto& home = membership_.home_of(slot);
+    const auto replace = [this, home, why, pid = watch_.pid_of(job_.rank_of(slot))] {
+      membership_.order(home.node, NodeHung{home.slot, pid, why});
+    };
+    // Its end would cut short the dump of its stacks, and the job's end that of another worker's.
+    dumps_ > 0 ? after_dumps_.push_back(replace) : replace();
+  }
+}
+
+void JobMonitor::replace_slow(int rank, const std::string& why) {
+  for (const Slot slot : slots_of({rank})) {
+    log_warn("{}; starting it again", with_hosts(why, {rank}));
+    feed_(JobCore::Replace{slot, FailureKind::evicted});
+  }
+}
+
+// -- Chaos
+
+void JobMonitor::arm_chaos() {
+  chaos_timer_.expires_at(chaos_->deadline());
+  chaos_timer_.async_wait([this](asio::error_code ec) {
+    if (!ec && chaos_) on_chaos();
+  });
+}
+
+// Asks for the workers' state first only if another worker may be hit.
+void JobMonitor::on_chaos() {
+  const TimePoint now = steady_now();
+  if (!chaos_->looks(now)) return do_chaos(now, {});
+  survey(false, [this](const std::map<Slot, NodeWorker>& figures) {
+    if (chaos_) do_chaos(steady_now(), figures);
+  });
+}
+
+void JobMonitor::do_chaos(TimePoint now, const std::map<Slot, NodeWorker>& figures) {
+  std::vector<Chaos::Member> all;
+  for (const Slot slot : members()) {
+    Chaos::Member& member = all.emplace_back();
+    member = {.slot = slot, .joined = job_.joined(slot)};
+    const auto found = figures.find(slot);
+    if (found == figures.end()) continue;
+    member.joined = member.joined || found->second.in_ring;
+    member.has_spoken = found->second.has_spoken;
+    member.ran = now - found->second.started;
+  }
+  for (const auto& deed : chaos_->step(now, all)) {
+    const auto& home = membership_.home_of(deed.victim);
+    membership_.order(home.node, NodeInject{home.slot, deed.signal, deed.stands});
+  }
+  arm_chaos();
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,80 @@
+// JobMonitor: watches the workers of all hosts, in the process that leads the job. It finds workers
+// that hang or are slow, prints their stacks, has them replaced, injects the faults that --chaos
+// asks for, and answers questions about the workers' state. On each host a NodeMonitor does the
+// work. One thread, the loop's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "elastic/chaos.h"
+#include "elastic/job_core.h"
+#include "launcher/lead/membership/node_membership.h"
+#include "launcher/lead/monitor/progress_watch.h"
+#include "launcher/lead/monitor/requests.h"
+#include "launcher/output/output_hub.h"
+#include "launcher/plan/plan.h"
+
+namespace dlaunch {
+
+class JobMonitor final : private ProgressWatch::Effects {
+ public:
+  // All referenced objects must outlive it.
+  JobMonitor(asio::io_context& loop, const Plan& plan, OutputHub& hub, NodeMembership& membership,
+             const JobCore& job, std::function<void(JobCore::Event)> feed);
+
+  // fenced: since when the job had no round, if it had one before.
+  void begin_round(int round, int ranks, std::optional<TimePoint> fenced);
+  void gone(int rank) { watch_.gone(rank); }
+  // The user stops all workers (SIGTSTP), or lets them go on.
+  void suspend(bool yes) { watch_.suspend(yes); }
+  void lost_host(int node);
+  // A message of a host's NodeMonitor.
+  void take(int node, const NodeMessage& message);
+  void stop();
+
+  // One sentence for each worker that others wait for.
+  std::vector<std::string> waits() const;
+  // The running workers whose hosts answer within a second. gpus: also the GPUs that they use.
+  void survey(bool gpus, std::function<void(const std::map<Slot, NodeWorker>&)> done);
+  void dump(Slot slot, MonitorRequests::Stacks done);
+
+ private:
+  void arm_chaos();
+  void on_chaos();
+  void do_chaos(TimePoint now, const std::map<Slot, NodeWorker>& figures);
+  std::vector<Slot> members() const;
+  std::vector<Slot> slots_of(const RankSet& ranks) const;
+  void take(int node, const NodeThrew& threw);
+  std::string with_hosts(const std::string& sentence, const RankSet& ranks) const;
+
+  // -- ProgressWatch::Effects
+  void warn(const RankSet& ranks, const std::string& sentence) override;
+  void dump(const RankSet& ranks) override;
+  void replace_hung(const RankSet& ranks, const std::string& why) override;
+  void replace_slow(int rank, const std::string& why) override;
+  std::set<int> nodes() override;
+  bool is_heard(int node) override { return membership_.is_heard(node); }
+  void ask(int node, const NodeMessage& question) override { membership_.order(node, question); }
+
+  const Plan& plan_;
+  OutputHub& hub_;
+  NodeMembership& membership_;
+  const JobCore& job_;
+  const std::function<void(JobCore::Event)> feed_;
+  ProgressWatch watch_;
+  MonitorRequests requests_;
+  int dumps_ = 0;  // under way
+  std::vector<std::function<void()>> after_dumps_;
+  std::optional<Chaos> chaos_;
+  asio::steady_timer chaos_timer_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,166 @@
+#include "launcher/lead/job_story.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "base/write_all.h"
+
+namespace dlaunch {
+namespace {
+
+JobEnd job_end(JobEnding end) {
+  switch (end) {
+    case JobEnding::succeeded:
+      return JobEnd::succeeded;
+    case JobEnding::worker_failed:
+      return JobEnd::worker_failed;
+    case JobEnding::given_up:
+      return JobEnd::given_up;
+    case JobEnding::spawn_failed:
+      return JobEnd::spawn_failed;
+    case JobEnding::interrupted:
+      return JobEnd::interrupted;
+    case JobEnding::timed_out:
+      return JobEnd::timed_out;
+  }
+  return JobEnd::succeeded;
+}
+
+}  // namespace
+
+JobStory::JobStory(const Plan& plan) : plan_(plan) {
+  facts_.job_id = plan.job_id;
+  facts_.host = plan.host;
+  facts_.program = plan.argv.at(0);
+  for (const JobProgram& program : plan.programs) {
+    const auto ranks = static_cast<std::size_t>(*program.ranks.rbegin()) + 1;
+    facts_.programs.resize(std::max(facts_.programs.size(), ranks));
+    for (const int rank : program.ranks) {
+      facts_.programs[static_cast<std::size_t>(rank)] = program.argv.at(0);
+    }
+  }
+  facts_.nproc = plan.nproc;
+  facts_.max_restarts = plan.max_restarts;
+  facts_.grace = plan.grace;
+  facts_.started = steady_now();
+}
+
+void JobStory::begin_round(int round, int workers) {
+  facts_.round = round;
+  facts_.nproc = workers;
+  facts_.workers.clear();
+  facts_.lost_host.clear();
+  facts_.ended_before_loss = 0;
+}
+
+void JobStory::begins_again(int rank) {
+  auto& ends = facts_.workers;
+  for (std::size_t i = ends.size(); i-- > 0;) {
+    if (ends[i].rank != rank) continue;
+    ends.erase(ends.begin() + static_cast<std::ptrdiff_t>(i));
+    if (i < facts_.ended_before_loss) --facts_.ended_before_loss;
+  }
+  std::erase(facts_.lost_ranks, rank);
+  if (facts_.lost_ranks.empty()) facts_.lost_host.clear();
+}
+
+void JobStory::lost_host(const std::string& host, const JobCore& job, int node) {
+  if (!facts_.lost_host.empty()) return;
+  std::vector<int> ranks;
+  for (Slot slot = 0; slot < job.slots(); ++slot) {
+    if (job.node_of(slot) == node && job.rank_of(slot) >= 0) ranks.push_back(job.rank_of(slot));
+  }
+  if (ranks.empty()) return;
+  facts_.lost_host = host;
+  facts_.lost_ranks = std::move(ranks);
+  facts_.ended_before_loss = facts_.workers.size();
+}
+
+// In the order of their ends: messages from other hosts arrive late.
+void JobStory::ended(const WorkerEnd& end) {
+  auto& ends = facts_.workers;
+  const auto at = std::upper_bound(ends.begin(), ends.end(), end,
+                                   [](const auto& a, const auto& b) { return a.ended < b.ended; });
+  const auto before = static_cast<std::size_t>(at - ends.begin());
+  if (before < facts_.ended_before_loss) ++facts_.ended_before_loss;
+  ends.insert(at, end);
+}
+
+void JobStory::end_begins(std::vector<std::string> waits) {
+  if (!facts_.waits) facts_.waits = std::move(waits);
+}
+
+void JobStory::start_failed(int rank, const SpawnError& error) {
+  if (error.stage == Stage::stdio) setup_failed();
+  if (facts_.failed_stage != Stage::none) return;
+  facts_.failed_rank = rank;
+  facts_.failed_stage = error.stage;
+  facts_.failed_errno = error.os_errno;
+  facts_.failed_what = error.what;
+}
+
+void JobStory::tell_restart(const JobCore& job) const {
+  tell(facts_.workers, "restarting all workers", job);
+}
+
+void JobStory::tell_loss(const WorkerEnd& end, const std::string& what_next,
+                         const JobCore& job) const {
+  tell({end}, what_next, job);
+}
+
+void JobStory::tell(std::vector<WorkerEnd> ends, const std::string& what_next,
+                    const JobCore& job) const {
+  JobFacts facts = facts_;
+  facts.end = JobEnd::worker_failed;
+  facts.ended = steady_now();
+  facts.workers = std::move(ends);
+  const auto lines = render_text(facts, judge(facts), false);
+  log_warn("{}; {}: round {}, {} of {} restarts used",
+           lines.empty() ? "a worker failed" : lines.front(), what_next, job.round(),
+           job.restarts_used(), format_restart_limit(facts_.max_restarts));
+}
+
+JobStory::Ending JobStory::finish(const JobCore::Finish& how, const JobCore& job,
+                                  std::vector<int> left, const ShownLast& shown_last) {
+  if (facts_.end != JobEnd::setup_failed) facts_.end = job_end(how.end);
+  facts_.signal_received = how.signal;
+  facts_.restarts_used = job.restarts_used();
+  if (plan_.max_restarts.restarts > 0) facts_.why_no_restart = how.why;
+  facts_.given_up = how.given_up;
+  if (how.end == JobEnding::worker_failed || how.end == JobEnding::given_up) {
+    facts_.ended_by = how.ended_by;
+  } else if (how.end == JobEnding::timed_out) {
+    facts_.ended_by = "--timeout";
+  }
+  facts_.ended = steady_now();
+  facts_.still_running = std::move(left);
+  const Verdict verdict = judge(facts_);
+  if (!plan_.error_file.empty()) write_error_file(render_json(facts_, verdict));
+  return {verdict.exit_code, render_text(facts_, verdict, plan_.output.color, shown_last)};
+}
+
+// Does not follow a link under the new file's name: other users of the folder may have put it
+// there.
+void JobStory::write_error_file(const std::string& json) const {
+  const std::string& path = plan_.error_file;
+  struct stat st {};
+  const bool special = ::stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
+  const std::string fresh = special ? path : path + ".new";
+  if (!special) ::unlink(fresh.c_str());
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (special ? O_TRUNC : O_EXCL);
+  const UniqueFd file(::open(fresh.c_str(), flags, 0666));
+  int err = file ? write_all(file.get(), json + "\n").os_errno : errno;
+  if (err == 0 && !special && ::rename(fresh.c_str(), path.c_str()) != 0) err = errno;
+  if (err == 0) return;
+  log_warn("{}", errno_error("write --error-file " + path, err).what);
+  if (!special) ::unlink(fresh.c_str());
+}
+
+}  // namespace dlaunch

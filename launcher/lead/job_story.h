@@ -1,0 +1,51 @@
+// JobStory: the job's events, for the report at its end and the lines on the way.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "elastic/job_core.h"
+#include "launcher/lead/report/report.h"
+#include "launcher/plan/plan.h"
+
+namespace dlaunch {
+
+class JobStory {
+ public:
+  // `plan` must outlive it.
+  explicit JobStory(const Plan& plan);
+
+  // Ends of workers from now on belong to this round.
+  void begin_round(int round, int workers);
+  // The rank is started again while others go on: the story forgets its earlier end in this round.
+  void begins_again(int rank);
+  void start_failed(int rank, const SpawnError& error);
+  // The start could not even be tried.
+  void setup_failed() { facts_.end = JobEnd::setup_failed; }
+  // A host was lost, with the ranks on it.
+  void lost_host(const std::string& host, const JobCore& job, int node);
+  void ended(const WorkerEnd& end);
+  // The job's end begins; waits: the sentences of JobMonitor::waits(). Idempotent.
+  void end_begins(std::vector<std::string> waits);
+
+  // One line each, for a job that goes on: about the failures in this round, or about one of them.
+  void tell_restart(const JobCore& job) const;
+  void tell_loss(const WorkerEnd& end, const std::string& what_next, const JobCore& job) const;
+
+  struct Ending {
+    int exit_code = 0;
+    std::vector<std::string> report;
+  };
+  // Also writes --error-file. left: ranks that could not be ended.
+  Ending finish(const JobCore::Finish& how, const JobCore& job, std::vector<int> left,
+                const ShownLast& shown_last);
+
+ private:
+  void tell(std::vector<WorkerEnd> ends, const std::string& what_next, const JobCore& job) const;
+  void write_error_file(const std::string& json) const;
+
+  const Plan& plan_;
+  JobFacts facts_;
+};
+
+}  // namespace dlaunch

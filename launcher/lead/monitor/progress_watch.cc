@@ -1,0 +1,194 @@
+#include "launcher/lead/monitor/progress_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlaunch {
+namespace {
+
+constexpr Duration kHangInterval = std::chrono::milliseconds(200);
+constexpr Duration kWorthTelling = std::chrono::seconds(10);  // at the end of the job
+
+Duration interval_of(const ProgressWatch::Options& options) {
+  const Duration tenth = options.stragglers.detection.window_time / 10;
+  const Duration slow =
+      std::clamp<Duration>(tenth, std::chrono::milliseconds(100), std::chrono::seconds(1));
+  return options.hang_timeout != Duration::max() ? std::min(slow, kHangInterval) : slow;
+}
+
+HangConfig config_of(const ProgressWatch::Options& options) {
+  return {.hang_timeout = options.hang_timeout,
+          .warn_after = options.hang_warning,
+          .stop_limit = options.hang_timeout};
+}
+
+RankSet slow_ranks(const Slowness& slow) {
+  return slow.peer < 0 ? RankSet{slow.rank} : RankSet{slow.rank, slow.peer};
+}
+
+}  // namespace
+
+ProgressWatch::ProgressWatch(asio::io_context& loop, const Options& options, Effects& effects)
+    : effects_(effects),
+      looks_for_hangs_(std::min(options.hang_timeout, options.hang_warning) != Duration::max()),
+      looks_for_slow_(options.stragglers.mode != StragglerMode::off),
+      interval_(interval_of(options)),
+      hangs_(config_of(options)),
+      stragglers_(options.stragglers),
+      timer_(loop) {
+  arm();
+}
+
+// Warnings come after half of the time-out.
+Duration ProgressWatch::still_after(Duration hang_timeout, Duration hang_warning) {
+  const Duration matters = std::min(hang_timeout, hang_warning);
+  if (matters == Duration::max()) return matters;
+  return std::max<Duration>(matters / 8, std::chrono::milliseconds(1));
+}
+
+std::vector<Hang> ProgressWatch::waits() const { return hangs_.waits(steady_now(), kWorthTelling); }
+
+void ProgressWatch::new_round(int round, const StragglerJudge::NewRound& sizes,
+                              std::optional<Duration> recovered) {
+  round_ = round;
+  std::erase_if(ranks_, [=](const auto& known) { return known.second.rank.round < round; });
+  feed(HangJudge::NewRound{});
+  digest_.reset();
+  feed(StragglerJudge::Event(sizes));
+  if (recovered) feed(StragglerJudge::Event(StragglerJudge::Recovered{*recovered}));
+}
+
+void ProgressWatch::gone(int rank) {
+  ranks_.erase(rank);
+  feed(HangJudge::Gone{rank});
+}
+
+void ProgressWatch::lost(int node) {
+  RankSet there;
+  for (const auto& [rank, known] : ranks_) {
+    if (known.node == node) there.insert(rank);
+  }
+  for (const int rank : there) gone(rank);
+}
+
+void ProgressWatch::arm() {
+  if (stopped_ || !(looks_for_hangs_ || looks_for_slow_)) return;
+  timer_.expires_after(interval_);
+  timer_.async_wait([this](asio::error_code ec) {
+    if (ec) return;
+    if (looks_for_hangs_) look();
+    if (looks_for_slow_) look_for_slow();
+    arm();
+  });
+}
+
+void ProgressWatch::stop() {
+  stopped_ = true;
+  timer_.cancel();
+}
+
+int ProgressWatch::pid_of(int rank) const {
+  const auto it = ranks_.find(rank);
+  return it == ranks_.end() ? 0 : it->second.rank.pid;
+}
+
+// -- Hangs
+
+// A rank that waits for the next round hangs in none; one that does not leave its round may hang.
+void ProgressWatch::take(int node, const NodeSeen& seen) {
+  if (stopped_) return;
+  bool urgent = false;
+  for (const NodeRank& rank : seen.ranks) {
+    const auto before = ranks_.find(rank.rank);
+    if (rank.round < round_ || rank.rank < 0) continue;
+    if (rank.left) {
+      if (before != ranks_.end() && before->second.rank.pid == rank.pid) gone(rank.rank);
+      continue;
+    }
+    urgent = urgent || is_held(rank.state) ||
+             (before != ranks_.end() && is_held(before->second.rank.state));
+    Known& known = ranks_[rank.rank];
+    auto places = std::exchange(known.rank.positions, {});
+    const bool same = known.rank.round == rank.round && known.rank.pid == rank.pid;
+    known = {node, steady_now(), rank};
+    if (rank.moves && same) known.rank.positions = std::move(places);
+  }
+  if (urgent) look();
+}
+
+void ProgressWatch::look() {
+  if (stopped_) return;
+  const auto now = steady_now();
+  HangJudge::Samples samples;
+  for (const auto& [rank, known] : ranks_) {
+    if (known.rank.round == round_ && effects_.is_heard(known.node)) {
+      add_samples(now, known, samples);
+    }
+  }
+  feed(HangJudge::Event(samples));
+  if (looks_for_hangs_) feed(HangJudge::Clock{});
+}
+
+void ProgressWatch::add_samples(TimePoint now, const Known& known,
+                                HangJudge::Samples& samples) const {
+  ProgressSample sample{.rank = known.rank.rank, .state = known.rank.state};
+  for (const NodePosition& at : known.rank.positions) {
+    sample.group = at.group;
+    sample.seq = at.seq;
+    sample.inside = at.inside;
+    sample.what = at.what;
+    sample.age = sample.seen = known.rank.moves ? Duration::zero() : at.still + (now - known.told);
+    samples.push_back(sample);
+  }
+  if (known.rank.positions.empty()) samples.push_back(sample);
+}
+
+void ProgressWatch::feed(const HangJudge::Event& event) {
+  for (const auto& action : hangs_.step(steady_now(), event)) {
+    if (const auto* warn = std::get_if<HangJudge::Warn>(&action)) {
+      effects_.warn({warn->rank}, warn->sentence);
+    } else if (const auto* dump = std::get_if<HangJudge::Dump>(&action)) {
+      effects_.dump(dump->ranks);
+    } else if (const auto* replace = std::get_if<HangJudge::Replace>(&action)) {
+      effects_.replace_hung(replace->ranks, replace->sentence);
+    }
+  }
+}
+
+// -- Stragglers
+
+void ProgressWatch::look_for_slow() {
+  const std::set<int> nodes = effects_.nodes();
+  if (stopped_ || nodes.empty()) return;
+  const NodeLook look = digest_.begin(nodes);
+  for (const int node : nodes) effects_.ask(node, look);
+}
+
+void ProgressWatch::take(int node, const NodeSpans& spans) {
+  const auto cut = stopped_ ? std::nullopt : digest_.add(node, spans);
+  if (!cut) return;
+  for (const int each : effects_.nodes()) effects_.ask(each, *cut);
+}
+
+void ProgressWatch::take(int node, const NodeTimes& times) {
+  const auto step = stopped_ ? std::nullopt : digest_.add(node, times);
+  if (step) feed(StragglerJudge::Event(*step));
+}
+
+void ProgressWatch::feed(const StragglerJudge::Event& event) {
+  for (const auto& action : stragglers_.step(steady_now(), event)) {
+    if (const auto* warn = std::get_if<StragglerJudge::Warn>(&action)) {
+      effects_.warn(slow_ranks(warn->slowness), warn->slowness.sentence);
+    } else if (const auto* clear = std::get_if<StragglerJudge::Clear>(&action)) {
+      effects_.warn(slow_ranks(clear->slowness), clear->slowness.sentence + ": this is over");
+    } else if (const auto* restart = std::get_if<StragglerJudge::Restart>(&action)) {
+      effects_.replace_slow(restart->rank, restart->why);
+    } else if (const auto* evict = std::get_if<StragglerJudge::Evict>(&action)) {
+      effects_.replace_slow(evict->rank, evict->why);
+    } else if (const auto* refrain = std::get_if<StragglerJudge::Refrain>(&action)) {
+      effects_.warn({refrain->rank}, refrain->why);
+    }
+  }
+}
+
+}  // namespace dlaunch

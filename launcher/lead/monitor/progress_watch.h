@@ -1,0 +1,97 @@
+// ProgressWatch: collects the progress of all workers from their hosts and feeds HangJudge and
+// StragglerJudge: every 200 ms with a hang time-out, else ten times in a window of the stragglers,
+// and at once when a worker was stopped or continued. It runs at the leader. One thread, the
+// loop's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "elastic/hang.h"
+#include "elastic/straggler.h"
+#include "launcher/lead/monitor/step_digest.h"
+#include "launcher/wire/monitor_message.h"
+#include "launcher/wire/node_message.h"
+
+namespace dlaunch {
+
+class ProgressWatch {
+ public:
+  class Effects {
+   public:
+    virtual ~Effects() = default;
+    // ranks: the subject of the sentence.
+    virtual void warn(const RankSet& ranks, const std::string& sentence) = 0;
+    virtual void dump(const RankSet& ranks) = 0;
+    virtual void replace_hung(const RankSet& ranks, const std::string& sentence) = 0;
+    virtual void replace_slow(int rank, const std::string& why) = 0;
+    // nodes(): those that have ranks now. is_heard(): the node was heard within a second. ask():
+    // sends it a question; the answer may come at once.
+    virtual std::set<int> nodes() = 0;
+    virtual bool is_heard(int node) = 0;
+    virtual void ask(int node, const NodeMessage& question) = 0;
+  };
+  struct Options {
+    Duration hang_timeout = Duration::max();  // max: hung workers are not replaced
+    Duration hang_warning = Duration::max();  // max: warn only about workers that will be replaced
+    StragglerJudgeConfig stragglers;
+  };
+  // effects must outlive it.
+  ProgressWatch(asio::io_context& loop, const Options& options, Effects& effects);
+
+  // How long a worker stands still before its host reports it; max: never.
+  static Duration still_after(Duration hang_timeout, Duration hang_warning);
+
+  // recovered: how long the job was without a round.
+  void new_round(int round, const StragglerJudge::NewRound& sizes,
+                 std::optional<Duration> recovered);
+  void gone(int rank);
+  // The user stops all workers (SIGTSTP), or lets them go on.
+  void suspend(bool yes) { feed(HangJudge::Event(HangJudge::Suspended{yes})); }
+  void lost(int node);
+  void take(int node, const NodeSeen& seen);
+  void take(int node, const NodeSpans& spans);
+  void take(int node, const NodeTimes& times);
+  // The pid of the rank's worker in its host's last message; 0: not known.
+  int pid_of(int rank) const;
+  // The waits that have lasted long enough for the report at the job's end.
+  std::vector<Hang> waits() const;
+  // The ranks that wait in a collective for this rank; empty also if that is not known.
+  RankSet waiting_for(int rank) const { return hangs_.waiting_for(rank); }
+  // Ends the watch.
+  void stop();
+
+ private:
+  struct Known {  // of a rank
+    int node = 0;
+    TimePoint told{};
+    NodeRank rank;
+  };
+  void arm();
+  void look();  // for stopped and for hung workers
+  void look_for_slow();
+  void add_samples(TimePoint now, const Known& known, HangJudge::Samples& samples) const;
+  void feed(const HangJudge::Event& event);
+  void feed(const StragglerJudge::Event& event);
+
+  Effects& effects_;
+  const bool looks_for_hangs_;
+  const bool looks_for_slow_;
+  const Duration interval_;
+  HangJudge hangs_;
+  StragglerJudge stragglers_;
+  int round_ = 0;
+  std::map<int, Known> ranks_;
+  StepDigest digest_;
+  asio::steady_timer timer_;
+  bool stopped_ = false;
+};
+
+}  // namespace dlaunch

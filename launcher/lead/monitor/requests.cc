@@ -1,0 +1,77 @@
+#include "launcher/lead/monitor/requests.h"
+
+#include <utility>
+
+namespace dlaunch {
+namespace {
+
+constexpr Duration kSurveyLimit = std::chrono::seconds(1);
+
+}  // namespace
+
+void MonitorRequests::dump(int node, Slot slot, Stacks done) {
+  const std::uint32_t request = ++last_;
+  dumps_.emplace(request, Dump{node, std::move(done)});
+  ask_(node, NodeDump{request, slot});
+}
+
+void MonitorRequests::take(int node, const NodeStacks& stacks) {
+  const auto it = dumps_.find(stacks.request);
+  if (it == dumps_.end() || it->second.node != node) return;
+  const Stacks done = std::move(it->second.done);
+  dumps_.erase(it);
+  done(stacks.pid, stacks.lines);
+}
+
+void MonitorRequests::survey(const std::set<int>& nodes, bool gpus, const Workers& done) {
+  const std::uint32_t request = ++last_;
+  auto& survey =
+      *surveys_.emplace(request, std::make_unique<Survey>(loop_, nodes, done)).first->second;
+  survey.limit.expires_after(kSurveyLimit);
+  survey.limit.async_wait([this, request](asio::error_code ec) {
+    if (!ec) finish(request);
+  });
+  for (const int node : nodes) ask_(node, NodeSurvey{request, gpus});
+  finish_if_all_there(request);
+}
+
+void MonitorRequests::take(int node, const NodeWorkers& workers) {
+  const auto it = surveys_.find(workers.request);
+  if (it == surveys_.end() || it->second->awaited.erase(node) == 0) return;
+  it->second->answers[node] = workers;
+  finish_if_all_there(workers.request);
+}
+
+void MonitorRequests::finish_if_all_there(std::uint32_t request) {
+  const auto it = surveys_.find(request);
+  if (it != surveys_.end() && it->second->awaited.empty()) finish(request);
+}
+
+void MonitorRequests::finish(std::uint32_t request) {
+  const auto it = surveys_.find(request);
+  if (it == surveys_.end()) return;
+  const auto survey = std::move(it->second);
+  surveys_.erase(it);
+  survey->done(survey->answers);
+}
+
+void MonitorRequests::lost(int node) {
+  std::vector<Stacks> never;
+  for (auto it = dumps_.begin(); it != dumps_.end();) {
+    if (it->second.node == node) {
+      never.push_back(std::move(it->second.done));
+      it = dumps_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  for (const auto& done : never) done(0, {"its host was lost before it answered"});
+  std::vector<std::uint32_t> open;
+  for (auto& [request, survey] : surveys_) {
+    survey->awaited.erase(node);
+    open.push_back(request);
+  }
+  for (const std::uint32_t request : open) finish_if_all_there(request);
+}
+
+}  // namespace dlaunch

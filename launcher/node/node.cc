@@ -1,0 +1,252 @@
+#include "launcher/node/node.h"
+
+#include <signal.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "launcher/node/placement/topology.h"
+#include "launcher/process/process_tree.h"
+
+namespace dlaunch {
+namespace {
+
+constexpr int kRoundDirsKept = 3;
+
+// Translates events of the driver and the workers into reports to the leader.
+struct Report {
+  const std::map<Slot, SpawnError>& errors;
+
+  NodeMessage operator()(const JobCore::Spawned& e) const { return NodeSpawned{e.slot}; }
+  NodeMessage operator()(const JobCore::SpawnFailed& e) const {
+    return NodeStartFailed{e.slot, errors.at(e.slot)};
+  }
+  NodeMessage operator()(const JobCore::Ended& e) const { return NodeNotStarted{e.slot}; }
+  NodeMessage operator()(const JobCore::Unkillable& e) const { return NodeUnkillable{e.slot}; }
+  NodeMessage operator()(const JobCore::Ready& e) const {
+    return NodeReady{e.slot, e.left, e.version, e.why};
+  }
+  NodeMessage operator()(const JobCore::Progress& e) const {
+    return NodeProgress{e.slot, e.version};
+  }
+  NodeMessage operator()(const JobCore::Replace& e) const { return NodeReplace{e.slot, e.kind}; }
+  NodeMessage operator()(const auto&) const {
+    DL_ASSERT(false);  // of the job, not of a node
+    return {};
+  }
+};
+
+// Whether the node has each slot that a message names.
+struct HasSlots {
+  const int slots;
+
+  bool has(Slot slot) const { return slot >= 0 && slot < slots; }
+  bool operator()(const auto& message) const {
+    if constexpr (requires { message.slot; }) return has(message.slot);
+    if constexpr (requires { message.slots.begin(); }) {
+      return std::all_of(message.slots.begin(), message.slots.end(),
+                         [this](Slot slot) { return has(slot); });
+    }
+    if constexpr (requires { message.places; }) {
+      return std::all_of(message.places.begin(), message.places.end(),
+                         [this](const NodePlace& place) { return has(place.slot); });
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common, Say say)
+    : slots_(slots),
+      job_dir_(parts.job_dir),
+      starter_(parts.starter),
+      mpi_(parts.mpi),
+      say_(std::move(say)),
+      driver_(slots, grace, parts.pump, *this),
+      processes_(parts.loop, parts.hub, parts.starter, parts.helpers, slots,
+                 {.ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
+                  .child_changed = [this] { monitor_.look(); },
+                  .never_ran =
+                      [this](Slot slot, const SpawnError& error) {
+                        start_errors_[slot] = error;
+                        driver_.never_ran(slot);
+                      }}),
+      monitor_(parts.loop, processes_, parts.helpers, say_),
+      common_(common),
+      hub_(parts.hub) {
+  mpi_.on_abort([this](int worker, int exit_code) {
+    if (const auto slot = processes_.slot_of_worker(worker)) processes_.abort(*slot, exit_code);
+  });
+  common_.usable_cores = usable_cpus().usable();
+  common_.agent_socket = job_dir_.path() + "/" + kAgentSocket;
+}
+
+Result<std::unique_ptr<Node>> Node::open(const Parts& parts, int slots, Duration grace,
+                                         const WorkerPlace& common, Say say) {
+  std::unique_ptr<Node> made(new Node(parts, slots, grace, common, std::move(say)));
+  Node* node = made.get();
+  auto channel = WorkerChannel::open(
+      parts.loop, node->common_.agent_socket,
+      [node](int worker) { return node->processes_.slot_of_worker(worker).has_value(); },
+      [node](const Ready& ready, pid_t pid) { node->on_ready(ready, pid); },
+      [node](const ProgressNotice& progress) { node->on_progress(progress); },
+      [node](int worker) { node->on_cut_off(worker); });
+  if (!channel) return channel.error();
+  node->channel_ = std::move(*channel);
+  return made;
+}
+
+// -- Messages from workers
+
+void Node::on_ready(const Ready& ready, pid_t pid) {
+  const auto slot = processes_.slot_of_worker(ready.worker);
+  if (!slot) return;
+  processes_.set_program_pid(*slot, pid);
+  processes_.set_waits(*slot, true);
+  tell(JobCore::Ready{*slot, ready.left, ready.version, ready.why});
+}
+
+void Node::on_progress(const ProgressNotice& progress) {
+  const auto slot = processes_.slot_of_worker(progress.worker);
+  if (slot) tell(JobCore::Progress{*slot, progress.version});
+}
+
+// A process on its way out closes its descriptors. A worker that goes on could not be informed of
+// rounds, and the others would wait for it.
+void Node::on_cut_off(int worker) {
+  const auto slot = processes_.slot_of_worker(worker);
+  if (!slot || is_ending(processes_.program_pid(*slot))) return;
+  const int rank = processes_.place(*slot).rank;
+  log_warn("{} (pid {}) runs, but has cut its connection to dlaunch: it is replaced",
+           rank < 0 ? "a spare" : "rank " + std::to_string(rank), processes_.program_pid(*slot));
+  tell(JobCore::Replace{*slot, FailureKind::lost});
+}
+
+// -- Orders from the leader
+
+void Node::take(const NodeMessage& message) {
+  if (!std::visit(HasSlots{slots_}, message)) {
+    return log_warn("the leading dlaunch named a slot that this host does not have");
+  }
+  std::visit([this](const auto& what) { on(what); }, message);
+}
+
+void Node::on(const NodeStart& start) {
+  common_.size = start.size;
+  common_.local_size = start.local_size;
+  common_.node_rank = start.node_rank;
+  common_.nodes = start.nodes;
+  common_.master_addr = start.master_addr;
+  common_.master_port = start.master_port;
+  common_.one_world = start.one_world;
+  common_.peers = start.peers;
+  std::vector<JobCore::Place> places;
+  for (const auto& place : start.places) {
+    places.push_back({place.slot, place.rank});
+    local_ranks_[place.slot] = place.local_rank;
+    if (place.rank >= 0) shown_[place.rank] = place.local_rank;
+  }
+  hub_.set_local_ranks(shown_);
+  driver_.start(start.round, places);
+  if (start.one_world) drop_old_round_dirs();
+}
+
+void Node::on(const NodeFence& fence) {
+  for (const Slot slot : processes_.running_slots()) {
+    channel_->send(processes_.place(slot).worker, FenceNotice{fence.round, fence.lost});
+  }
+}
+
+void Node::on(const NodeAnnounce& announce) {
+  const std::string dir = round_dir(announce.round);
+  std::set<int> ranks;
+  for (const auto& place : announce.places) {
+    if (place.rank >= 0) ranks.insert(place.rank);
+  }
+  shown_.clear();
+  for (const int rank : ranks) shown_[rank] = static_cast<int>(shown_.size());
+  hub_.set_local_ranks(shown_);
+  for (const auto& place : announce.places) {
+    if (!processes_.running(place.slot)) continue;
+    processes_.move(place.slot, place.rank, announce.round, dir);
+    channel_->send(processes_.place(place.slot).worker,
+                   RoundNotice{.round = announce.round,
+                               .rank = place.rank,
+                               .size = announce.size,
+                               .local_cores = common_.usable_cores,
+                               .store_url = common_.store_url,
+                               .round_dir = dir});
+  }
+  drop_old_round_dirs();
+}
+
+void Node::grow(int slots) {
+  slots_ = std::max(slots_, slots);
+  driver_.grow(slots_);
+  processes_.grow(slots_);
+}
+
+void Node::kill_all() {
+  std::vector<Slot> all;
+  for (const auto& [slot, local_rank] : local_ranks_) all.push_back(slot);
+  driver_.stop(all, SIGKILL);
+}
+
+void Node::finish() {
+  monitor_.stop();
+  end_leftovers();
+}
+
+// "": there is none. It only holds evidence of failures; a round works without it.
+std::string Node::round_dir(int round) {
+  if (round != last_round_dir_) {
+    last_round_dir_ = round;
+    auto made = job_dir_.make_round_dir(round);
+    has_round_dir_ = static_cast<bool>(made);
+    if (!made) log_warn("{}; what this round's failures leave there is lost", made.error().what);
+  }
+  return has_round_dir_ ? job_dir_.path() + "/" + std::to_string(round) : "";
+}
+
+// No process writes there now. Slow on some file systems: do not call it while workers wait for a
+// round.
+void Node::drop_old_round_dirs() { job_dir_.remove_round_dirs(last_round_dir_ - kRoundDirsKept); }
+
+// -- Work on this host
+
+bool Node::spawn(Slot slot, int rank, int round) {
+  WorkerPlace place = common_;
+  place.round = round;
+  place.rank = rank;
+  place.local_rank = local_ranks_[slot];
+  place.appnum = starter_.program_of(rank);
+  place.worker = ++last_worker_;
+  place.round_dir = round_dir(round);
+  place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";
+  const auto inherited = mpi_.invite(place);
+  const auto error = processes_.start(slot, place);
+  if (error.stage == Stage::none) return true;
+  start_errors_[slot] = error;
+  return false;
+}
+
+void Node::perform(const AgentCore::SendSignal& send) { processes_.signal(send.slot, send.number); }
+
+// The peer whose loss it reports may have ended before it, without our notice so far.
+void Node::on_ended(Slot slot, const WorkerEnd& end) {
+  const bool failed = end.signal != 0 || end.exit_code != 0;
+  if (failed && end.peer_lost >= 0) {
+    if (const auto blamed = processes_.slot_of_rank(end.peer_lost)) {
+      processes_.reap_if_ended(*blamed);
+    }
+  }
+  if (!failed) mpi_.ended_well(end.rank);
+  driver_.exited(slot);
+  say_(NodeEnded{slot, end});
+}
+
+void Node::tell(const JobCore::Event& event) { say_(std::visit(Report{start_errors_}, event)); }
+
+}  // namespace dlaunch

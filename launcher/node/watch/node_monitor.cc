@@ -1,0 +1,270 @@
+#include "launcher/node/watch/node_monitor.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/signal_name.h"
+#include "launcher/node/watch/stacks.h"
+#include "launcher/node/workers/worker_evidence.h"
+#include "launcher/process/process_tree.h"
+
+namespace dlaunch {
+namespace {
+
+// How often to check whether a worker stands still for that long.
+Duration interval_for(Duration still_after) {
+  if (still_after == Duration::max()) return still_after;
+  return std::clamp<Duration>(still_after / 8, std::chrono::milliseconds(200),
+                              std::chrono::seconds(1));
+}
+
+// Limits of what is sent to the leader.
+constexpr std::size_t kMaxLines = 500, kMaxLineBytes = 400;
+
+std::vector<std::string> bounded(std::vector<std::string> lines) {
+  const std::size_t all = lines.size();
+  if (all > kMaxLines) {
+    lines.resize(kMaxLines);
+    lines.push_back("… " + std::to_string(all - kMaxLines) + " more lines");
+  }
+  for (auto& line : lines) {
+    if (line.size() > kMaxLineBytes) line.resize(kMaxLineBytes);
+  }
+  return lines;
+}
+
+}  // namespace
+
+NodeMonitor::NodeMonitor(asio::io_context& loop, Processes& processes, std::set<pid_t>& helpers,
+                         std::function<void(const NodeMessage&)> tell)
+    : loop_(loop),
+      processes_(processes),
+      tell_(std::move(tell)),
+      gpus_(loop, helpers),
+      traceback_timer_(loop),
+      timer_(loop),
+      go_on_timer_(loop) {}
+
+void NodeMonitor::begin(Duration still_after) {
+  news_.emplace(still_after);
+  interval_ = interval_for(still_after);
+  arm();
+  tracebacks_ = {};
+  processes_.on_traceback([this] { look_at_tracebacks(); });
+  look_at_tracebacks();
+}
+
+void NodeMonitor::arm() {
+  timer_.cancel();
+  if (!watches()) return;
+  timer_.expires_after(interval_);
+  timer_.async_wait([this](asio::error_code ec) {
+    if (ec) return;
+    look();
+    arm();
+  });
+}
+
+void NodeMonitor::stop() {
+  news_.reset();
+  interval_ = Duration::max();
+  timer_.cancel();
+  traceback_timer_.cancel();
+  processes_.on_traceback(nullptr);
+  go_on(kNever);
+}
+
+bool NodeMonitor::runs(Slot slot) const {
+  const auto running = processes_.running_slots();
+  return std::find(running.begin(), running.end(), slot) != running.end();
+}
+
+void NodeMonitor::look() {
+  if (!news_) return;
+  std::vector<RankNews::Worker> workers;
+  for (const Slot slot : processes_.members()) {
+    const auto& place = processes_.place(slot);
+    const pid_t pid = processes_.program_pid(slot);
+    const auto state = state_of_process(pid);
+    if (!state) continue;
+    workers.push_back({.slot = slot,
+                       .rank = place.rank,
+                       .round = place.round,
+                       .pid = pid,
+                       .state = *state,
+                       .left = processes_.waits(slot),
+                       .positions = {}});
+    if (watches()) workers.back().positions = read_positions(flight_record_of(place));
+  }
+  const NodeSeen seen = news_->look(steady_now(), workers);
+  if (!seen.ranks.empty()) tell_(seen);
+}
+
+void NodeMonitor::look_at_tracebacks() {
+  if (!news_) return;
+  std::vector<TracebackNews::Worker> workers;
+  for (const Slot slot : processes_.members()) {
+    const auto after = processes_.after_traceback(slot);
+    const pid_t pid = processes_.program_pid(slot);
+    if (!after || is_ending(pid)) continue;
+    const auto state = state_of_process(pid);
+    workers.push_back({.slot = slot,
+                       .pid = pid,
+                       .round = processes_.place(slot).round,
+                       .waits = processes_.waits(slot) || (state && is_held(*state)),
+                       .after = *after});
+  }
+  for (const auto& news : tracebacks_.look(steady_now(), workers)) tell_(news);
+  traceback_timer_.cancel();
+  const auto next = tracebacks_.deadline();
+  if (!next) return;
+  traceback_timer_.expires_at(*next);
+  traceback_timer_.async_wait([this](asio::error_code ec) {
+    if (!ec) look_at_tracebacks();
+  });
+}
+
+bool NodeMonitor::take(const NodeMessage& message) {
+  return std::visit(
+      [this](const auto& what) {
+        if constexpr (requires { on(what); }) {
+          on(what);
+          return true;
+        }
+        return false;
+      },
+      message);
+}
+
+void NodeMonitor::on(const NodeLook& look) {
+  std::map<int, NodeSteps::Record> records;
+  for (const Slot slot : processes_.members()) {
+    const auto& place = processes_.place(slot);
+    const std::string flight = flight_record_of(place);
+    records[place.rank] = {read_spans(flight), read_received(flight)};
+  }
+  if (const auto spans = steps_.look(look.look, std::move(records))) tell_(*spans);
+}
+
+void NodeMonitor::on(const NodeCut& cut) {
+  if (const auto times = steps_.cut(cut)) tell_(*times);
+}
+
+void NodeMonitor::on(const NodeDump& dump) {
+  NodeStacks stacks{.request = dump.request, .slot = dump.slot, .pid = 0, .lines = {}};
+  if (!runs(dump.slot)) {
+    stacks.lines = {"it has no process any more"};
+    return tell_(stacks);
+  }
+  stacks.pid = processes_.program_pid(dump.slot);
+  dump_stacks(loop_, stacks.pid, [this, stacks](std::vector<std::string> lines) mutable {
+    stacks.lines = bounded(std::move(lines));
+    tell_(stacks);
+  });
+}
+
+// Unless that process has gone already.
+void NodeMonitor::on(const NodeHung& hung) {
+  if (!runs(hung.slot) || processes_.program_pid(hung.slot) != hung.pid) return;
+  processes_.call_hung(hung.slot, hung.why);
+  tell_(NodeReplace{hung.slot, FailureKind::hung});
+}
+
+void NodeMonitor::on(const NodeInject& inject) {
+  if (!runs(inject.slot)) return;
+  const pid_t pid = processes_.program_pid(inject.slot);
+  log_info("chaos: {} to rank {} (pid {})", describe_signal(inject.signal),
+           processes_.place(inject.slot).rank, pid);
+  if (inject.signal == SIGKILL) processes_.note_chaos(inject.slot);
+  ::kill(pid, inject.signal);
+  if (inject.signal != SIGSTOP) return;
+  stopped_[inject.slot] = {pid, deadline_after(steady_now(), inject.stands)};
+  go_on(steady_now());
+}
+
+// Those whose time is up by then.
+void NodeMonitor::go_on(TimePoint now) {
+  TimePoint next = kNever;
+  for (auto it = stopped_.begin(); it != stopped_.end();) {
+    const auto [slot, stopped] = *it;
+    if (stopped.until > now) {
+      next = std::min(next, stopped.until);
+      ++it;
+      continue;
+    }
+    if (runs(slot) && processes_.program_pid(slot) == stopped.pid) ::kill(stopped.pid, SIGCONT);
+    it = stopped_.erase(it);
+  }
+  go_on_timer_.expires_at(next);
+  if (stopped_.empty()) return;
+  go_on_timer_.async_wait([this](asio::error_code ec) {
+    if (!ec) go_on(steady_now());
+  });
+}
+
+void NodeMonitor::on(const NodeSurvey& survey) {
+  NodeWorkers all{.request = survey.request, .workers = {}};
+  std::optional<std::vector<GpuFigures>> gpus;
+  if (survey.gpus) gpus = gpus_.look();
+  for (const Slot slot : processes_.running_slots()) {
+    NodeWorker worker = describe(slot);
+    worker.gpus_known = gpus.has_value();
+    if (gpus) worker.gpus = gpus_of_worker(slot, *gpus);
+    all.workers.push_back(std::move(worker));
+  }
+  tell_(all);
+}
+
+NodeWorker NodeMonitor::describe(Slot slot) const {
+  const auto& place = processes_.place(slot);
+  const pid_t pid = processes_.program_pid(slot);
+  NodeWorker worker{.slot = slot,
+                    .pid = pid,
+                    .started = processes_.started(slot),
+                    .state = state_of_process(pid).value_or(ProcessState::running),
+                    .round = place.round};
+  if (const auto use = use_of_process(pid)) {
+    worker.cpu = use->cpu;
+    worker.memory = use->memory;
+  }
+  worker.has_spoken = processes_.said_at(slot).has_value();
+  if (place.rank < 0) return worker;
+  const std::string record = flight_record_of(place);
+  worker.in_ring = !record.empty();
+  auto flight = read_flight(record);
+  if (!flight.empty()) worker.operations = {std::move(flight.back())};
+  worker.rate = read_rate(record, steady_now());
+  return worker;
+}
+
+std::vector<NodeGpu> NodeMonitor::gpus_of_worker(Slot slot,
+                                                 const std::vector<GpuFigures>& all) const {
+  std::vector<NodeGpu> used;
+  if (all.empty()) return used;
+  const pid_t pid = processes_.program_pid(slot);
+  auto pids = descendants_of(pid);
+  pids.push_back(pid);
+  // The GPUs that we gave it: /proc would wait for a process that is stuck in its driver.
+  for (const GpuUse& use : gpus_of(all, pids, processes_.gpus(slot))) {
+    const GpuFigures& gpu = all[use.gpu];
+    NodeGpu& out = used.emplace_back();
+    out = {.number = static_cast<std::int32_t>(use.gpu),
+           .utilisation = gpu.utilisation,
+           .temperature = gpu.temperature,
+           .memory_used = gpu.memory_used,
+           .memory_total = gpu.memory_total,
+           .ecc_errors = gpu.uncorrected};
+    if (!use.instance) continue;
+    const GpuInstance& instance = gpu.instances[*use.instance];
+    out.instance = instance.number;
+    out.utilisation = -1;
+    out.memory_used = instance.memory_used;
+    out.memory_total = instance.memory_total;
+  }
+  return used;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,74 @@
+// NodeMonitor: watches the workers of one host for the job's leader. It reports how far they have
+// come, prints their stacks, and injects faults where --chaos asks for them. A worker that such a
+// fault has stopped continues at its time, with or without a leader. The leader's own host has one,
+// too. One thread, the loop's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "launcher/node/watch/gpu_watch.h"
+#include "launcher/node/watch/node_steps.h"
+#include "launcher/node/watch/rank_news.h"
+#include "launcher/node/watch/traceback_news.h"
+#include "launcher/node/workers/processes.h"
+#include "launcher/wire/node_message.h"
+
+namespace dlaunch {
+
+class NodeMonitor {
+ public:
+  // Answers and news go to `tell`. processes and helpers (our children that are no workers) must
+  // outlive it.
+  NodeMonitor(asio::io_context& loop, Processes& processes, std::set<pid_t>& helpers,
+              std::function<void(const NodeMessage&)> tell);
+
+  // Starts afresh for a leader that knows nothing yet. still_after: as RankNews; max: only stopped
+  // workers are reported.
+  void begin(Duration still_after);
+  // Handles a question or an order; false: it is neither.
+  bool take(const NodeMessage& message);
+  // Call it when a child was stopped or continued, or a round began.
+  void look();
+  void stop();
+
+ private:
+  void arm();
+  bool watches() const { return interval_ != Duration::max(); }
+  void on(const NodeLook& look);
+  void on(const NodeCut& cut);
+  void on(const NodeDump& dump);
+  void on(const NodeHung& hung);
+  void on(const NodeInject& inject);
+  void on(const NodeSurvey& survey);
+  NodeWorker describe(Slot slot) const;
+  std::vector<NodeGpu> gpus_of_worker(Slot slot, const std::vector<GpuFigures>& all) const;
+  void go_on(TimePoint now);
+  void look_at_tracebacks();
+  bool runs(Slot slot) const;
+
+  asio::io_context& loop_;
+  Processes& processes_;
+  const std::function<void(const NodeMessage&)> tell_;
+  std::optional<RankNews> news_;
+  NodeSteps steps_;
+  GpuWatch gpus_;
+  TracebackNews tracebacks_;
+  asio::steady_timer traceback_timer_;
+  Duration interval_ = Duration::max();  // max: only look() looks
+  asio::steady_timer timer_;
+  struct Stopped {
+    pid_t pid;
+    TimePoint until;
+  };
+  std::map<Slot, Stopped> stopped_;  // by --chaos
+  asio::steady_timer go_on_timer_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,29 @@
+#include "launcher/node/workers/tf_config.h"
+
+#include <nlohmann/json.hpp>
+
+namespace dlaunch {
+namespace {
+
+constexpr const char* kWorker = "worker";
+constexpr const char* kEvaluator = "evaluator";
+
+}  // namespace
+
+std::string tf_config(const std::vector<JobRole>& roles, int rank,
+                      const std::vector<std::string>& peers) {
+  if (rank < 0 || rank >= static_cast<int>(peers.size())) return "";
+  nlohmann::ordered_json cluster, task;
+  for (int peer = 0; peer < static_cast<int>(peers.size()); ++peer) {
+    const JobRole* role = role_of(roles, peer);
+    const std::string name = role != nullptr ? role->name : kWorker;
+    const int index = role != nullptr ? peer - role->first : peer;
+    if (name != kEvaluator) cluster[name].push_back(peers[static_cast<std::size_t>(peer)]);
+    if (peer == rank) task = {{"type", name}, {"index", index}};
+  }
+  // A name of a host may be no UTF-8, for which dump() throws otherwise.
+  return nlohmann::ordered_json{{"cluster", cluster}, {"task", task}}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,34 @@
+// Evidence of how a worker ended: its wait status, and the files it left behind.
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <string>
+
+#include "launcher/node/workers/oom.h"
+#include "launcher/node/workers/worker_env.h"
+#include "launcher/wire/worker_end.h"
+
+namespace dlaunch {
+
+// The facts in its wait status: waitid's siginfo_t.
+void note_wait_status(WorkerEnd& end, const siginfo_t& info);
+
+// The files that a failed worker may have left: TORCHELASTIC_ERROR_FILE, and in its round's folder
+// libdlring's note on a lost peer and its flight record.
+void note_left_files(WorkerEnd& end, const WorkerPlace& place);
+
+// Notes that the kernel killed it for lack of memory, if our memory cgroup counted such a kill
+// since `before` and we had not sent the SIGKILL. `before` then includes that kill, so that it is
+// not attributed to the next worker that dies.
+void note_out_of_memory(WorkerEnd& end, OomCounter& before);
+
+// Its flight record, for base/flight.h to read; "" if there is none.
+std::string flight_record_of(const WorkerPlace& place);
+
+// The first 1 MiB of a regular file; "" if there is none. Never waits, whatever kind of file the
+// worker has put there.
+std::string read_left_file(const std::string& path);
+
+}  // namespace dlaunch

@@ -1,0 +1,59 @@
+#include "launcher/wire/node_message.h"
+
+#include "base/record.h"
+
+namespace dlaunch {
+
+template <>
+inline constexpr Stage kLastOf<Stage> = Stage::exec;
+template <>
+inline constexpr FlightState kLastOf<FlightState> = FlightState::failed;
+template <>
+inline constexpr FailureKind kLastOf<FailureKind> = FailureKind::voluntary;
+template <>
+inline constexpr ProcessState kLastOf<ProcessState> = ProcessState::traced;
+
+namespace {
+
+constexpr RecordLimits kNodeLimits;
+
+bool makes_sense(const NodeMessage& message) {
+  constexpr int kMostSlots = static_cast<int>(kNodeLimits.items);
+  if (const auto* join = std::get_if<NodeJoin>(&message)) {
+    return join->nproc > 0 && join->nproc <= kMostSlots;
+  }
+  if (const auto* welcome = std::get_if<NodeWelcome>(&message)) {
+    return welcome->slots > 0 && welcome->slots <= kMostSlots;
+  }
+  if (const auto* start = std::get_if<NodeStart>(&message)) {
+    return start->round > 0 && start->size > 0 && start->nodes > 0;
+  }
+  if (const auto* cut = std::get_if<NodeCut>(&message)) return cut->first < cut->last;
+  if (const auto* spans = std::get_if<NodeSpans>(&message)) return spans->first <= spans->last;
+  const auto* announce = std::get_if<NodeAnnounce>(&message);
+  return announce == nullptr || (announce->round > 0 && announce->size > 0);
+}
+
+}  // namespace
+
+std::string encode(const NodeMessage& message, TimePoint origin) {
+  RecordWriter out(kNodeLimits, origin);
+  write_message(out, message);
+  Writer frame;
+  frame.put_string(out.bytes());
+  return frame.take();
+}
+
+Result<NodeMessage> decode_node_message(std::string_view frame, TimePoint origin) {
+  RecordReader in(frame, kNodeLimits, origin);
+  NodeMessage message;
+  if (!read_message(in, message)) {
+    return Error{.code = Errc::protocol, .what = "a message of an unknown kind"};
+  }
+  if (!in.done() || !makes_sense(message)) {
+    return Error{.code = Errc::protocol, .what = "a malformed message"};
+  }
+  return message;
+}
+
+}  // namespace dlaunch

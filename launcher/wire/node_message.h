@@ -1,0 +1,160 @@
+// NodeMessage: the messages between the leader of a job on several hosts and the dlaunch of another
+// host, over a connection that both have proven (rendezvous/handshake.h). Slots are the node's own,
+// from 0. Durations cross the wire, never points in time: a TimePoint is sent as the time since the
+// sender's origin. The receiver must know where that origin lies on its own clock
+// (launcher/wire/host_clock.h).
+//
+// A frame: u32 size, then u8 kind and the fields in order; strings with a u32 length. An empty
+// frame says only that its sender is alive: each end sends one every kBeat, and considers the other
+// lost when nothing has come for a lease, --host-timeout. Pure; fuzzed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "elastic/job_core.h"
+#include "launcher/wire/monitor_message.h"
+#include "launcher/wire/worker_end.h"
+
+namespace dlaunch {
+
+inline constexpr Duration kBeat = std::chrono::milliseconds(500);
+inline const std::string kBeatFrame(4, '\0');  // of no bytes
+// A beat that late is our own fault, not the others': this process, or its machine, has slept.
+inline bool stood_still(TimePoint beat_due) {
+  return beat_due != kNever && steady_now() > beat_due + 2 * kBeat;
+}
+
+// -- From a node
+struct NodeFound {  // a process that still runs there, or has ended well
+  Slot slot = 0;
+  bool done = false, linked = false, ready = false;  // as in JobCore::Found
+  std::int32_t in_round = 0, round = 0;
+  std::uint64_t version = 0;
+};
+struct NodeJoin {
+  std::string host;
+  std::int32_t number = -1;  // --node-rank; -1: any
+  std::int32_t nproc = 1;
+  std::string job;          // the settings that must be equal on all hosts, in words
+  std::string master_addr;  // MASTER_ADDR of the workers if rank 0 runs here
+  std::int32_t master_port = 0;
+  std::string run;  // the job that it was in before; "": none
+  std::vector<NodeFound> found;
+  std::int32_t login = 0;           // the leader's login that started it (ssh_talk.h); 0: none
+  std::vector<std::int32_t> ports;  // held there for ranks, by local rank
+};
+struct NodeSpawned {
+  Slot slot = 0;
+};
+struct NodeStartFailed {
+  Slot slot = 0;
+  SpawnError error;
+};
+struct NodeNotStarted {  // it was stopped before its turn came
+  Slot slot = 0;
+};
+struct NodeUnkillable {
+  Slot slot = 0;
+};
+struct NodeReady {
+  Slot slot = 0;
+  std::int32_t left = 0;
+  std::uint64_t version = 0;
+  std::string why = {};
+};
+struct NodeProgress {
+  Slot slot = 0;
+  std::uint64_t version = 0;
+};
+struct NodeReplace {  // the worker hangs, or has left without ending
+  Slot slot = 0;
+  FailureKind kind = FailureKind::hung;
+};
+struct NodeEnded {
+  Slot slot = 0;
+  WorkerEnd end;
+};
+struct NodeSignal {  // sent by the user to that dlaunch
+  std::int32_t number = 0;
+};
+struct NodeTested {  // answer to NodeTest
+  std::string why;   // why the host cannot have workers; "": it can
+};
+struct NodeInputWanted {  // wants the next piece of stdin, or none until further notice
+  bool wants = false;
+};
+
+// -- To a node
+struct NodeWelcome {
+  std::int32_t number = 0;  // of the node
+  std::int32_t slots = 1;   // number of its slots
+  std::string run;          // "": no journal, the job ends with its leader
+  std::string led_by;       // the leader's host
+  Duration still_after{};   // report a worker that has not moved for this long; max: none
+};
+struct NodeClear {};  // end all workers, and join again
+struct NodeTest {};   // test your host before you join: the job has begun
+struct NodeRefused {
+  std::string why;
+};
+struct NodePlace {
+  Slot slot = 0;
+  std::int32_t rank = -1;  // -1: a spare
+  std::int32_t local_rank = -1;
+};
+struct NodeStart {
+  std::int32_t round = 0;
+  std::int32_t size = 1;        // of the job
+  std::int32_t local_size = 1;  // members on this node
+  std::int32_t node_rank = 0;   // among the nodes that have members
+  std::int32_t nodes = 1;       // number of those nodes
+  std::string master_addr;      // of rank 0's host
+  std::int32_t master_port = 0;
+  std::vector<NodePlace> places;
+  bool one_world = false;  // all ranks are started now, here or elsewhere, and form one world
+  std::vector<std::string> peers;  // host:port held for each rank; empty: some ranks have none
+};
+struct NodeStop {
+  std::vector<Slot> slots;
+  std::int32_t signal = 0;
+};
+struct NodeHandOn {
+  std::int32_t signal = 0;
+};
+struct NodeFence {
+  std::int32_t round = 0;
+  std::int32_t lost = -1;
+};
+struct NodeAnnounce {
+  std::int32_t round = 0;
+  std::int32_t size = 1;
+  std::vector<NodePlace> places;
+};
+struct NodeInput {    // of the leading dlaunch's stdin
+  std::string bytes;  // "": its end
+};
+struct NodeFinish {  // the job is over
+  std::int32_t exit_code = 0;
+  std::string why;  // one line; "": it went well
+};
+
+using NodeMessage =
+    std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady,
+                 NodeProgress, NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused,
+                 NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
+                 NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeInject, NodeSurvey, NodePong,
+                 NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted,
+                 NodeInput, NodeTest, NodeTested, NodeThrew>;
+
+// With the frame's size in front. origin: the sender's.
+std::string encode(const NodeMessage& message, TimePoint origin);
+// Decodes the payload of a frame. origin: the sender's, by the receiver's clock. Errc::protocol:
+// something does not fit exactly. Slots and ranks are not checked against their numbers.
+Result<NodeMessage> decode_node_message(std::string_view frame, TimePoint origin);
+
+}  // namespace dlaunch

@@ -1,0 +1,50 @@
+// What a node reports about the start and the end of a worker. Plain values.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/flight.h"
+#include "base/traceback.h"
+
+namespace dlaunch {
+
+enum class Stage { none, fork, chdir, bind_cpu, stdio, exec };  // of starting a worker
+
+struct SpawnError {
+  Stage stage = Stage::none;
+  int os_errno = 0;
+  std::string what;  // "exec './trian': No such file or directory"
+};
+
+// How one worker of the last round ended.
+struct WorkerEnd {
+  int rank = 0;
+  int local_rank = 0;
+  int pid = 0;
+  std::string host;  // "": the job's own
+  TimePoint started{};
+  TimePoint ended{};       // when its agent's pidfd reported it
+  Duration clock_error{};  // possible error of `ended` on the leader's clock
+  int exit_code = 0;       // valid if signal == 0
+  int signal = 0;          // that killed it; 0: it exited
+  bool core_dumped = false;
+  std::string hung;           // why dlaunch killed it as hung, in words; "": not hung
+  int signal_we_sent = 0;     // the last one from dlaunch before it began to end; 0: none
+  bool by_chaos = false;      // --chaos sent the SIGKILL
+  bool oom_evidence = false;  // the memory cgroup counted a kill while this job ran
+  std::string oom_text;       // "memory cgroup /x: limit 2 GiB, oom_kill rose from 0 to 1"
+  std::vector<std::string> stderr_tail;
+  std::optional<Traceback> traceback;  // the last, if it is from before any signal of ours
+  // How long it had shown nothing since that traceback, while it still ran, when we first sent it a
+  // signal; 0: does not apply.
+  Duration silent_since_traceback{};
+  std::string stderr_log;           // the file of --log-dir with all of it; "": none
+  std::string error_file;           // contents of its TORCHELASTIC_ERROR_FILE, if it wrote one
+  std::vector<FlightEntry> flight;  // its last operations of libdlring, oldest first
+  int peer_lost = -1;               // the rank whose loss libdlring reported to it; -1: none
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Plants faults in a small tree of its own: tidy.py must report each of them, and nothing else. Run: tidy_test.py"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+TIDY = pathlib.Path(__file__).with_name("tidy.py")
+
+# (file, its include, the complaint; None: allowed)
+INCLUDES = [
+    ("launcher/node/node.h", "launcher/wire/node_port.h", None),
+    ("launcher/node/watch/rank_news.h", "launcher/wire/monitor_message.h", None),
+    ("launcher/node/node.h", "launcher/lead/job_monitor.h", "launcher/node/ must not include"),
+    ("launcher/node/watch/rank_news.h", "launcher/lead/monitor/requests.h", "launcher/node/watch/ must not include"),
+    ("launcher/node/new_room/some.h", "launcher/lead/report/report.h", "launcher/node/ must not include"),
+    ("launcher/lead/membership/node_membership.h", "launcher/node/node.h",
+     "launcher/lead/membership/ must not include"),
+    ("launcher/lead/start/started_hosts.h", "launcher/node/workers/worker_starter.h",
+     "launcher/lead/start/ must not include"),
+    ("launcher/lead/job_monitor.h", "launcher/node/watch/node_monitor.h", "launcher/lead/ must not include"),
+    ("launcher/wire/node_port.h", "launcher/node/node.h", "launcher/wire/ must not include"),
+    ("launcher/process/spawn.h", "launcher/agent/follower.h", "launcher/process/ must not include"),
+    ("launcher/agent/follower.h", "launcher/node/node.h", None),
+    ("launcher/agent/follower.h", "launcher/lead/job_monitor.h", None),
+    ("launcher/agent/follower.h", "launcher/stray.h", "launcher/agent/ must not include"),
+    ("ring/kernels/add.h", "ring/stream/frame.h", "ring/kernels/ must not include"),
+    ("elastic/job_core.h", "launcher/plan/plan.h", "elastic/ must not include"),
+    ("elastic/job_core.h", "elastic/state/plan.h", "elastic/ must not include"),
+    ("cli/main.h", "launcher/node/watch/nvml.h", None),
+]
+
+
+def complaints_about(path, include):
+    with tempfile.TemporaryDirectory() as root:
+        file = pathlib.Path(root, path)
+        file.parent.mkdir(parents=True)
+        file.write_text(f'#pragma once\n\n#include "{include}"\n')
+        run = subprocess.run([sys.executable, TIDY, root], capture_output=True, text=True, check=False)
+        return [] if run.returncode == 0 else run.stdout.splitlines()
+
+
+def main():
+    wrong = 0
+    for path, include, complaint in INCLUDES:
+        found = complaints_about(path, include)
+        expected = [] if complaint is None else [f"{path}:3: {complaint} {include}"]
+        if found != expected:
+            wrong += 1
+            print(f"{path} with {include}: expected {expected}, found {found}")
+    print(f"{len(INCLUDES)} includes planted, {wrong} judged wrongly")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
