@@ -20,6 +20,12 @@ bool is_wait(const Hang& hang) { return hang.key.kind != Hang::Key::idle; }
 
 }  // namespace
 
+Duration report_still_after(Duration hang_timeout, Duration hang_warning) {
+  const Duration matters = std::min(hang_timeout, hang_warning);
+  if (matters == Duration::max()) return matters;
+  return std::max<Duration>(matters / 8, std::chrono::milliseconds(1));
+}
+
 std::vector<HangJudge::Action> HangJudge::step(TimePoint now, const Event& event) {
   actions_.clear();
   pass_time(now);

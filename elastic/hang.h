@@ -57,6 +57,10 @@ struct HangConfig {
   Duration silence = std::chrono::seconds(2);
 };
 
+// How long a worker stands still before its host reports it to HangJudge; max: never. Warnings come
+// after half of the time-out.
+Duration report_still_after(Duration hang_timeout, Duration hang_warning);
+
 class HangJudge {
  public:
   // -- Events

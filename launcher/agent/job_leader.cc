@@ -1,7 +1,5 @@
 // The agent that leads: one thread, one loop. The job's core decides, the nodes carry it out, and
 // this shell connects them and informs the user.
-#include <poll.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <memory>
@@ -22,19 +20,18 @@
 #include "launcher/lead/job_monitor.h"
 #include "launcher/lead/job_story.h"
 #include "launcher/lead/membership/drained_hosts.h"
+#include "launcher/lead/membership/membership_shell.h"
 #include "launcher/lead/membership/node_membership.h"
 #include "launcher/lead/start/started_hosts.h"
 #include "launcher/process/port_reservation.h"
-#include "rendezvous/store_server.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr Duration kPredecessor = std::chrono::seconds(2);
 constexpr Duration kTellWaiting = std::chrono::seconds(5);
 constexpr Duration kPauseWorthTelling = std::chrono::milliseconds(10);
 
-class JobLeader final : private AgentBase, private JobDriver::Effects {
+class JobLeader final : private AgentBase, private NodeMembership::Job, private JobDriver::Effects {
  public:
   JobLeader(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
             const OriginalSignals& original, std::optional<JobJournal> was = {});
@@ -50,7 +47,6 @@ class JobLeader final : private AgentBase, private JobDriver::Effects {
   void start_hosts();
   void let_go();
   Result<void> open_store();
-  void begin();
   std::vector<std::string> hosts_in_words() const;
   DrainedHosts::Job job_for_drained();
   void write_down_drained();
@@ -62,12 +58,24 @@ class JobLeader final : private AgentBase, private JobDriver::Effects {
   void on_timer() override;
   void on_idle() override;
   void on_waiting();
-  void on_back(int node, const std::string& host);
-  void on_ended(Slot slot, const WorkerEnd& end);
   void tell_loss(Slot slot, const WorkerEnd& end, int size_before) const;
   std::string pause_before(Slot slot) const;
-  void feed(const JobCore::Event& event) { driver_->feed(event); }
   const JobCore& job() const { return driver_->core(); }
+
+  // -- NodeMembership::Job
+  void begin() override;
+  void give_up(const std::string& why) override { give_up(kExitRendezvous, why); }
+  void feed(const JobCore::Event& event) override { driver_->feed(event); }
+  void on_lost(int node, const std::string& host) override;
+  void on_back(int node, const std::string& host) override;
+  bool leaves(int node) override { return driver_ && drained_.leave(node); }
+  void on_ended(Slot slot, const WorkerEnd& end) override;
+  void on_start_failed(Slot slot, const SpawnError& error) override {
+    story_.start_failed(job().rank_of(slot), error);
+  }
+  bool expects(int login) override { return !started_ || started_->runs(login); }
+  void on_input_wanted(int node, bool wants) override { hub_->stdin_pump().host_asks(node, wants); }
+  void on_monitor(int node, const NodeMessage& what) override { monitor_->take(node, what); }
 
   // -- JobDriver::Effects
   TimePoint now() override { return steady_now(); }
@@ -80,8 +88,8 @@ class JobLeader final : private AgentBase, private JobDriver::Effects {
   void perform(const JobCore::Announce& announce) override;
   void perform(const JobCore::Finish& how) override;
 
+  MembershipShell shell_;
   NodeMembership membership_;
-  std::unique_ptr<StoreServer> store_;
   std::optional<JobDriver> driver_;  // set once all hosts have joined
   std::unique_ptr<Node> node_;
   std::optional<JobMonitor> monitor_;
@@ -122,30 +130,17 @@ JobConfig job_config(const Plan& plan) {
       .servers = serving_ranks(plan.roles)};
 }
 
+// Unique; "": there are no random bytes, and the job cannot go on under another leader.
+std::string run_name() {
+  const auto name = random_hex(8);
+  return name ? *name : "";
+}
+
 JobLeader::JobLeader(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                      const OriginalSignals& original, std::optional<JobJournal> was)
     : AgentBase(plan, job_dir, std::move(signals), original),
-      membership_(
-          loop_, plan, std::move(was),
-          {.begin = [this] { begin(); },
-           .give_up = [this](const std::string& why) { give_up(kExitRendezvous, why); },
-           .tell = [this](const JobCore::Event& event) { feed(event); },
-           .lost =
-               [this](int node, const std::string& host) {
-                 story_.lost_host(host, job(), node);
-                 monitor_->lost_host(node);
-                 feed(JobCore::NodeLost{node});
-               },
-           .back = [this](int node, const std::string& host) { on_back(node, host); },
-           .leaves = [this](int node) { return driver_ && drained_.leave(node); },
-           .ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
-           .start_failed =
-               [this](Slot slot, const SpawnError& error) {
-                 story_.start_failed(job().rank_of(slot), error);
-               },
-           .expected = [this](int login) { return !started_ || started_->runs(login); },
-           .input = [this](int node, bool wants) { hub_->stdin_pump().host_asks(node, wants); },
-           .monitor = [this](int node, const NodeMessage& what) { monitor_->take(node, what); }}),
+      shell_(loop_, plan, membership_),
+      membership_(plan, std::move(was), run_name(), shell_, *this),
       end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
                                            : kNever),
       drained_(membership_, job_for_drained()),
@@ -162,7 +157,7 @@ DrainedHosts::Job JobLeader::job_for_drained() {
 std::optional<int> JobLeader::run() {
   if (!set_up()) return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
   drained_.take_over();
-  membership_.gather();
+  shell_.gather();
   start_hosts();
   if (!driver_) arm_timer(std::min(job_ends_at_, steady_now() + kTellWaiting));
   run_loop();
@@ -199,7 +194,7 @@ bool JobLeader::set_up() {
   hub_->stdin_pump().set_give(
       [this](int node, const std::string& bytes) { membership_.give_input(node, bytes); });
   if (lease_ == nullptr) return true;
-  lease_->take(to_string(store_->endpoint()), [this](const std::string& why) {
+  lease_->take(to_string(shell_.endpoint()), [this](const std::string& why) {
     asio::post(loop_, [this, why] {
       if (ending_) return;
       log_warn("{}", why);
@@ -212,28 +207,10 @@ bool JobLeader::set_up() {
 
 // Opens the store and reserves the ports of the workers.
 Result<void> JobLeader::open_store() {
-  auto listen = parse_endpoint(plan_.store_listen);
-  if (!listen) {
-    Error error = listen.error();
-    error.code = Errc::usage;
-    return error;
-  }
-  StoreServerOptions options{*listen, plan_.job_id, secret_, std::nullopt};
-  if (plan_.nodes.several()) options.nodes = membership_.for_store();
-  auto store = StoreServer::open(loop_, options);
-  // Our predecessor may be about to end: it keeps the port while it kills its workers.
-  const TimePoint by = steady_now() + kPredecessor;
-  while (!store && store.error().os_errno == EADDRINUSE && membership_.awaits_earlier() &&
-         steady_now() < by) {
-    ::poll(nullptr, 0, 20);
-    store = StoreServer::open(loop_, options);
-  }
-  if (!store) return store.error();
-  store_ = std::move(*store);
-  common_.store_url = "tcp://" + to_string(store_->endpoint());
-
-  if (auto done = reserve_ports(plan_.master_port); !done) return done.error();
-  membership_.serve(*store_, {{plan_.master_addr, ports_.master.port}, ports_.rank_numbers()});
+  if (auto done = shell_.open_store(secret_); !done) return done;
+  common_.store_url = "tcp://" + to_string(shell_.endpoint());
+  if (auto done = reserve_ports(plan_.master_port); !done) return done;
+  membership_.set_own_addresses({{plan_.master_addr, ports_.master.port}, ports_.rank_numbers()});
   return {};
 }
 
@@ -249,7 +226,7 @@ void JobLeader::start_hosts() {
                        .leaves = leaves,
                        .gone = [this](int node) { membership_.release(node); },
                        .own_failure = [this] { return WorkerStarter::foresee_failure(plan_); }});
-  auto started = started_->start(secret_, to_string(store_->endpoint()));
+  auto started = started_->start(secret_, to_string(shell_.endpoint()));
   if (!started) give_up(kExitRendezvous, started.error().what);  // reported once the loop runs
 }
 
@@ -266,11 +243,12 @@ void JobLeader::begin() {
   if (started_) started_->begin();
   const auto feed_job = [this](const JobCore::Event& event) { feed(event); };
   monitor_.emplace(loop_, plan_, *hub_, membership_, job(), feed_job);
-  auto node = open_node(membership_.own_slots(),
-                        [this](const NodeMessage& message) { membership_.own_says(message); });
+  auto node = open_node(membership_.own_slots(), [this](const NodeMessage& message) {
+    membership_.message(NodeMembership::kOwnLink, message);
+  });
   if (!node) return give_up(kExitCannotCreate, node.error().what);
   node_ = std::move(*node);
-  membership_.set_own(*node_);
+  shell_.set_own(*node_);
   control_->begin(
       {job(), *monitor_, [this](Slot slot) { return membership_.host_of(slot); }, feed_job});
   if (plan_.stdin_to == StdinPlan::all) {
@@ -328,8 +306,9 @@ void JobLeader::end(int exit_code, const std::string& why, const std::vector<std
   };
   std::set<int> linked;
   for (const int node : membership_.others_here()) linked.insert(node);
-  if (!started_) return membership_.finish(exit_code, why, leave_last);
-  membership_.finish(exit_code, why, [] {});
+  membership_.finish(exit_code, why);
+  if (!started_) return shell_.part(leave_last);
+  shell_.part([] {});
   started_->finish([linked](int node) { return linked.contains(node); }, leave_last);
 }
 
@@ -444,6 +423,12 @@ void JobLeader::perform(const JobCore::Announce& announce) {
 }
 
 // -- Events on a node
+
+void JobLeader::on_lost(int node, const std::string& host) {
+  story_.lost_host(host, job(), node);
+  monitor_->lost_host(node);
+  feed(JobCore::NodeLost{node});
+}
 
 void JobLeader::on_back(int node, const std::string& host) {
   feed(JobCore::NodeBack{node});

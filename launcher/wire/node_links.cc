@@ -20,7 +20,7 @@ NodeListener NodeLinks::for_store() {
               [this](Link link, const std::string& address) {
                 const auto now = steady_now();
                 links_.insert_or_assign(link, Connection{address, now, now, HostClock(now)});
-                listener_.opened(link);
+                listener_.opened(link, address);
               },
           .message = [this](Link link, std::string_view frame) { message(link, frame); },
           .closed =
@@ -95,7 +95,6 @@ std::optional<Duration> NodeLinks::clock_error(Link link) const {
 
 // A peer that is silent for the length of a lease is lost.
 void NodeLinks::beat() {
-  listener_.beat();
   const bool slept = stood_still(due_);
   std::vector<Link> silent;
   const auto now = steady_now();

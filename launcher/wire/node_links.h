@@ -21,11 +21,10 @@ class NodeLinks {
  public:
   using Link = NodeListener::Link;
   struct Listener {
-    std::function<void(Link)> opened;
+    std::function<void(Link, const std::string& address)> opened;
     // Times in the message are by our clock, with an error of clock_error().
     std::function<void(Link, const NodeMessage&)> message;
     std::function<void(Link)> closed;  // or silent for a lease
-    std::function<void()> beat;        // every kBeat
   };
   NodeLinks(asio::io_context& loop, Duration lease, Listener listener);
 
@@ -45,8 +44,6 @@ class NodeLinks {
   // Starts measuring the clock of a node of the job, at first with several pings in a row.
   void watch_clock(Link link);
 
-  bool is_open(Link link) const { return links_.contains(link); }
-  const std::string& address(Link link) const { return links_.at(link).address; }
   // The peer has missed fewer than two beats.
   bool is_heard(Link link) const;
   // The error of the times in its messages.

@@ -1,23 +1,20 @@
+// How hosts join, and are lost.
 #include "launcher/lead/membership/node_membership.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "base/log.h"
-#include "base/secret.h"
 #include "base/text.h"
-#include "launcher/lead/monitor/progress_watch.h"
+#include "elastic/admission.h"
+#include "elastic/hang.h"
+#include "launcher/wire/nat.h"
 
 namespace dlaunch {
 namespace {
 
 // For the hosts of a job that began under another leader: they learn of this leader at once.
 constexpr Duration kForEarlier = std::chrono::seconds(5);
-// The clock error of a host without an answered ping.
-constexpr Duration kUnknownClock = std::chrono::seconds(1);
-
-constexpr NodeRoster::Link kOwnLink = 0;  // the store's begin with 1
 
 // A journal of another command line is of no use but for its numbers.
 bool fits(const JobJournal& was, const Plan& plan) {
@@ -33,23 +30,29 @@ NodeRoster::Config roster_config(const Plan& plan) {
 
 }  // namespace
 
-NodeMembership::NodeMembership(asio::io_context& loop, const Plan& plan,
-                               std::optional<JobJournal> was, Listener listener)
+NodeMembership::NodeMembership(const Plan& plan, std::optional<JobJournal> was, std::string run,
+                               Effects& effects, Job& job)
     : plan_(plan),
-      listener_(std::move(listener)),
+      effects_(effects),
+      job_(job),
       was_(std::move(was)),
+      run_(std::move(run)),
       roster_(fresh_roster()),
-      links_(loop, plan.nodes.host_timeout,
-             {.opened = [this](Link link) { remotes_[link] = {}; },
-              .message = [this](Link link, const NodeMessage& what) { message(link, what); },
-              .closed = [this](Link link) { closed(link); },
-              .beat = [this] { beat(); }}),
-      health_(static_cast<std::uint64_t>(steady_now().time_since_epoch().count())),
-      roster_timer_(loop) {
-  if (auto name = random_hex(8)) run_ = *name;
+      health_(static_cast<std::uint64_t>(effects.now().time_since_epoch().count())) {
   if (was_ && !plan.nodes.slurm_job.empty()) begin_requeued();
   if (was_) fits(*was_, plan) ? go_on_from(*was_) : begin_anew();
 }
+
+void NodeMembership::gather() {
+  if (!plan_.nodes.several()) {
+    slots_ = was_ ? slots_ : JobSlots::lay_out(roster_.nodes(), plan_);
+    return job_.begin();
+  }
+  effects_.say(LogLevel::info, fmt::format("waiting for hosts at {}: {}", plan_.store_listen,
+                                           roster_.who_is_here()));
+}
+
+// -- A job that began earlier
 
 // If the journal is of this job before it was requeued, Slurm has ended all workers in it.
 void NodeMembership::begin_requeued() {
@@ -57,164 +60,57 @@ void NodeMembership::begin_requeued() {
   if (was->slurm_job != plan_.nodes.slurm_job || was->requeued >= plan_.nodes.requeued) return;
   first_round_ = was->job.round + 1;
   before_ = JobCore::left_of(was->job);
-  log_warn("Slurm has started job {} again: going on after round {}, {} of {} restarts used",
-           was->slurm_job, was->job.round, before_->restarts_used,
-           format_restart_limit(plan_.max_restarts));
+  warn(
+      fmt::format("Slurm has started job {} again: going on after round {}, {} of {} restarts used",
+                  was->slurm_job, was->job.round, before_->restarts_used,
+                  format_restart_limit(plan_.max_restarts)));
 }
 
 void NodeMembership::go_on_from(const JobJournal& was) {
   run_ = was.run;
-  size_ = was.size;
+  slots_ = JobSlots(was.nodes, was.size);
   std::vector<NodeRoster::Node> nodes;
   for (const auto& host : was.hosts) nodes.push_back({NodeRoster::kNone, host.name, host.nproc});
-  std::vector<Slot> used(nodes.size());
-  for (const int node : was.nodes) {
-    homes_.push_back({node, used[static_cast<std::size_t>(node)]++});
-  }
   const int own = plan_.nodes.own_number();
   if (own >= 0) {
     nodes[static_cast<std::size_t>(own)].link = kOwnLink;
     nodes[static_cast<std::size_t>(own)].host = plan_.host;
   }
-  roster_ = NodeRoster(steady_now(), roster_config(plan_), std::move(nodes), was.led, own);
-  earlier_until_ = steady_now() + std::min(kForEarlier, plan_.join_timeout / 2);
+  const TimePoint now = effects_.now();
+  roster_ = NodeRoster(now, roster_config(plan_), std::move(nodes), was.led, own);
+  earlier_until_ = now + std::min(kForEarlier, plan_.join_timeout / 2);
 }
 
 // Its rounds get later numbers than those of the job before.
 void NodeMembership::begin_anew() {
-  log_warn("nothing is left of an earlier job '{}'; it begins anew", plan_.job_id);
+  warn(fmt::format("nothing is left of an earlier job '{}'; it begins anew", plan_.job_id));
   first_round_ = was_->job.round + 1;
   was_.reset();
-  homes_.clear();
   roster_ = fresh_roster();
 }
 
 NodeRoster NodeMembership::fresh_roster() const {
-  return {steady_now(),
+  return {effects_.now(),
           roster_config(plan_),
           {kOwnLink, plan_.host, plan_.nproc},
           plan_.nodes.own_number()};
 }
 
-void NodeMembership::serve(StoreServer& store, Addresses own) {
-  links_.serve(store);
-  own_addresses_ = std::move(own);
-}
-
-void NodeMembership::gather() {
-  if (!plan_.nodes.several()) {
-    lay_out();
-    return listener_.begin();
-  }
-  log_info("waiting for hosts at {}: {}", plan_.store_listen, roster_.who_is_here());
-  links_.start();
-  arm();
-}
-
-// -- Connections
-
-void NodeMembership::message(Link link, const NodeMessage& message) {
-  const auto node = roster_.node_of(link);
-  if (const auto* asks = std::get_if<NodeJoin>(&message)) {
-    if (!node) join(link, *asks);
-  } else if (const auto* tested = std::get_if<NodeTested>(&message)) {
-    judge(HostHealth::Tested{link, escaped(tested->why)});
-  } else if (node && roster_.begun()) {
-    take(*node, message);
-  }
-}
-
-void NodeMembership::closed(Link link) {
-  remotes_.erase(link);
-  judge(HostHealth::Gone{link});
-  if (!finished_) feed(NodeRoster::Gone{link});
-}
-
-// -- Membership
-
-void NodeMembership::arm() {
-  const auto deadline = roster_.deadline();
-  if (!deadline) return static_cast<void>(roster_timer_.cancel());
-  roster_timer_.expires_at(*deadline);
-  roster_timer_.async_wait([this](asio::error_code error) {
-    if (!error) feed(NodeRoster::Clock{});
+// The time for hosts of the earlier job is over; if none came, so is that job.
+void NodeMembership::open_to_all() {
+  open_to_all_ = true;
+  const bool any = std::any_of(remotes_.begin(), remotes_.end(), [this](const auto& remote) {
+    return roster_.node_of(remote.first).has_value();
   });
-}
-
-void NodeMembership::feed(const NodeRoster::Event& event) {
-  for (const auto& action : roster_.step(steady_now(), event)) {
-    if (const auto* no = std::get_if<NodeRoster::Refuse>(&action)) {
-      if (links_.is_open(no->link)) refuse(no->link, no->why);
-    } else if (std::holds_alternative<NodeRoster::Begin>(action)) {
-      lay_out();
-      for (int node = 0; node < nodes(); ++node) welcome(node);
-      listener_.begin();
-      if (was_ && !open_to_all_) open_to_all();
-    } else if (const auto* lost = std::get_if<NodeRoster::Lost>(&action)) {
-      const std::string host = node_at(lost->node).host;
-      listener_.input(lost->node, false);
-      if (released_.erase(lost->node) > 0) {
-        log_warn("host {} has left", host);
-        listener_.tell(JobCore::NodeLost{lost->node});
-        continue;
-      }
-      log_warn("lost host {}", host);
-      listener_.lost(lost->node, host);
-    } else if (const auto* back = std::get_if<NodeRoster::Back>(&action)) {
-      log_warn("host {} has joined", node_at(back->node).host);
-      welcome(back->node);
-      listener_.back(back->node, node_at(back->node).host);
-    } else if (const auto* end = std::get_if<NodeRoster::GiveUp>(&action)) {
-      listener_.give_up(end->why);
-    }
+  if (!any && !roster_.begun()) begin_anew();
+  std::vector<std::pair<Link, NodeJoin>> waiting;
+  for (auto& [link, remote] : remotes_) {
+    if (remote.waits) waiting.emplace_back(link, std::move(*remote.waits));
+    remote.waits.reset();
   }
-  if (!roster_.begun()) log_info("{}", roster_.who_is_here());
-  arm();
-}
-
-void NodeMembership::welcome(int node) {
-  if (node == own() || !is_here(node)) return;
-  order(node, NodeWelcome{.number = node,
-                          .slots = slots_of(node),
-                          .run = plan_.nodes.outlives_leader() ? run_ : "",
-                          .led_by = plan_.host,
-                          .still_after = still_after()});
-  links_.watch_clock(node_at(node).link);
-}
-
-Duration NodeMembership::still_after() const {
-  return ProgressWatch::still_after(plan_.hang_timeout, plan_.hang_warning);
-}
-
-// -- Slots
-
-void NodeMembership::lay_out() {
-  if (was_) return;
-  const auto& all = roster_.nodes();
-  std::vector<int> used(all.size());
-  const auto add = [&](std::size_t node) {
-    homes_.push_back({static_cast<int>(node), used[node]++});
-  };
-  for (std::size_t node = 0; node < all.size(); ++node) {
-    for (int i = 0; i < all[node].nproc; ++i) add(node);
+  for (const auto& [link, asks] : waiting) {
+    if (remotes_.contains(link)) join(link, asks);
   }
-  size_ = static_cast<int>(homes_.size());
-  for (int i = 0; i < plan_.spares; ++i) add(static_cast<std::size_t>(i) % all.size());
-  for (std::size_t node = 0; node < all.size(); ++node) {
-    const int expected = all[node].nproc == 0 ? plan_.nodes.nproc_of(node, plan_.nproc) : 0;
-    for (int i = 0; i < expected; ++i) add(node);
-  }
-  for (int i = size_; all.size() == 1 && i < plan_.max_nproc; ++i) add(0);
-}
-
-JobConfig NodeMembership::shape(JobConfig config) const {
-  config.size = size_;
-  config.max_size = static_cast<int>(homes_.size()) - config.spares;
-  config.min_size = std::min(config.min_size, size_);
-  config.first_round = first_round_;
-  config.before = before_;
-  for (const Home& home : homes_) config.nodes.push_back(home.node);
-  return config;
 }
 
 std::optional<JobCore::Resume> NodeMembership::resumed() const {
@@ -233,125 +129,158 @@ std::optional<JobCore::Resume> NodeMembership::resumed() const {
 }
 
 JobJournal NodeMembership::journal(const JobRecord& record) const {
-  JobJournal journal{
-      .run = run_, .size = size_, .hosts = {}, .nodes = {}, .drained = {}, .job = record};
+  JobJournal journal{.run = run_, .size = slots_.size(), .nodes = slots_.nodes(), .job = record};
   for (const auto& node : roster_.nodes()) {
     if (node.host == plan_.host && node.nproc > 0) {
       journal.led = static_cast<int>(journal.hosts.size());
     }
     journal.hosts.push_back({node.host, node.nproc});
   }
-  for (const Home& home : homes_) journal.nodes.push_back(home.node);
   journal.slurm_job = plan_.nodes.slurm_job;
   journal.requeued = plan_.nodes.requeued;
   return journal;
 }
 
-int NodeMembership::slots_of(int node) const {
-  return static_cast<int>(std::count_if(homes_.begin(), homes_.end(),
-                                        [=](const Home& home) { return home.node == node; }));
+// -- A host asks to join
+
+void NodeMembership::join(Link link, const NodeJoin& join) {
+  const std::string host = escaped(join.host);
+  const auto admission = admit(
+      {.host = host, .job = escaped(join.job), .run = join.run, .has_workers = !join.found.empty()},
+      {.job = what_must_agree(plan_),
+       .run = run_,
+       .leader = plan_.host,
+       .elects = plan_.nodes.elects(),
+       .drained = kept_out_.contains(host),
+       .starter_gone = !job_.expects(join.login),
+       .continues = was_.has_value(),
+       .awaits_earlier = awaits_earlier(),
+       .begun = roster_.begun()});
+  switch (admission.answer) {
+    case Admission::Answer::refuse:
+      return refuse(link, admission.why);
+    case Admission::Answer::clear:
+      return effects_.send(link, NodeClear{});
+    case Admission::Answer::take_in:
+      return take_in(link, join);
+    case Admission::Answer::wait:
+    case Admission::Answer::test:
+      remotes_.at(link).waits = join;
+  }
+  if (admission.answer == Admission::Answer::test) judge(HostHealth::Comes{link, host});
 }
 
-Slot NodeMembership::job_slot(int node, Slot slot) const {
-  const auto is = [=](const Home& home) { return home.node == node && home.slot == slot; };
-  const auto found = std::find_if(homes_.begin(), homes_.end(), is);
-  return found == homes_.end() ? -1 : static_cast<Slot>(found - homes_.begin());
+void NodeMembership::take_in(Link link, const NodeJoin& join) {
+  Remote& remote = remotes_.at(link);
+  remote.addresses = {{escaped(join.master_addr), static_cast<std::uint16_t>(join.master_port)},
+                      join.ports};
+  remote.found = join.found;
+  warn_of_nat(remote, escaped(join.host));
+  feed(NodeRoster::Join{link, escaped(join.host), join.number, join.nproc});
 }
 
-std::string NodeMembership::host_of(Slot slot) const { return node_at(home_of(slot).node).host; }
-
-std::optional<Slot> NodeMembership::own_slot(Slot slot) const {
-  const Home& home = home_of(slot);
-  return home.node == own() ? std::optional(home.slot) : std::nullopt;
+// Once for each host; with --interface we do not know the address on which ranks listen.
+void NodeMembership::warn_of_nat(Remote& remote, const std::string& host) {
+  if (!plan_.interface.empty()) return;
+  const auto warning = nat_warning(host, remote.addresses.master.host, remote.address);
+  if (!warning.empty() && behind_nat_.insert(host).second) warn(warning);
 }
 
-// -- Messages from nodes
+void NodeMembership::refuse(Link link, const std::string& why) {
+  warn(fmt::format("refused a host at {}: {}", remotes_.at(link).address, why));
+  effects_.send(link, NodeRefused{why});
+  effects_.close(link);
+}
 
-void NodeMembership::take(int node, const NodeMessage& message) {
-  if (const auto* spawned = std::get_if<NodeSpawned>(&message)) {
-    tell(node, JobCore::Spawned{spawned->slot});
-  } else if (const auto* failed = std::get_if<NodeStartFailed>(&message)) {
-    on(node, *failed);
-  } else if (const auto* not_started = std::get_if<NodeNotStarted>(&message)) {
-    tell(node, JobCore::Ended{not_started->slot, true});
-  } else if (const auto* stuck = std::get_if<NodeUnkillable>(&message)) {
-    tell(node, JobCore::Unkillable{stuck->slot});
-  } else if (const auto* ready = std::get_if<NodeReady>(&message)) {
-    tell(node, JobCore::Ready{ready->slot, ready->left, ready->version, ready->why});
-  } else if (const auto* progress = std::get_if<NodeProgress>(&message)) {
-    tell(node, JobCore::Progress{progress->slot, progress->version});
-  } else if (const auto* replace = std::get_if<NodeReplace>(&message)) {
-    tell(node, JobCore::Replace{replace->slot, replace->kind});
-  } else if (const auto* ended = std::get_if<NodeEnded>(&message)) {
-    on(node, *ended);
-  } else if (const auto* signal = std::get_if<NodeSignal>(&message)) {
-    on(node, *signal);
-  } else if (const auto* input = std::get_if<NodeInputWanted>(&message)) {
-    listener_.input(node, input->wants);
-  } else {
-    listener_.monitor(node, message);
+// The job runs: a host must be healthy.
+void NodeMembership::judge(const HostHealth::Event& event) {
+  if (finished_) return;
+  for (const auto& action : health_.step(effects_.now(), event)) {
+    if (const auto* test = std::get_if<HostHealth::Test>(&action)) {
+      effects_.send(test->link, NodeTest{});
+    } else if (const auto* admit = std::get_if<HostHealth::Admit>(&action)) {
+      const auto asks = std::exchange(remotes_.at(admit->link).waits, std::nullopt);
+      if (asks) take_in(admit->link, *asks);
+    } else if (const auto* tell = std::get_if<HostHealth::Tell>(&action)) {
+      warn(tell->line);
+    }
   }
 }
 
-void NodeMembership::on(int node, const NodeSignal& signal) {
-  const bool of_a_pod = plan_.nodes.leader_returns && signal.number == SIGTERM;
-  if (of_a_pod && listener_.leaves(node)) return;
-  if (plan_.nodes.signalled_by_all() && !is_news(node, signal.number)) return;
-  if (!plan_.nodes.steps_signal_workers() || ends_the_job(signal.number)) {
-    listener_.tell(JobCore::Signal{signal.number});
-  } else if (own_ != nullptr) {
-    own_->take(NodeHandOn{signal.number});  // those of the steps have got it already
+// -- Membership
+
+void NodeMembership::closed(Link link) {
+  remotes_.erase(link);
+  judge(HostHealth::Gone{link});
+  if (!finished_) feed(NodeRoster::Gone{link});
+}
+
+std::optional<TimePoint> NodeMembership::deadline() const {
+  if (finished_ || !plan_.nodes.several()) return std::nullopt;
+  const TimePoint next =
+      std::min({roster_.deadline().value_or(kNever), health_.deadline().value_or(kNever),
+                awaits_earlier() ? earlier_until_ : kNever});
+  return next == kNever ? std::nullopt : std::optional(next);
+}
+
+void NodeMembership::on_clock() {
+  const TimePoint now = effects_.now();
+  if (awaits_earlier() && now >= earlier_until_) open_to_all();
+  judge(HostHealth::Clock{});
+  if (!finished_ && now >= roster_.deadline().value_or(kNever)) feed(NodeRoster::Clock{});
+}
+
+void NodeMembership::feed(const NodeRoster::Event& event) {
+  for (const auto& action : roster_.step(effects_.now(), event)) {
+    if (const auto* no = std::get_if<NodeRoster::Refuse>(&action)) {
+      if (remotes_.contains(no->link)) refuse(no->link, no->why);
+    } else if (std::holds_alternative<NodeRoster::Begin>(action)) {
+      begin();
+    } else if (const auto* gone = std::get_if<NodeRoster::Lost>(&action)) {
+      lost(gone->node);
+    } else if (const auto* back = std::get_if<NodeRoster::Back>(&action)) {
+      const std::string host = node_at(back->node).host;
+      warn(fmt::format("host {} has joined", host));
+      welcome(back->node);
+      job_.on_back(back->node, host);
+    } else if (const auto* end = std::get_if<NodeRoster::GiveUp>(&action)) {
+      job_.give_up(end->why);
+    }
   }
+  if (!roster_.begun()) effects_.say(LogLevel::info, roster_.who_is_here());
 }
 
-bool NodeMembership::is_news(int node, int signal) {
-  const int times = ++seen_[{node, signal}];
-  if (times <= most_seen_[signal]) return false;
-  most_seen_[signal] = times;
-  return true;
+void NodeMembership::begin() {
+  if (!was_) slots_ = JobSlots::lay_out(roster_.nodes(), plan_);
+  for (int node = 0; node < nodes(); ++node) welcome(node);
+  job_.begin();
+  if (was_ && !open_to_all_) open_to_all();
 }
 
-// Replaces the node's slot by the job's; drops events with an unknown slot.
-void NodeMembership::tell(int node, JobCore::Event event) {
-  const bool known = std::visit(
-      [&](auto& what) {
-        if constexpr (requires { what.slot; }) what.slot = job_slot(node, what.slot);
-        if constexpr (requires { what.slot; }) return what.slot >= 0;
-        return true;
-      },
-      event);
-  if (known) listener_.tell(event);
-}
-
-void NodeMembership::on(int node, const NodeEnded& ended) {
-  const Slot slot = job_slot(node, ended.slot);
-  if (slot < 0) return;
-  WorkerEnd end = ended.end;
-  if (node != own()) {
-    end.host = host_of(slot);
-    end.ended = std::min(end.ended, steady_now());
-    end.started = std::min(end.started, end.ended);
-    if (end.traceback) end.traceback->begun = std::min(end.traceback->begun, end.ended);
-    end.clock_error = links_.clock_error(node_at(node).link).value_or(kUnknownClock);
+void NodeMembership::lost(int node) {
+  const std::string host = node_at(node).host;
+  job_.on_input_wanted(node, false);
+  if (released_.erase(node) > 0) {
+    warn(fmt::format("host {} has left", host));
+    return job_.feed(JobCore::NodeLost{node});
   }
-  listener_.ended(slot, end);
+  warn(fmt::format("lost host {}", host));
+  job_.on_lost(node, host);
 }
 
-void NodeMembership::on(int node, const NodeStartFailed& failed) {
-  const Slot slot = job_slot(node, failed.slot);
-  if (slot < 0) return;
-  SpawnError error = failed.error;
-  if (node != own()) error.what = fmt::format("on host {}: {}", host_of(slot), error.what);
-  listener_.start_failed(slot, error);
-  listener_.tell(JobCore::SpawnFailed{slot});
+void NodeMembership::welcome(int node) {
+  if (node == own() || !is_here(node)) return;
+  order(node, NodeWelcome{.number = node,
+                          .slots = slots_.count_on(node),
+                          .run = plan_.nodes.outlives_leader() ? run_ : "",
+                          .led_by = plan_.host,
+                          .still_after = still_after()});
+  effects_.watch_clock(node_at(node).link);
 }
 
-void NodeMembership::set_own(NodePort& node) {
-  own_ = &node;
-  node.begin(still_after());
+Duration NodeMembership::still_after() const {
+  return report_still_after(plan_.hang_timeout, plan_.hang_warning);
 }
-
-bool NodeMembership::is_here(int node) const { return node_at(node).link != NodeRoster::kNone; }
 
 std::vector<int> NodeMembership::absent() const {
   std::vector<int> found;
@@ -369,20 +298,20 @@ std::vector<int> NodeMembership::others_here() const {
   return found;
 }
 
-void NodeMembership::give_input(int node, const std::string& bytes) {
-  if (!finished_) order(node, NodeInput{bytes});
-}
-
-void NodeMembership::release(int node, const std::string& why, int exit_code) {
-  if (!is_here(node)) return;
-  released_.insert(node);
-  order(node, NodeFinish{exit_code, why});
-}
-
 std::vector<std::string> NodeMembership::host_names() const {
   std::vector<std::string> names;
   for (const auto& node : roster_.nodes()) names.push_back(node.host);
   return names;
+}
+
+JobConfig NodeMembership::shape(JobConfig config) const {
+  config.nodes = slots_.nodes();
+  config.size = slots_.size();
+  config.max_size = static_cast<int>(config.nodes.size()) - config.spares;
+  config.min_size = std::min(config.min_size, config.size);
+  config.first_round = first_round_;
+  config.before = before_;
+  return config;
 }
 
 }  // namespace dlaunch

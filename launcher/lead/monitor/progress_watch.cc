@@ -39,13 +39,6 @@ ProgressWatch::ProgressWatch(asio::io_context& loop, const Options& options, Eff
   arm();
 }
 
-// Warnings come after half of the time-out.
-Duration ProgressWatch::still_after(Duration hang_timeout, Duration hang_warning) {
-  const Duration matters = std::min(hang_timeout, hang_warning);
-  if (matters == Duration::max()) return matters;
-  return std::max<Duration>(matters / 8, std::chrono::milliseconds(1));
-}
-
 std::vector<Hang> ProgressWatch::waits() const { return hangs_.waits(steady_now(), kWorthTelling); }
 
 void ProgressWatch::new_round(int round, const StragglerJudge::NewRound& sizes,

@@ -46,9 +46,6 @@ class ProgressWatch {
   // effects must outlive it.
   ProgressWatch(asio::io_context& loop, const Options& options, Effects& effects);
 
-  // How long a worker stands still before its host reports it; max: never.
-  static Duration still_after(Duration hang_timeout, Duration hang_warning);
-
   // recovered: how long the job was without a round.
   void new_round(int round, const StragglerJudge::NewRound& sizes,
                  std::optional<Duration> recovered);

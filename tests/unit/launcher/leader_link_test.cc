@@ -124,10 +124,9 @@ TEST_CASE("node links: the end of a job waits for each host to close its end, or
     NodeLinks::Link host = 0;
     constexpr auto kLease = milliseconds(400);
     NodeLinks links(loop, leaves ? seconds(60) : Duration(kLease),
-                    {.opened = [&](NodeLinks::Link link) { host = link; },
+                    {.opened = [&](NodeLinks::Link link, const std::string&) { host = link; },
                      .message = [](NodeLinks::Link, const NodeMessage&) {},
-                     .closed = [](NodeLinks::Link) {},
-                     .beat = [] {}});
+                     .closed = [](NodeLinks::Link) {}});
     auto server = StoreServer::open(loop, {.listen = {"127.0.0.1", 0},
                                            .job_id = "job",
                                            .secret = secret,

@@ -1,0 +1,159 @@
+// What nodes say, and what the job orders them to do.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "launcher/lead/membership/node_membership.h"
+
+namespace dlaunch {
+namespace {
+
+// The clock error of a host without an answered ping.
+constexpr Duration kUnknownClock = std::chrono::seconds(1);
+
+}  // namespace
+
+// -- From nodes
+
+void NodeMembership::message(Link link, const NodeMessage& message) {
+  const auto node = roster_.node_of(link);
+  if (const auto* asks = std::get_if<NodeJoin>(&message)) {
+    if (!node) join(link, *asks);
+  } else if (const auto* tested = std::get_if<NodeTested>(&message)) {
+    judge(HostHealth::Tested{link, escaped(tested->why)});
+  } else if (node && (roster_.begun() || link == kOwnLink)) {
+    take(*node, message);
+  }
+}
+
+void NodeMembership::take(int node, const NodeMessage& message) {
+  if (const auto* spawned = std::get_if<NodeSpawned>(&message)) {
+    tell(node, JobCore::Spawned{spawned->slot});
+  } else if (const auto* failed = std::get_if<NodeStartFailed>(&message)) {
+    on(node, *failed);
+  } else if (const auto* not_started = std::get_if<NodeNotStarted>(&message)) {
+    tell(node, JobCore::Ended{not_started->slot, true});
+  } else if (const auto* stuck = std::get_if<NodeUnkillable>(&message)) {
+    tell(node, JobCore::Unkillable{stuck->slot});
+  } else if (const auto* ready = std::get_if<NodeReady>(&message)) {
+    tell(node, JobCore::Ready{ready->slot, ready->left, ready->version, ready->why});
+  } else if (const auto* progress = std::get_if<NodeProgress>(&message)) {
+    tell(node, JobCore::Progress{progress->slot, progress->version});
+  } else if (const auto* replace = std::get_if<NodeReplace>(&message)) {
+    tell(node, JobCore::Replace{replace->slot, replace->kind});
+  } else if (const auto* ended = std::get_if<NodeEnded>(&message)) {
+    on(node, *ended);
+  } else if (const auto* signal = std::get_if<NodeSignal>(&message)) {
+    on(node, *signal);
+  } else if (const auto* input = std::get_if<NodeInputWanted>(&message)) {
+    job_.on_input_wanted(node, input->wants);
+  } else {
+    job_.on_monitor(node, message);
+  }
+}
+
+void NodeMembership::on(int node, const NodeSignal& signal) {
+  const bool of_a_pod = plan_.nodes.leader_returns && signal.number == SIGTERM;
+  if (of_a_pod && job_.leaves(node)) return;
+  if (plan_.nodes.signalled_by_all() && !is_news(node, signal.number)) return;
+  if (!plan_.nodes.steps_signal_workers() || ends_the_job(signal.number)) {
+    job_.feed(JobCore::Signal{signal.number});
+  } else if (own() >= 0) {
+    order(own(), NodeHandOn{signal.number});  // those of the steps have got it already
+  }
+}
+
+bool NodeMembership::is_news(int node, int signal) {
+  const int times = ++seen_[{node, signal}];
+  if (times <= most_seen_[signal]) return false;
+  most_seen_[signal] = times;
+  return true;
+}
+
+// Replaces the node's slot by the job's; drops events with an unknown slot.
+void NodeMembership::tell(int node, JobCore::Event event) {
+  const bool known = std::visit(
+      [&](auto& what) {
+        if constexpr (requires { what.slot; }) what.slot = job_slot(node, what.slot);
+        if constexpr (requires { what.slot; }) return what.slot >= 0;
+        return true;
+      },
+      event);
+  if (known) job_.feed(event);
+}
+
+void NodeMembership::on(int node, const NodeEnded& ended) {
+  const Slot slot = job_slot(node, ended.slot);
+  if (slot < 0) return;
+  WorkerEnd end = ended.end;
+  if (node != own()) {
+    end.host = host_of(slot);
+    end.ended = std::min(end.ended, effects_.now());
+    end.started = std::min(end.started, end.ended);
+    if (end.traceback) end.traceback->begun = std::min(end.traceback->begun, end.ended);
+    end.clock_error = effects_.clock_error(node_at(node).link).value_or(kUnknownClock);
+  }
+  job_.on_ended(slot, end);
+}
+
+void NodeMembership::on(int node, const NodeStartFailed& failed) {
+  const Slot slot = job_slot(node, failed.slot);
+  if (slot < 0) return;
+  SpawnError error = failed.error;
+  if (node != own()) error.what = fmt::format("on host {}: {}", host_of(slot), error.what);
+  job_.on_start_failed(slot, error);
+  job_.feed(JobCore::SpawnFailed{slot});
+}
+
+// -- To nodes
+
+void NodeMembership::order(int node, const NodeMessage& message) {
+  if (is_here(node)) effects_.send(node_at(node).link, message);
+}
+
+// The own node comes last: a failure there stops the others.
+void NodeMembership::order(const std::vector<NodeOrder>& orders) {
+  for (const auto& [node, message] : orders) {
+    if (node != own()) order(node, message);
+  }
+  for (const auto& [node, message] : orders) {
+    if (node == own()) order(node, message);
+  }
+}
+
+void NodeMembership::order_all(const NodeMessage& message) {
+  std::vector<NodeOrder> all;
+  for (int node = 0; node < nodes(); ++node) all.push_back({node, message});
+  order(all);
+}
+
+void NodeMembership::start(const JobCore::StartWorkers& start, const JobCore& job) {
+  std::vector<NodeAddresses> addresses;  // by node
+  for (const auto& node : roster_.nodes()) {
+    const auto remote = remotes_.find(node.link);
+    addresses.push_back(remote == remotes_.end() ? own_addresses_ : remote->second.addresses);
+  }
+  order(orders(start, job, slots_, addresses));
+}
+
+void NodeMembership::give_input(int node, const std::string& bytes) {
+  if (!finished_) order(node, NodeInput{bytes});
+}
+
+void NodeMembership::release(int node, const std::string& why, int exit_code) {
+  if (!is_here(node)) return;
+  released_.insert(node);
+  order(node, NodeFinish{exit_code, why});
+}
+
+void NodeMembership::finish(int exit_code, const std::string& why) {
+  finished_ = true;
+  for (const int node : others_here()) order(node, NodeFinish{exit_code, why});
+  for (const auto& [link, remote] : remotes_) {
+    if (remote.waits) effects_.send(link, NodeFinish{exit_code, why});
+  }
+}
+
+}  // namespace dlaunch
