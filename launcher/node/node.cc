@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "base/log.h"
 #include "launcher/node/placement/topology.h"
 #include "launcher/process/process_tree.h"
@@ -13,29 +12,6 @@ namespace dlaunch {
 namespace {
 
 constexpr int kRoundDirsKept = 3;
-
-// Translates events of the driver and the workers into reports to the leader.
-struct Report {
-  const std::map<Slot, SpawnError>& errors;
-
-  NodeMessage operator()(const JobCore::Spawned& e) const { return NodeSpawned{e.slot}; }
-  NodeMessage operator()(const JobCore::SpawnFailed& e) const {
-    return NodeStartFailed{e.slot, errors.at(e.slot)};
-  }
-  NodeMessage operator()(const JobCore::Ended& e) const { return NodeNotStarted{e.slot}; }
-  NodeMessage operator()(const JobCore::Unkillable& e) const { return NodeUnkillable{e.slot}; }
-  NodeMessage operator()(const JobCore::Ready& e) const {
-    return NodeReady{e.slot, e.left, e.version, e.why};
-  }
-  NodeMessage operator()(const JobCore::Progress& e) const {
-    return NodeProgress{e.slot, e.version};
-  }
-  NodeMessage operator()(const JobCore::Replace& e) const { return NodeReplace{e.slot, e.kind}; }
-  NodeMessage operator()(const auto&) const {
-    DL_ASSERT(false);  // of the job, not of a node
-    return {};
-  }
-};
 
 // Whether the node has each slot that a message names.
 struct HasSlots {
@@ -65,14 +41,12 @@ Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& com
       mpi_(parts.mpi),
       say_(std::move(say)),
       driver_(slots, grace, parts.pump, *this),
-      processes_(parts.loop, parts.hub, parts.starter, parts.helpers, slots,
-                 {.ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
-                  .child_changed = [this] { monitor_.look(); },
-                  .never_ran =
-                      [this](Slot slot, const SpawnError& error) {
-                        start_errors_[slot] = error;
-                        driver_.never_ran(slot);
-                      }}),
+      processes_(
+          parts.loop, parts.hub, parts.starter, parts.helpers, slots,
+          {.ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
+           .child_changed = [this] { monitor_.look(); },
+           .never_ran = [this](Slot slot,
+                               const SpawnError& error) { driver_.never_ran(slot, error); }}),
       monitor_(parts.loop, processes_, parts.helpers, say_),
       common_(common),
       hub_(parts.hub) {
@@ -105,12 +79,12 @@ void Node::on_ready(const Ready& ready, pid_t pid) {
   if (!slot) return;
   processes_.set_program_pid(*slot, pid);
   processes_.set_waits(*slot, true);
-  tell(JobCore::Ready{*slot, ready.left, ready.version, ready.why});
+  say_(NodeReady{*slot, ready.left, ready.version, ready.why});
 }
 
 void Node::on_progress(const ProgressNotice& progress) {
   const auto slot = processes_.slot_of_worker(progress.worker);
-  if (slot) tell(JobCore::Progress{*slot, progress.version});
+  if (slot) say_(NodeProgress{*slot, progress.version});
 }
 
 // A process on its way out closes its descriptors. A worker that goes on could not be informed of
@@ -121,7 +95,7 @@ void Node::on_cut_off(int worker) {
   const int rank = processes_.place(*slot).rank;
   log_warn("{} (pid {}) runs, but has cut its connection to dlaunch: it is replaced",
            rank < 0 ? "a spare" : "rank " + std::to_string(rank), processes_.program_pid(*slot));
-  tell(JobCore::Replace{*slot, FailureKind::lost});
+  say_(NodeReplace{*slot, FailureKind::lost});
 }
 
 // -- Orders from the leader
@@ -216,7 +190,7 @@ void Node::drop_old_round_dirs() { job_dir_.remove_round_dirs(last_round_dir_ - 
 
 // -- Work on this host
 
-bool Node::spawn(Slot slot, int rank, int round) {
+SpawnError Node::spawn(Slot slot, int rank, int round) {
   WorkerPlace place = common_;
   place.round = round;
   place.rank = rank;
@@ -226,10 +200,7 @@ bool Node::spawn(Slot slot, int rank, int round) {
   place.round_dir = round_dir(round);
   place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";
   const auto inherited = mpi_.invite(place);
-  const auto error = processes_.start(slot, place);
-  if (error.stage == Stage::none) return true;
-  start_errors_[slot] = error;
-  return false;
+  return processes_.start(slot, place);
 }
 
 void Node::perform(const AgentCore::SendSignal& send) { processes_.signal(send.slot, send.number); }
@@ -246,7 +217,5 @@ void Node::on_ended(Slot slot, const WorkerEnd& end) {
   driver_.exited(slot);
   say_(NodeEnded{slot, end});
 }
-
-void Node::tell(const JobCore::Event& event) { say_(std::visit(Report{start_errors_}, event)); }
 
 }  // namespace dlaunch

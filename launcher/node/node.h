@@ -13,8 +13,8 @@
 #include <asio/io_context.hpp>
 
 #include "elastic/job_core.h"
-#include "elastic/node_driver.h"
 #include "launcher/node/mpi/mpi_servers.h"
+#include "launcher/node/node_driver.h"
 #include "launcher/node/watch/node_monitor.h"
 #include "launcher/node/worker_channel.h"
 #include "launcher/node/workers/processes.h"
@@ -84,9 +84,9 @@ class Node final : public NodePort, private NodeDriver::Effects {
 
   // -- NodeDriver::Effects
   TimePoint now() override { return steady_now(); }
-  bool spawn(Slot slot, int rank, int round) override;
+  SpawnError spawn(Slot slot, int rank, int round) override;
   void perform(const AgentCore::SendSignal& send) override;
-  void tell(const JobCore::Event& event) override;
+  void say(const NodeMessage& message) override { say_(message); }
 
   int slots_;
   const JobDir& job_dir_;
@@ -96,7 +96,6 @@ class Node final : public NodePort, private NodeDriver::Effects {
   NodeDriver driver_;
   Processes processes_;
   NodeMonitor monitor_;
-  std::map<Slot, SpawnError> start_errors_;  // sent with the SpawnFailed that follows
   std::unique_ptr<WorkerChannel> channel_;
   WorkerPlace common_;
   OutputHub& hub_;

@@ -4,81 +4,164 @@
 #include <map>
 #include <utility>
 
+#include "elastic/admission.h"
+
 namespace dlaunch::sim {
 
 AgentShell::AgentShell(const JobConfig& job, Duration grace, Outside& outside, Saboteur& saboteur)
-    : outside_(outside),
-      saboteur_(saboteur),
-      config_(job),
-      grace_(grace),
-      nodes_of_(job.nodes),
-      places_(static_cast<std::size_t>(JobCore::slots(job))) {
+    : outside_(outside), saboteur_(saboteur), config_(job), grace_(grace) {
   JobDriver::Effects& effects = *this;
   job_.emplace(config_, pump_, effects);
-  const int last = nodes_of_.empty() ? 0 : *std::max_element(nodes_of_.begin(), nodes_of_.end());
-  nodes_.resize(static_cast<std::size_t>(last) + 1);
-  for (std::size_t number = 0; number < nodes_.size(); ++number) add_node(number);
+  const auto& nodes = config_.nodes;
+  const int last = nodes.empty() ? 0 : *std::max_element(nodes.begin(), nodes.end());
+  hosts_.resize(static_cast<std::size_t>(last) + 1);
+  for (int number = 0; number <= last; ++number) add_host(number);
 }
 
-void AgentShell::add_node(std::size_t number) {
-  NodeDriver::Effects& effects = *this;
-  nodes_[number] = std::make_unique<NodeDriver>(slots(), grace_, pump_, effects);
+void AgentShell::add_host(int number) {
+  auto& place = hosts_[static_cast<std::size_t>(number)];
+  if (place) gone_.push_back(std::move(place));  // it may be at work
+  place = std::make_unique<HostShell>(
+      HostShell::Setting{number, slots(), grace_, config_.join_timeout}, last_worker_, pump_,
+      outside_, [this, number](const NodeMessage& message) { hear(number, message); });
+}
+
+void AgentShell::start() {
+  gather();
+  for (const int node : members_) welcome(node);
+  feed(JobCore::Start{});
 }
 
 TimePoint AgentShell::timer() const {
   TimePoint next = leads_ ? job().deadline().value_or(kNever) : kNever;
-  for (const auto& node : nodes_) next = std::min(next, node->deadline().value_or(kNever));
+  for (const auto& host : hosts_) next = std::min(next, host->deadline().value_or(kNever));
   return next;
 }
 
 void AgentShell::on_timer() {
-  for (const auto& node : nodes_) node->on_clock();
+  for (const auto& host : hosts_) host->on_clock();
   feed(JobCore::Clock{});
 }
 
+void AgentShell::feed(const JobCore::Event& event) {
+  if (leads_) job_->feed(event);
+}
+
+// -- Hosts
+
 void AgentShell::on_node_lost(int node) {
-  lost_.insert(node);
-  add_node(static_cast<std::size_t>(node));
-  for (Slot slot = 0; slot < slots(); ++slot) {
-    if (node_of(slot) == node) at(slot).running = false;
-  }
-  if (leads_) feed(JobCore::NodeLost{node});
+  cut_.insert(node);
+  add_host(node);
+  leave(node);
+}
+
+void AgentShell::on_node_cut(int node) {
+  cut_.insert(node);
+  host(node).feed(NodeSession::Lost{"the line is cut"});
+  leave(node);
+}
+
+void AgentShell::on_attempt(int node) {
+  if (cut_.contains(node)) host(node).feed(LeaderSearch::Failure{.why = "the line is cut"});
 }
 
 void AgentShell::on_node_back(int node) {
-  lost_.erase(node);
-  feed(JobCore::NodeBack{node});
+  cut_.erase(node);
+  if (host(node).gave_up()) add_host(node);
+  if (leads_) host(node).feed(NodeSession::Opened{});
 }
 
-void AgentShell::on_ready(const Ready& ready) {
-  for (Slot slot = 0; slot < slots(); ++slot) {
-    if (worker_in(slot) != ready.worker) continue;
-    JobCore::Found& found = at(slot).found;
-    found.linked = true;
-    if (ready.left == found.in_round) found.ready = true, found.version = ready.version;
-    return feed(JobCore::Ready{slot, ready.left, ready.version});
+void AgentShell::leave(int node) {
+  offers_.erase(node);
+  if (members_.erase(node) > 0 && leads_) feed(JobCore::NodeLost{node});
+}
+
+// All hosts with a connection join.
+void AgentShell::gather() {
+  begun_ = false;
+  members_.clear();
+  offers_.clear();
+  for (int node = 0; node < nodes(); ++node) {
+    if (!cut_.contains(node)) host(node).feed(NodeSession::Opened{});
   }
+  begun_ = true;
+  for (const auto& [node, join] : offers_) members_.insert(node);
+}
+
+void AgentShell::welcome(int node) {
+  order(node, NodeWelcome{.number = node, .slots = slots(), .run = std::to_string(run_)});
+}
+
+void AgentShell::join(int node, const NodeJoin& join) {
+  const auto admission =
+      admit({.host = join.host, .job = "", .run = join.run, .has_workers = !join.found.empty()},
+            {.job = "",
+             .run = std::to_string(run_),
+             .leader = "",
+             .elects = true,
+             .continues = written_.round > 0,
+             .awaits_earlier = written_.round > 0 && !begun_,
+             .begun = begun_});
+  switch (admission.answer) {
+    case Admission::Answer::refuse:
+      return order(node, NodeRefused{admission.why});
+    case Admission::Answer::clear:
+      return order(node, NodeClear{});
+    case Admission::Answer::take_in:
+      return static_cast<void>(offers_[node] = join);
+    case Admission::Answer::wait:
+    case Admission::Answer::test:
+      return order(node, NodeTest{});
+  }
+}
+
+// A message of a host's dlaunch.
+void AgentShell::hear(int node, const NodeMessage& sent) {
+  if (!leads_ || cut_.contains(node)) return;
+  const auto arrives = saboteur_.sent(now(), sent);
+  if (!arrives) return;
+  const NodeMessage& message = *arrives;
+  if (const auto* asks = std::get_if<NodeJoin>(&message)) return join(node, *asks);
+  if (std::holds_alternative<NodeTested>(message)) {
+    members_.insert(node);
+    welcome(node);
+    return feed(JobCore::NodeBack{node});
+  }
+  if (!members_.contains(node)) return;
+  if (const auto* spawned = std::get_if<NodeSpawned>(&message)) {
+    feed(JobCore::Spawned{spawned->slot});
+  } else if (const auto* failed = std::get_if<NodeStartFailed>(&message)) {
+    feed(JobCore::SpawnFailed{failed->slot});
+  } else if (const auto* not_started = std::get_if<NodeNotStarted>(&message)) {
+    feed(JobCore::Ended{not_started->slot, true});
+  } else if (const auto* stuck = std::get_if<NodeUnkillable>(&message)) {
+    feed(JobCore::Unkillable{stuck->slot});
+  } else if (const auto* ready = std::get_if<NodeReady>(&message)) {
+    feed(JobCore::Ready{ready->slot, ready->left, ready->version, ready->why});
+  } else if (const auto* ended = std::get_if<NodeEnded>(&message)) {
+    feed(JobCore::Ended{.slot = ended->slot,
+                        .well = ended->end.exit_code == 0,
+                        .consequence = ended->end.peer_lost >= 0,
+                        .ran = ended->end.ended - ended->end.started});
+  }
+}
+
+void AgentShell::order(int node, const NodeMessage& message) {
+  if (!cut_.contains(node)) host(node).feed(NodeSession::Heard{message});
+}
+
+void AgentShell::order_all(const NodeMessage& message) {
+  for (const int node : members_) order(node, message);
 }
 
 // -- The leader
 
-void AgentShell::feed(const JobCore::Event& event) {
-  const bool end = std::holds_alternative<JobCore::Ended>(event) ||
-                   std::holds_alternative<JobCore::SpawnFailed>(event) ||
-                   std::holds_alternative<JobCore::Unkillable>(event);
-  if (leads_) return job_->feed(event);
-  if (const auto* ended = std::get_if<JobCore::Ended>(&event)) {
-    std::erase_if(unheard_, [&](const auto& earlier) {
-      const auto* stuck = std::get_if<JobCore::Unkillable>(&earlier);
-      return stuck != nullptr && stuck->slot == ended->slot;
-    });
-  }
-  if (end) unheard_.push_back(event);
-}
-
 void AgentShell::lose_leader(Loss how) {
   if (how != Loss::at_once) return static_cast<void>(doomed_ = how);
   leads_ = false;
+  for (int node = 0; node < nodes(); ++node) {
+    if (!cut_.contains(node)) host(node).feed(NodeSession::Lost{"the leader is lost"});
+  }
   outside_.leader_lost();
 }
 
@@ -93,26 +176,26 @@ void AgentShell::take_over() {
   JobDriver::Effects& effects = *this;
   job_.emplace(config_, pump_, effects);
   leads_ = true;
-  for (const int node : lost_) feed(JobCore::NodeLost{node});
-  if (written_.round == 0) return feed(JobCore::Start{});
-  const auto unheard = std::exchange(unheard_, {});
+  if (written_.round == 0) ++run_;
+  gather();
+  pump_.post([this] {  // the hosts' answers come after the job has begun
+    for (int node = 0; node < nodes(); ++node) {
+      if (!members_.contains(node)) feed(JobCore::NodeLost{node});
+    }
+    written_.round == 0 ? feed(JobCore::Start{}) : feed(resumed());
+    for (const int node : members_) welcome(node);
+  });
+}
+
+JobCore::Resume AgentShell::resumed() const {
   JobCore::Resume resume{written_, {}};
-  for (Slot slot = 0; slot < slots(); ++slot) {
-    Place& place = at(slot);
-    const bool ended = std::any_of(unheard.begin(), unheard.end(), [=](const auto& event) {
-      return std::visit(
-          [=](const auto& what) {
-            if constexpr (requires { what.slot; }) return what.slot == slot;
-            return false;
-          },
-          event);
-    });
-    if (place.worker == 0 || !reachable(slot)) continue;
-    if (ended) place.found.ready = false;
-    if (place.running || ended || place.found.done) resume.found.push_back(place.found);
+  for (const auto& [node, join] : offers_) {
+    for (const NodeFound& found : join.found) {
+      resume.found.push_back({found.slot, found.done, found.linked, found.ready, found.in_round,
+                              found.round, found.version});
+    }
   }
-  feed(resume);
-  for (const auto& event : unheard) feed(event);
+  return resume;
 }
 
 // -- The job's wishes
@@ -125,76 +208,43 @@ std::vector<JobCore::Action> AgentShell::decide(JobCore& core, const JobCore::Ev
 
 void AgentShell::perform(const JobCore::StartWorkers& start) {
   outside_.sees(start);
-  std::map<int, std::vector<JobCore::Place>> places;
-  for (const auto& place : start.places) places[node_of(place.slot)].push_back(place);
-  for (const auto& [number, here] : places) node(number).start(start.round, here);
+  std::map<int, NodeStart> orders;
+  for (const auto& place : start.places) {
+    NodeStart& to = orders[node_of(place.slot)];
+    to.round = start.round;
+    to.places.push_back({place.slot, place.rank});
+  }
+  for (const auto& [node, to] : orders) order(node, to);
 }
 
 void AgentShell::perform(const JobCore::StopWorkers& stop) {
   outside_.sees(stop);
-  for (const Slot slot : stop.slots) node(node_of(slot)).stop({slot}, stop.signal);
+  for (const Slot slot : stop.slots) order(node_of(slot), NodeStop{{slot}, stop.signal});
 }
 
 void AgentShell::perform(const JobCore::HandOn& pass) {
   outside_.sees(pass);
-  for (const auto& node : nodes_) node->hand_on(pass.signal);
+  order_all(NodeHandOn{pass.signal});
 }
 
 void AgentShell::perform(const JobCore::Fence& fence) {
   outside_.sees(fence);
-  for (Slot slot = 0; slot < slots(); ++slot) {
-    if (at(slot).running) outside_.send(at(slot).worker, FenceNotice{fence.round, fence.lost});
-  }
+  order_all(NodeFence{fence.round, fence.lost});
 }
 
 void AgentShell::perform(const JobCore::Announce& announce) {
   outside_.sees(announce);
-  RoundNotice notice{.round = announce.round, .size = static_cast<int>(announce.slots.size())};
+  std::map<int, NodeAnnounce> orders;
+  int rank = 0;
   for (const Slot slot : announce.slots) {
-    at(slot).rank = notice.rank;
-    at(slot).found.in_round = at(slot).found.round = announce.round;
-    at(slot).found.ready = false;
-    outside_.send(at(slot).worker, notice);
-    ++notice.rank;
+    NodeAnnounce& to = orders[node_of(slot)];
+    to.round = announce.round;
+    to.size = static_cast<int>(announce.slots.size());
+    to.places.push_back({slot, rank++});
   }
+  for (const auto& [node, to] : orders) order(node, to);
 }
 
 void AgentShell::perform(const JobCore::Finish& how) { outside_.sees(how); }
-
-// -- This node's reports
-
-bool AgentShell::spawn(Slot slot, int rank, int round) {
-  const int worker = ++last_worker_;
-  if (!outside_.start(slot, worker, rank, round)) return false;
-  at(slot) = {worker, rank, true, now(), {.slot = slot, .round = round}};
-  return true;
-}
-
-void AgentShell::perform(const AgentCore::SendSignal& send) {
-  if (at(send.slot).running) outside_.signal(at(send.slot).worker, send.number);
-}
-
-void AgentShell::on_never_ran(Slot slot) {
-  at(slot).running = false;
-  node(node_of(slot)).never_ran(slot);
-}
-
-// Reports the rank whose loss it blames first, if that has ended already.
-void AgentShell::on_ended(Slot slot, End end) {
-  if (!end.well && end.blames >= 0) {
-    for (const Place& other : places_) {
-      if (other.running && other.rank == end.blames && outside_.has_ended(other.worker)) {
-        outside_.reap(other.worker);
-      }
-    }
-  }
-  at(slot).running = false;
-  at(slot).found.done = end.well && leads_;
-  node(node_of(slot)).exited(slot);
-  feed(JobCore::Ended{.slot = slot,
-                      .well = end.well,
-                      .consequence = end.blames >= 0,
-                      .ran = now() - at(slot).started});
-}
 
 }  // namespace dlaunch::sim

@@ -25,7 +25,7 @@ void Checker::check(const JobCore::Action& action) {
 void Checker::check(const AgentCore::Action& action) {
   must(!finish_, "processes are started or stopped after the job's end");
   if (const auto* spawn = std::get_if<AgentCore::Spawn>(&action)) {
-    must(shell_.worker_in(spawn->slot) == 0, "a slot runs two processes");
+    must(shell_.runs_in(spawn->slot) == 0, "a slot runs two processes");
   }
   frozen |= std::holds_alternative<AgentCore::GiveUp>(action);
 }
@@ -34,7 +34,7 @@ void Checker::check_action(const JobCore::StartWorkers& start) {
   std::set<Slot> slots;
   for (const auto& place : start.places) {
     must(slots.insert(place.slot).second, "a slot is started twice");
-    must(shell_.worker_in(place.slot) == 0, "a slot is started that still runs");
+    must(shell_.runs_in(place.slot) == 0, "a slot is started that still runs");
     must(shell_.reachable(place.slot), "a slot is started on a node that is lost");
     must(place.rank < shell_.job().size(), "a rank beyond the roster is started");
     must(place.rank >= 0 || stage_.scenario.program != Program::plain,
@@ -58,7 +58,7 @@ bool Checker::is_done_task(Slot slot) const {
   if (stage_.scenario.program != Program::plain) return false;
   if (stage_.scenario.job.scope != RestartScope::worker || resized) return false;
   const Worker* last = last_in(stage_, slot);
-  return last != nullptr && last->end.well && !last->told_to_stop && !last->cut_off &&
+  return last != nullptr && last->end.well && !last->told_to_stop && !last->was_cut_off &&
          last->life == Worker::reaped;
 }
 

@@ -56,8 +56,9 @@ void World::strike(int index, int number) {
   // Picks one that the agent has received before.
   const int n = static_cast<int>(worker->heard.size());
   const int left = worker->heard[static_cast<std::size_t>(stage_.random.below(n))];
-  if (worker->life == Worker::reaped || worker->cut_off || !worker->connected) return;
-  shell_.on_ready({.worker = worker->number, .left = left, .version = worker->version});
+  if (worker->life == Worker::reaped || !worker->connected) return;
+  shell_.on_ready(worker->slot,
+                  {.worker = worker->number, .left = left, .version = worker->version});
 }
 
 void World::harm(const Fault& fault, Worker& worker) {
@@ -101,7 +102,7 @@ void World::harm_job(const Fault& fault) {
       return shell_.feed(JobCore::Signal{fault.number});
     case Harm::jump:
       jumped_ += fault.lasts;
-      for (const int node : stage_.scenario.job.nodes) clear(node);  // its lease is over, too
+      for (const int node : stage_.scenario.job.nodes) shell_.on_attempt(node);
       return;
     case Harm::node:
       return lose_node(fault.number, fault.lasts);
@@ -125,14 +126,7 @@ void World::lose_node(int number, Duration lasts) {
   checker_.ordered = stage_.now;
   checker_.grown = checker_.node_lost = true;
   last_harm_ = stage_.now + lasts;
-  for (Worker& worker : stage_.workers) {
-    if (worker.life == Worker::reaped || nodes[static_cast<std::size_t>(worker.slot)] != node) {
-      continue;
-    }
-    if (worker.life == Worker::running && !worker.finished) workers_.cut_links(worker);
-    if (worker.life == Worker::running) worker.ended = stage_.now;
-    worker.life = Worker::reaped;
-  }
+  forget_workers(node);
   stage_.timeline.add({.at = stage_.now + lasts, .kind = Happening::node_back, .a = node});
   shell_.on_node_lost(node);
 }
@@ -152,27 +146,36 @@ void World::cut_off(int nodes, Duration lasts) {
   last_harm_ = stage_.now + lasts;
   for (Worker& worker : stage_.workers) {
     const int node = all[static_cast<std::size_t>(worker.slot)];
-    worker.cut_off |= worker.life != Worker::reaped && cut.contains(node);
+    if (worker.life == Worker::reaped || !cut.contains(node)) continue;
+    worker.cut_off = worker.was_cut_off = true;
   }
   workers_.part();
   for (const int node : cut) {
-    const auto& job = stage_.scenario.job;
     stage_.timeline.add({.at = stage_.now + lasts, .kind = Happening::node_back, .a = node});
-    stage_.timeline.add({.at = stage_.now + job.node_ends, .kind = Happening::cleared, .a = node});
-    for (Worker& worker : stage_.workers) {  // the starts ordered for it meanwhile never reach it
-      const int home = all[static_cast<std::size_t>(worker.slot)];
-      if (home == node && !worker.cut_off) worker.life = Worker::reaped;
-    }
-    shell_.on_node_lost(node);
+    shell_.on_node_cut(node);
+    attempt(node);
   }
 }
 
-// Its agent learns that the leader does not know its workers.
-void World::clear(int node) {
-  const auto& nodes = stage_.scenario.job.nodes;
+// Its dlaunch tries to connect in vain, again and again.
+void World::attempt(int node) {
+  if (shell_.has_node(node)) return;
+  shell_.on_attempt(node);
+  const Duration pause = stage_.scenario.job.join_timeout / 10;
+  stage_.timeline.add({.at = stage_.now + pause, .kind = Happening::attempt, .a = node});
+}
+
+void World::host_gave_up(int node) {
+  if (shell_.has_node(node)) stage_.fail("a host gave up its job, though the leader is there");
+  forget_workers(node);
+}
+
+// They are gone, and no agent reports that. The others see the ends of their links.
+void World::forget_workers(int node) {
   for (Worker& worker : stage_.workers) {
-    if (!worker.cut_off || nodes[static_cast<std::size_t>(worker.slot)] != node) continue;
+    if (worker.life == Worker::reaped || node_of(worker) != node) continue;
     if (worker.life == Worker::running && !worker.finished) workers_.cut_links(worker);
+    if (worker.life == Worker::running) worker.ended = stage_.now;
     worker.life = Worker::reaped;
   }
 }

@@ -8,9 +8,10 @@
 namespace dlaunch::sim {
 namespace {
 
-constexpr const char* kNames[kBugs] = {"none",          "lost fences",     "believed old",
-                                       "reused number", "clock back",      "dead member",
-                                       "spare twice",   "forgotten member"};
+constexpr const char* kNames[kBugs] = {"none",          "lost fences",      "believed old",
+                                       "reused number", "clock back",       "dead member",
+                                       "spare twice",   "forgotten member", "forgotten offer",
+                                       "false ready",   "lost report",      "uncleared"};
 
 }  // namespace
 
@@ -36,6 +37,19 @@ JobCore::Event Saboteur::heard(const JobCore::Event& event) {
     return believed;
   }
   return event;
+}
+
+std::optional<NodeMessage> Saboteur::sent(TimePoint now, NodeMessage message) {
+  if (auto* join = std::get_if<NodeJoin>(&message)) {
+    auto& found = join->found;
+    if (bug_ == Bug::uncleared) found.clear();
+    if (found.empty()) return message;
+    if (bug_ == Bug::forgotten_offer) found.pop_back();
+    if (bug_ == Bug::false_ready) found.back().ready = true;
+  }
+  const auto* ended = std::get_if<NodeEnded>(&message);
+  if (bug_ == Bug::lost_report && ended != nullptr && ended->end.ended < now) return {};
+  return message;
 }
 
 std::vector<JobCore::Action> Saboteur::said(std::vector<JobCore::Action> actions) {

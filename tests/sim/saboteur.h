@@ -1,11 +1,14 @@
-// Saboteur: bugs planted around the core, to check that the simulator finds them. It stands between
-// JobCore and all other parts, and changes their messages.
+// Saboteur: bugs planted around the cores, to check that the simulator finds them. It stands
+// between JobCore and all other parts, and between the hosts and their leader, and changes their
+// messages.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "elastic/job_core.h"
+#include "launcher/wire/node_message.h"
 
 namespace dlaunch::sim {
 
@@ -18,8 +21,13 @@ enum class Bug {
   dead_member,       // announces an ended member
   spare_twice,       // two ranks for one process
   forgotten_member,  // a roster that omits a waiting worker
+  // Of hosts that join:
+  forgotten_offer,  // a host does not offer one of its workers to the next leader
+  false_ready,      // it says of a worker that it waits for a round, and it does not
+  lost_report,      // an end without a leader is not reported to the next one
+  uncleared,        // a host keeps the workers that the leader does not know
 };
-inline constexpr int kBugs = 8;
+inline constexpr int kBugs = 12;
 const char* to_string(Bug bug);
 
 class Saboteur {
@@ -28,6 +36,8 @@ class Saboteur {
 
   // Replaces an event on its way to the core.
   JobCore::Event heard(const JobCore::Event& event);
+  // Replaces a host's message to its leader; none: it is lost.
+  std::optional<NodeMessage> sent(TimePoint now, NodeMessage message);
   // Replaces the core's actions.
   std::vector<JobCore::Action> said(std::vector<JobCore::Action> actions);
   // The error of the clock.

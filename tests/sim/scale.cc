@@ -21,8 +21,8 @@
 #include <fmt/format.h>
 
 #include "elastic/job_driver.h"
-#include "elastic/node_driver.h"
 #include "elastic/node_roster.h"
+#include "launcher/node/node_driver.h"
 #include "launcher/wire/node_message.h"
 
 namespace dlaunch::sim {
@@ -115,19 +115,19 @@ class Host final : private NodeDriver::Effects {
     });
   }
   TimePoint now() override { return net_.now; }
-  bool spawn(Slot, int, int) override {
+  SpawnError spawn(Slot, int, int) override {
     runs_ = true;
     net_.at(net_.now + kBoot, [this] {
       if (runs_) ready();
     });
-    return true;
+    return {};
   }
   void perform(const AgentCore::SendSignal&) override {
     if (runs_) net_.at(net_.now, [this] { die(); });
   }
-  void tell(const JobCore::Event& event) override {
-    if (lost_ || !std::holds_alternative<JobCore::Spawned>(event)) return;
-    net_.to_leader(NodeSpawned{0}, [this] { leader_(JobCore::Spawned{slot_}); });
+  void say(const NodeMessage& message) override {
+    if (lost_ || !std::holds_alternative<NodeSpawned>(message)) return;
+    net_.to_leader(message, [this] { leader_(JobCore::Spawned{slot_}); });
   }
 
   Net& net_;

@@ -26,7 +26,7 @@ struct Happening {
     fault,      // a: which
     node_back,  // a: which
     take_over,  // another leader is there
-    cleared,    // a node without contact ends its processes; a: which
+    attempt,    // a node without contact tries to reach the leader; a: which
   };
   TimePoint at{};
   std::uint64_t order = 0;

@@ -45,7 +45,8 @@ struct Worker {
   enum { running, dead, reaped } life = running;
   AgentShell::End end;
   bool finished = false;  // it has reached the end of its program
-  bool cut_off = false;   // from the leader, which no longer knows it
+  bool cut_off = false;   // from the leader
+  bool was_cut_off = false;
   bool stopped = false;
   std::vector<Happening> held;  // events held back while it is stopped
   std::optional<TimePoint> told_to_stop;

@@ -88,10 +88,10 @@ void World::happen(const Happening& what) {
   if (what.kind == Happening::fault) return strike(what.a, what.worker);
   if (what.kind == Happening::node_back) {
     stage_.trace.say(stage_.now, "node {} is back", what.a);
-    clear(what.a);
+    for (Worker& worker : stage_.workers) worker.cut_off &= node_of(worker) != what.a;
     return shell_.on_node_back(what.a);
   }
-  if (what.kind == Happening::cleared) return clear(what.a);
+  if (what.kind == Happening::attempt) return attempt(what.a);
   if (what.kind == Happening::take_over) {
     stage_.trace.say(stage_.now, "another leader takes over");
     checker_.led_since = stage_.now;
@@ -100,11 +100,12 @@ void World::happen(const Happening& what) {
   Worker& worker = stage_.worker(what.worker);
   if (what.kind == Happening::to_agent) {
     // The agent ignores messages of processes that it does not know.
-    if (worker.life == Worker::reaped || worker.cut_off) return;
+    if (worker.life == Worker::reaped) return;
     worker.connected = worker.asks = true;
     worker.heard.push_back(what.a);
     worker.asked = stage_.now;
-    return shell_.on_ready({.worker = worker.number, .left = what.a, .version = what.version});
+    return shell_.on_ready(worker.slot,
+                           {.worker = worker.number, .left = what.a, .version = what.version});
   }
   if (what.kind == Happening::reap) return reap(what.worker);
   if (worker.life != Worker::running) return;
@@ -121,6 +122,7 @@ bool World::start(Slot slot, int number, int rank, int round) {
   stage_.workers.push_back({.number = number, .slot = slot});
   stage_.workers.back().started = stage_.now;
   Worker& worker = stage_.workers.back();
+  worker.cut_off = worker.was_cut_off = shell_.is_cut(slot);
   const Program program = stage_.scenario.program;
   worker.linked = program == Program::linked || (program == Program::mixed && slot % 2 == 0);
   harm_new(worker);
@@ -148,7 +150,7 @@ void World::exits(Worker& worker, AgentShell::End end) {
 
 void World::reap(int number) {
   Worker& worker = stage_.worker(number);
-  if (std::exchange(worker.life, Worker::reaped) == Worker::reaped || worker.cut_off) return;
+  if (std::exchange(worker.life, Worker::reaped) == Worker::reaped) return;
   if (worker.never_runs) {
     checker_.spawn_failed = true;
     return shell_.on_never_ran(worker.slot);

@@ -53,12 +53,18 @@ class World final : private Outside, private Workers::Listener {
   void strike(int fault, int worker);
   void harm(const Fault& fault, Worker& worker);
   void harm_job(const Fault& fault);
+  void forget_workers(int node);
   void harm_new(Worker& worker);
   void lose_node(int node, Duration lasts);
   void cut_off(int nodes, Duration lasts);
-  void clear(int node);
+  void host_gave_up(int node) override;
+  void attempt(int node);
   void resume(Worker& worker);
   Worker* anybody();
+  int node_of(const Worker& worker) const {
+    const auto& nodes = stage_.scenario.job.nodes;
+    return nodes.empty() ? 0 : nodes[static_cast<std::size_t>(worker.slot)];
+  }
 
   Stage stage_;
   Saboteur saboteur_;

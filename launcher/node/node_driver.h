@@ -1,5 +1,5 @@
 // NodeDriver carries out the job's wishes on one node: it feeds AgentCore, has its decisions
-// performed, and reports the results to the job. One thread, the pump's.
+// performed, and reports the results to the leader. One thread, the pump's.
 #pragma once
 
 #include <map>
@@ -9,6 +9,7 @@
 #include "elastic/agent_core.h"
 #include "elastic/job_core.h"
 #include "elastic/pump.h"
+#include "launcher/wire/node_message.h"
 
 namespace dlaunch {
 
@@ -18,11 +19,11 @@ class NodeDriver {
    public:
     virtual ~Effects() = default;
     virtual TimePoint now() = 0;
-    // False: it could not be spawned; spawn() has reported why.
-    virtual bool spawn(Slot slot, int rank, int round) = 0;
+    // Stage::none: it runs.
+    virtual SpawnError spawn(Slot slot, int rank, int round) = 0;
     virtual void perform(const AgentCore::SendSignal& send) = 0;
-    // Sends to JobDriver.
-    virtual void tell(const JobCore::Event& event) = 0;
+    // Sends to the leader.
+    virtual void say(const NodeMessage& message) = 0;
     virtual void looks_on(const AgentCore::Action&) {}
   };
   // Pump and effects must outlive this object.
@@ -37,10 +38,10 @@ class NodeDriver {
   void hand_on(int signal);
 
   // -- What happened here
-  // It was Spawned and is reaped. The job gets JobCore::Ended next.
+  // It was spawned and is reaped. The leader gets NodeEnded next.
   void exited(Slot slot);
-  // It was Spawned, and ended before it ran its program.
-  void never_ran(Slot slot);
+  // It was spawned, and ended before it ran its program.
+  void never_ran(Slot slot, const SpawnError& error);
   void on_clock();  // deadline() has passed
   std::optional<TimePoint> deadline() const { return core_.deadline(); }
 

@@ -1,4 +1,4 @@
-#include "elastic/node_driver.h"
+#include "launcher/node/node_driver.h"
 
 namespace dlaunch {
 
@@ -37,21 +37,20 @@ void NodeDriver::hand_on(int signal) { step(AgentCore::HandOn{signal}); }
 // -- What happens here
 
 void NodeDriver::perform(const AgentCore::Spawn& spawn) {
-  if (!effects_.spawn(spawn.slot, ranks_.at(spawn.slot), round_)) return never_ran(spawn.slot);
+  const SpawnError error = effects_.spawn(spawn.slot, ranks_.at(spawn.slot), round_);
+  if (error.stage != Stage::none) return never_ran(spawn.slot, error);
   post(AgentCore::Spawned{});
-  effects_.tell(JobCore::Spawned{spawn.slot});
+  effects_.say(NodeSpawned{spawn.slot});
 }
 
 void NodeDriver::perform(const AgentCore::NotStarted& what) {
-  effects_.tell(JobCore::Ended{what.slot, true});
+  effects_.say(NodeNotStarted{what.slot});
 }
 
-void NodeDriver::perform(const AgentCore::GiveUp& what) {
-  effects_.tell(JobCore::Unkillable{what.slot});
-}
+void NodeDriver::perform(const AgentCore::GiveUp& what) { effects_.say(NodeUnkillable{what.slot}); }
 
-void NodeDriver::never_ran(Slot slot) {
-  effects_.tell(JobCore::SpawnFailed{slot});  // first, or the next one would start in vain
+void NodeDriver::never_ran(Slot slot, const SpawnError& error) {
+  effects_.say(NodeStartFailed{slot, error});  // first, or the next one would start in vain
   post(AgentCore::SpawnFailed{slot});
 }
 
