@@ -1,5 +1,4 @@
-// libdlelastic for C++20, over the C API of <dlaunch/elastic.h>, which is the manual: it says what
-// is kept, when, and which calls all ranks must make together. Header only.
+// libdlelastic for C++20, over the C API of <dlaunch/elastic.h>, which is the manual. Header only.
 //
 //   dl::Options options;
 //   options.elastic = 1;
@@ -14,11 +13,11 @@
 //     gradient(w, g, batch.mine, batch.global);
 //     comm.all_reduce(std::span(g));
 //     apply(w, g);
-//     return true;                       // and it is committed
+//     return true;                       // run_elastic commits the step
 //   });
 //
 // Errors are exceptions: dl::Error and its subclasses. Exceptions of callbacks pass through. The
-// communicator must outlive the state; both are for one thread at a time.
+// communicator must outlive the state. Only one thread at a time may use either.
 #pragma once
 
 #if __cplusplus <= 201703L
@@ -54,7 +53,7 @@ template <class T>
 using Reshard =
     std::function<std::vector<T>(std::span<const std::span<const T>> old, int rank, int size)>;
 
-// The reshard function of memory that is one array, cut evenly as dl_even_share() does.
+// The reshard function of memory that is one array, divided evenly as dl_even_share() does.
 template <class T>
 std::vector<T> reshard_evenly(std::span<const std::span<const T>> old, int rank, int size) {
   if (static_cast<int>(old.size()) == size) {
@@ -104,7 +103,7 @@ class State {
     replicated(name, std::span<T>(&value, 1));
   }
 
-  // As above, but the vector becomes the reshard function's result. nullptr: no function.
+  // The reshard function's result is assigned to the vector. nullptr: no function.
   template <class T>
   void sharded(const std::string& name, std::vector<T>& memory,
                std::type_identity_t<Reshard<T>> reshard = reshard_evenly<T>) {
@@ -206,13 +205,13 @@ class State {
   std::unique_ptr<dl_state, Free> state_;
 };
 
-// See dl_run_elastic. step() does one step and returns whether it did one: true is committed, false
-// on all ranks is the end. run_elastic() recovers from a dl::PeerLost out of it; any other
-// exception ends it.
+// See dl_run_elastic. step() does one step and returns true, or returns false at the end, on all
+// ranks. run_elastic() commits each step, recovers from a dl::PeerLost that step() throws, and
+// passes on any other exception.
 template <class Step>
 void run_elastic(State& state, Step step) {
   auto body = [&](int* more) {
-    if (*state.error_) return DL_ERR_ABORTED;  // of an on_change function
+    if (*state.error_) return DL_ERR_ABORTED;  // an on_change function threw
     bool lost = false;
     const auto code = State::guarded(*state.error_, [&] {
       try {
