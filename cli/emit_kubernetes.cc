@@ -65,7 +65,7 @@ Result<int> gpus_of(const Options& options) {
 }
 
 Error needs_gpus(const std::string& source) {
-  return refuse("{} goes by the GPUs of a pod: it needs --gpus", source);
+  return refuse("{} uses the GPUs of a pod: it needs --gpus", source);
 }
 
 // Refuses options that name hosts or are for this machine alone.
@@ -106,8 +106,9 @@ void add_options(const Options& options, std::vector<std::string>& words) {
 Result<void> add_programs(const Options& given, const Plan& plan, std::vector<std::string>& words) {
   Options options = given;
   if (options.multi_prog) {
-    return refuse("{}: {} cannot be written so: give the programs with ':' between them",
-                  options.emit.source, options.multi_prog.source);
+    return refuse(
+        "{}: dlaunch cannot write {} into the file: give the programs with ':' between them",
+        options.emit.source, options.multi_prog.source);
   }
   for (Segment& segment : options.segments) {
     const auto& program = segment.program;

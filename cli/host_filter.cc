@@ -74,7 +74,7 @@ Result<std::vector<HostPick>> parse_host_picks(std::string_view text) {
     std::sort(pick.gpus.begin(), pick.gpus.end());
     pick.gpus.erase(std::unique(pick.gpus.begin(), pick.gpus.end()), pick.gpus.end());
     if (find_pick(picks, pick.host) != nullptr) {
-      return usage_error(fmt::format("host '{}' stands there twice", pick.host));
+      return usage_error(fmt::format("host '{}' is listed twice", pick.host));
     }
     picks.push_back(std::move(pick));
   }
@@ -104,7 +104,7 @@ Result<PickedHosts> pick_hosts(const std::vector<HostEntry>& hosts,
   if (!by_number || (first_ones && !alike)) return picked;
   if (!alike) {
     return usage_error(
-        "the hosts are to use different GPUs, and a job has one CUDA_VISIBLE_DEVICES: pick the "
+        "the hosts would use different GPUs, but a job has one CUDA_VISIBLE_DEVICES: choose the "
         "same GPUs on each host");
   }
   picked.gpus = fmt::format("{}", fmt::join(*first, ","));

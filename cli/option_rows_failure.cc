@@ -14,61 +14,61 @@ constexpr OptionRow kFailureRows[] = {
      "means never",
      &Options::timeout, kCommon},
     {"end-signal", "", "", "none|SIGNAL@TIME", "TERM, 5s more than --grace", Group::failure,
-     "Send this signal to the workers so long before Slurm's time for the job is up: USR1@5m",
+     "Send this signal to the workers this long before Slurm's time limit: USR1@5m",
      &Options::end_signal},
     {"max-restarts", "", "reset-limit", "N[/TIME]", "0", Group::failure,
-     "Go on after a failure at most so many times, or so many times within any such period "
-     "(10/1h). In an elastic program dlaunch replaces only the failed worker; other programs "
-     "it starts again as a whole",
+     "How many failures the job survives: a number, or a number within any period (10/1h). dlaunch "
+     "replaces only the failed worker of an elastic program, and restarts all workers of any other "
+     "program",
      &Options::max_restarts, kCommon},
     {"restart-scope", "", "", "auto|worker|node|job", "auto", Group::failure,
-     "Which workers dlaunch starts again besides the failed one: those that cannot go on "
-     "without it (auto), no others (worker), all on its host (node), or all (job). Workers "
-     "that have ended well start again, too, but with worker only those of an elastic program",
+     "Which workers dlaunch restarts besides the failed one: those that cannot continue without it "
+     "(auto), no others (worker), all on its host (node), or all (job). It also restarts workers "
+     "that have ended well; with worker it does so only in an elastic program",
      &Options::restart_scope},
     {"no-restart-codes", "", "", "CODE,...", "", Group::failure,
-     "Do not start a worker again that exits with one of these codes", &Options::no_restart_codes},
+     "Do not restart a worker that exits with one of these codes", &Options::no_restart_codes},
     {"same-failure-limit", "", "", "N|off", "2", Group::failure,
-     "The job ends when the same failure has come so many times at the same step, even if "
+     "The job ends when the same failure has happened this many times at the same step, even if "
      "restarts are left. With off, only --max-restarts counts. Workers killed from outside and "
      "lost hosts are never the same failure",
      &Options::same_failure_limit},
     {"spares", "", "", "N", "0", Group::failure,
-     "Keep so many more processes of an elastic program waiting to replace a failed worker. "
-     "When a host is lost, others start there",
+     "Keep this many more processes of an elastic program waiting to replace a failed worker. When "
+     "a host is lost, others start there",
      &Options::spares},
     {"min-nproc", "", "min-np min-num-proc", "N", "as --nproc", Group::failure,
-     "Once no restart is left, an elastic program goes on with fewer workers, down to this "
+     "When no restart is left, an elastic program continues with fewer workers, down to this "
      "number",
      &Options::min_nproc},
     {"max-nproc", "", "max-np max-num-proc", "N", "as --nproc", Group::failure,
-     "An elastic program may grow to so many workers", &Options::max_nproc},
+     "An elastic program may grow to this many workers", &Options::max_nproc},
     {"join-timeout", "", "start-timeout elastic-timeout", "TIME", "10m", Group::failure,
-     "How long hosts wait for each other. dlaunch also replaces a new worker of an elastic "
-     "program if the others have waited for it that long",
+     "How long hosts wait for each other. dlaunch also replaces a new worker of an elastic program "
+     "if the others have waited for it this long",
      &Options::join_timeout},
     {"hang-timeout", "", "stall-check-shutdown-time-seconds", "TIME", "", Group::failure,
-     "A worker has failed if the others wait so long for it in a collective of libdlring, or "
-     "if it stands stopped so long",
+     "A worker has failed if the others wait this long for it in a collective of libdlring, or if "
+     "it is stopped for this long",
      &Options::hang_timeout},
     {"hang-warning", "", "stall-check-warning-time-seconds", "TIME", "1m", Group::failure,
-     "dlaunch warns about a worker if the others wait so long for it in a collective of "
-     "libdlring. 0 means never. After a wait that ended well, dlaunch does not warn again "
-     "until one takes twice as long",
+     "dlaunch warns about a worker if the others wait this long for it in a collective of "
+     "libdlring. 0 means never. After a wait that ended well, dlaunch warns again only if a wait "
+     "takes twice as long",
      &Options::hang_warning},
     {"straggler", "", "", "off|warn|restart|evict", "warn", Group::failure,
-     "What dlaunch does about a worker that stays slower than the others, judged by when it "
-     "enters libdlring's collectives: nothing (off), a warning, a restart, or a spare in its "
-     "place (evict). About a slow connection or a host's slow line it only warns",
+     "What dlaunch does about a worker that stays slower than the others: nothing (off), a "
+     "warning, a restart, or a spare in its place (evict). dlaunch measures when each worker "
+     "enters libdlring's collectives. About a slow connection or a host's slow line it only warns",
      &Options::straggler},
     {"straggler-ratio", "", "", "X", "1.1", Group::failure,
-     "A worker is slow if its time between collectives is so many times that of the others",
+     "A worker is slow if its time between collectives is this many times that of the others",
      &Options::straggler_ratio},
     {"straggler-window", "", "", "TIME", "10s", Group::failure,
      "A worker that is slow in three such periods in a row is a straggler",
      &Options::straggler_window},
     {"chaos", "", "", "KIND=TIME,...", "", Group::failure,
-     "Hurt random workers to see how the program takes it: kill=5s, stop=10s:500ms (stops for "
+     "Kill, stop or slow random workers to test the program: kill=5s, stop=10s:500ms (stops for "
      "500 ms), slow=20s:5s, seed=7",
      &Options::chaos},
     {"error-file", "", "", "FILE", "", Group::failure,

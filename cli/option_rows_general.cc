@@ -9,7 +9,7 @@ constexpr OptionRow kGeneralRows[] = {
      "How libdlring moves data between the workers", &Options::transport},
     {"interface", "", "network-interface network-interfaces nics iface", "NAME|ADDRESS|NET,...", "",
      Group::general,
-     "The address at which libdlring of the workers listens, and which this host tells the "
+     "The address at which the workers' libdlring listens, and which this host gives to the "
      "others: eth0, 10.0.0.7, 10.0.0.0/8. The first that fits counts",
      &Options::interface},
     {"port-range", "", "", "FIRST-LAST", "", Group::general,
@@ -24,11 +24,11 @@ constexpr OptionRow kGeneralRows[] = {
     {"config", "", "config-file", "FILE", "", Group::general,
      "Read options from a TOML file: nproc = 4. Flags and the environment come before it",
      &Options::config, kNoFile},
-    {"dry-run", "", "", "", "", Group::general, "Print what the job would be, and do nothing",
+    {"dry-run", "", "", "", "", Group::general, "Print the plan of the job, and do nothing",
      &Options::dry_run, kCommon | kNoFile},
-    {"quiet", "q", "", "", "", Group::general, "Print no messages of dlaunch's own but errors",
+    {"quiet", "q", "", "", "", Group::general, "Of dlaunch's own messages, print only errors",
      &Options::quiet},
-    {"verbose", "v", "", "", "", Group::general, "Tell what dlaunch does and decides",
+    {"verbose", "v", "", "", "", Group::general, "Print what dlaunch does and decides",
      &Options::verbose, kCommon},
     {"check-build", "", "cb", "", "", Group::general,
      "Print what this dlaunch was built with and what it finds here, and do nothing else",

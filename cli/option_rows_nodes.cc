@@ -23,35 +23,33 @@ constexpr OptionRow kNodesRows[] = {
     {"ssh-identity-file", "", "", "FILE", "", Group::nodes,
      "The private key for logging in to the other hosts", &Options::ssh_identity_file},
     {"include", "", "", "HOST[:GPU,...][@HOST...]", "", Group::nodes,
-     "Use only these of the hosts, and only these GPUs of theirs, as DeepSpeed means it. "
-     "localhost is this machine",
+     "Use only these hosts, and only these GPUs on them, in DeepSpeed's notation. localhost is "
+     "this machine",
      &Options::include},
     {"exclude", "", "", "HOST[:GPU,...][@HOST...]", "", Group::nodes,
-     "Do not use these of the hosts, or these GPUs of theirs", &Options::exclude},
+     "Do not use these hosts, or these GPUs on them", &Options::exclude},
     {"ssh-logins", "", "", "N", "32", Group::nodes,
-     "Log in to at most so many hosts at the same time", &Options::ssh_logins},
+     "Log in to at most this many hosts at the same time", &Options::ssh_logins},
     {"host-discovery-script", "", "", "COMMAND", "", Group::nodes,
-     "Ask this command every second which hosts there are, instead of --hosts. It prints "
-     "HOST:SLOTS lines. New hosts join, up to the MAX of --nnodes, and hosts that it no longer "
-     "lists leave",
+     "Run this command every second to list the hosts, instead of --hosts. It prints HOST:SLOTS "
+     "lines. New hosts join, up to the MAX of --nnodes, and hosts that it no longer lists leave",
      &Options::host_discovery_script},
     {"health-check", "", "", "COMMAND", "", Group::nodes,
-     "Run this shell command on a host before it joins a job that has begun, after dlaunch's "
-     "own quick test. Unless the command ends with 0 within a minute, the host stays out, "
-     "dlaunch shows the last line that it printed as the reason, and tests the host again "
-     "later",
+     "Run this shell command on a host before it joins a running job, after dlaunch's own quick "
+     "test. If the command does not end with 0 within a minute, the host stays out. dlaunch then "
+     "shows the last line of its output as the reason, and tests the host again later",
      &Options::health_check},
     {"nnodes", "", "num-machines num-nodes", "N|MIN:MAX", "1", Group::nodes,
-     "How many hosts the job has. Each of them runs this same command, unless --hosts starts "
-     "them. With MIN:MAX the job begins with MIN hosts, goes on with as few, and takes in "
-     "others up to MAX",
+     "How many hosts the job has. Each of them runs this same command, unless --hosts starts them. "
+     "With MIN:MAX the job begins with MIN hosts, continues with as few, and accepts others up to "
+     "MAX",
      &Options::nnodes, kCommon},
     {"node-rank", "", "machine-rank", "N", "", Group::nodes,
      "The number of this host. Host 0 leads. Without this option the host that --rdzv names "
      "leads, and dlaunch numbers the others as they come",
      &Options::node_rank},
     {"host-timeout", "", "", "TIME", "3s", Group::nodes,
-     "A host is lost if it is silent for so long: 2s or more, and the same on all hosts. Ranks "
+     "A host is lost if it is silent for this long: 2s or more, and the same on all hosts. Ranks "
      "that use libdlring wait for 5s, or for this time if it is longer",
      &Options::host_timeout},
     {"standalone", "", "", "", "", Group::nodes, "The job has this host only, which is the default",
@@ -89,7 +87,7 @@ constexpr OptionRow kNodesRows[] = {
     {"image", "", "", "IMAGE", "", Group::nodes,
      "With --emit: the container image, which has dlaunch and the program in it", &Options::image},
     {"queue", "", "", "NAME", "none", Group::nodes,
-     "With --emit: the queue of Kueue that the job waits in", &Options::queue},
+     "With --emit: the queue of Kueue in which the job waits", &Options::queue},
     {"gpus", "", "", "N", "none", Group::nodes, "With --emit: how many GPUs each pod gets",
      &Options::gpus},
 };

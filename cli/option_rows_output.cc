@@ -6,9 +6,9 @@ namespace {
 
 constexpr OptionRow kOutputRows[] = {
     {"output", "", "", "prefix|merged|raw|files|none", "prefix", Group::output,
-     "How dlaunch shows what workers print: prefix puts the rank before each line, merged "
-     "shows equal lines of several ranks as one, raw shows everything as it comes, files shows "
-     "it only in --log-dir, and none not at all",
+     "How dlaunch shows what workers print: prefix puts the rank before each line, merged shows "
+     "equal lines of several ranks as one, raw shows everything unchanged, files writes it only to "
+     "--log-dir, and none drops it",
      &Options::output},
     {"log-dir", "", "output-filename", "DIR", "", Group::output,
      "Also write what workers print to DIR/ROUND/RANK/stdout and stderr", &Options::log_dir,

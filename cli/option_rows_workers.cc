@@ -8,16 +8,16 @@ constexpr OptionRow kWorkersRows[] = {
     {"nproc", "",
      "nproc-per-node ppn perhost npernode ntasks-per-node tasks-per-node num-gpus num-accelerators",
      "N|auto|gpu|numa|socket|core|xpu", "1", Group::workers,
-     "Start so many workers on each host: a number, or one for each usable CPU (auto), GPU, "
-     "NUMA node, socket or core. 2:numa means two for each. xpu, hpu, npu, mlu and musa count "
-     "other makers' accelerators",
+     "How many workers start on each host: a number, or one for each usable CPU (auto), GPU, NUMA "
+     "node, socket or core. 2:numa means two for each. xpu, hpu, npu, mlu and musa count other "
+     "makers' accelerators",
      &Options::nproc, kCommon},
     {"np", "n", "ntasks num-proc num-processes", "N", "", Group::workers,
-     "Start so many workers in total, as mpirun means it. dlaunch fills the hosts in their "
-     "order; on one machine this is the same as --nproc",
+     "How many workers start in total, as in mpirun. dlaunch fills the hosts in their order; on "
+     "one machine this is the same as --nproc",
      &Options::np, kCommon},
     {"multi-gpu", "", "", "", "", Group::workers,
-     "If nothing else says how many workers to start, start one for each GPU", &Options::multi_gpu,
+     "If no other option gives the number of workers, start one for each GPU", &Options::multi_gpu,
      kHidden},
     {"env", "x", "", "NAME[=VALUE]", "", Group::workers,
      "Set a variable for the workers, or pass on the launcher's own. You can repeat this "
@@ -26,9 +26,8 @@ constexpr OptionRow kWorkersRows[] = {
     {"chdir", "", "wdir workdir cwd D", "DIR", "", Group::workers,
      "Start the workers in this folder", &Options::chdir},
     {"app", "", "", "FILE", "", Group::workers,
-     "Run the programs that this file lists, each on ranks of its own in one job. A line is "
-     "'-np N [-x NAME=VALUE] [--chdir DIR] PROGRAM [ARGUMENT ...]', as between the ':' of a "
-     "command line",
+     "Run the programs in this file in one job, each on its own ranks. A line is '-np N [-x "
+     "NAME=VALUE] [--chdir DIR] PROGRAM [ARGUMENT ...]', as between the ':' of a command line",
      &Options::app},
     {"multi-prog", "", "", "", "", Group::workers,
      "The program is a file that says which ranks run what, as for srun: '0-3,5 PROGRAM "
@@ -44,8 +43,9 @@ constexpr OptionRow kWorkersRows[] = {
     {"role", "", "", "NAME", "default", Group::workers, "The workers' ROLE_NAME", &Options::role},
     {"roles", "", "", "NAME[=N],...", "", Group::workers,
      "Give ranks roles, in this order: chief,worker=3,ps=2. This sets ROLE_NAME, ROLE_RANK and "
-     "TF_CONFIG, and the number of workers. The job ends when all but the parameter servers have "
-     "ended; beside a chief and parameter servers, when the chief has ended",
+     "TF_CONFIG, and the number of workers. A job with a chief and parameter servers ends when the "
+     "chief and the evaluators have ended. Any other job ends when all ranks except the parameter "
+     "servers have ended",
      &Options::roles},
     {"framework", "", "", "auto|tensorflow|none", "auto", Group::workers,
      "Give each worker a TF_CONFIG with the addresses of all: when it imports TensorFlow (auto), "
@@ -62,8 +62,8 @@ constexpr OptionRow kWorkersRows[] = {
      "Give each worker its own share of the cores, in whole objects of this kind. gpu means "
      "the cores near the GPU of the worker's local rank",
      &Options::bind, kCommon},
-    {"report-bindings", "", "", "", "", Group::placement,
-     "Draw a picture of which worker sits on which core", &Options::report_bindings},
+    {"report-bindings", "", "", "", "", Group::placement, "Draw which worker runs on which core",
+     &Options::report_bindings},
     {"isolate-gpus", "", "", "", "", Group::placement,
      "Let each worker see only the GPU of its local rank, by CUDA_VISIBLE_DEVICES",
      &Options::isolate_gpus},

@@ -80,8 +80,8 @@ Result<BatchPlace> read_pbs(const Environment& env, const ReadFile& read_file) {
   place.hosts = std::move(*hosts);
   if (place.hosts.size() > 1 && value(env, "PBS_JOBCOOKIE").empty()) {
     return refuse(
-        "PBS: PBS_JOBCOOKIE is not set, by which the hosts of the job know each other; say "
-        "--standalone, or --hosts, which starts them by ssh");
+        "PBS: PBS_JOBCOOKIE is not set, and the hosts of the job need it to recognise each other; "
+        "say --standalone, or --hosts, which starts them by ssh");
   }
   return place;
 }

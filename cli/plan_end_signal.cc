@@ -52,7 +52,7 @@ Result<void> plan_end_signal(PlanDraft& draft) {
   // Workers of an outer job get the signal from the dlaunch that started them.
   const bool may_end = job && !draft.machine.environment("DLAUNCH_ROUND");
   if (is_mistaken(option) && !may_end && leads) {
-    return refuse("{} has no effect: this is not run in a job of Slurm", option.source);
+    return refuse("{} has no effect outside a job of Slurm", option.source);
   }
   if (!*wanted || !may_end || !leads) return {};
   const auto left = draft.machine.slurm_time_left(*job);

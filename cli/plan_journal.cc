@@ -37,7 +37,7 @@ Result<void> plan_journal(PlanDraft& draft) {
         journal.source);
   }
   if (journal && !restarts) {
-    return refuse("{}: a job without --max-restarts has nothing to go on with", journal.source);
+    return refuse("{}: a job without --max-restarts cannot continue from it", journal.source);
   }
   if (!restarts || nodes.lead == NodesPlan::Lead::no) return {};
   if (journal) {

@@ -67,7 +67,7 @@ Result<void> plan_election(PlanDraft& draft) {
     nodes.etcd = std::move(*access);
   }
   if (options.master_addr) {
-    return refuse("{} and {} contradict each other: whoever is elected leads",
+    return refuse("{} and {} contradict each other: the hosts elect their leader",
                   options.master_addr.source, options.rdzv.source);
   }
   auto address = own_address(draft, nodes);
@@ -195,7 +195,7 @@ Result<void> plan_nodes(PlanDraft& draft) {
   const auto warn_of_strangers = [&](const std::string& where) {
     if (options.secret_file) return;
     draft.built.warnings.push_back(fmt::format(
-        "no --secret-file: whoever reaches {} and knows the job's name can join it", where));
+        "no --secret-file: anyone who reaches {} and knows the job's name can join it", where));
   };
   if (elects(options.rdzv)) {
     warn_of_strangers("its leader");

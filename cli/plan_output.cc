@@ -38,7 +38,7 @@ Result<Streams> streams(const Text& option) {
     auto number = parse_int(std::string(item.substr(colon + 1)), 0, 3, option.source);
     if (!number) return number.error();
     if (!found.of.emplace(*rank, *number).second) {
-      return refuse("{}: local rank {} stands there twice", option.source, *rank);
+      return refuse("{}: local rank {} is listed twice", option.source, *rank);
     }
   }
   return found;

@@ -273,7 +273,7 @@ Result<void> check_programs(PlanDraft& draft) {
     return no(options.min_nproc.source, "a smaller job gives its ranks new numbers");
   }
   if (options.max_nproc && plan.max_nproc > plan.nproc) {
-    return no(options.max_nproc.source, "it is not said what more ranks would run");
+    return no(options.max_nproc.source, "nothing says which program more ranks would run");
   }
   if (draft.discovers) {
     return no(options.host_discovery_script.source, "hosts come and go with their ranks");

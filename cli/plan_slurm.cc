@@ -82,7 +82,7 @@ Result<void> read_step(const Environment& env, SlurmPlace& place) {
   // Ports that Slurm keeps free for this step (srun --resv-ports).
   if (const auto kept = env("SLURM_STEP_RESV_PORTS")) {
     const auto first = parse_int(kept->substr(0, kept->find_first_of("-,")), 1, 65535, "");
-    if (!first) return refuse("Slurm: SLURM_STEP_RESV_PORTS '{}' are no ports", *kept);
+    if (!first) return refuse("Slurm: SLURM_STEP_RESV_PORTS '{}' is not a range of ports", *kept);
     place.port = static_cast<std::uint16_t>(*first);
   }
   return {};

@@ -35,7 +35,7 @@ Result<std::optional<int>> count_kind(PlanDraft& draft, std::string_view kind,
     return std::optional(static_cast<int>(draft.gpus.size()));
   }
   if (kind.empty()) {
-    return refuse("{} {}: no kind stands behind the ':', as in 2:numa", why,
+    return refuse("{} {}: a kind must follow the ':', as in 2:numa", why,
                   draft.options.nproc.value.value_or(""));
   }
   if (!is_kind(kind)) {

@@ -227,7 +227,7 @@ Result<std::vector<Segment>> parse_multi_prog(std::string_view text, const std::
       return in_line(name, number, "a line is 'RANKS PROGRAM [ARGUMENT ...]'");
     }
     if (words[0] == "*") {
-      if (std::exchange(rest, true)) return in_line(name, number, "'*' stands twice");
+      if (std::exchange(rest, true)) return in_line(name, number, "'*' is given twice");
     } else {
       auto ranks = parse_rank_set(words[0], kMaxWorkers);
       if (!ranks) return in_line(name, number, ranks.error().what);
@@ -251,8 +251,7 @@ Result<int> count_of(const Segment& segment) {
   if (!text) return 1;
   auto number = parse_int(*text, 1, kMaxWorkers, text.source);
   if (number || segment.np) return number;
-  return usage_error(number.error().what +
-                     "; each of several programs has a number of workers of its own: say -n");
+  return usage_error(number.error().what + "; each program has its own number of workers: say -n");
 }
 
 std::vector<std::string> words_of(const std::vector<Segment>& segments) {

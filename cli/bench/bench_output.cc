@@ -112,8 +112,8 @@ void Printer::table_head() {
   }
   if (header_.rotate > 1) text += fmt::format("#  {} buffer pairs in turn\n", header_.rotate);
   if (header_.skew_us > 0) {
-    text +=
-        fmt::format("#  Rank 0 comes {:g} us late; times count from then on\n", header_.skew_us);
+    text += fmt::format("#  Rank 0 arrives {:g} us late; times count from its arrival\n",
+                        header_.skew_us);
   }
   if (header_.compare) text += fmt::format("#  NCCL by itself: {}\n", header_.nccl);
   if (header_.limits) text += "#\n" + limits_table(*header_.limits);

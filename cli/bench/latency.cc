@@ -61,7 +61,7 @@ void futex(std::atomic<std::uint32_t>& word, int op, std::uint32_t value) {
 }
 
 dlaunch::Error takes_two_cores() {
-  return {dlaunch::Errc::unsupported, "it takes two usable cores"};
+  return {dlaunch::Errc::unsupported, "it needs two usable cores"};
 }
 
 dlaunch::Error failed(const char* what) { return dlaunch::errno_error(what, errno); }

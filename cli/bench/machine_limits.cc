@@ -23,14 +23,14 @@ std::vector<LimitRow> rows(const Limits& limits) {
   for (const auto& level : limits.levels) {
     add("read", level, &Rates::read, "loads from buffers of that size together");
     add("write", level, &Rates::write, "stores to them");
-    add("copy", level, &Rates::copy, "as many loads as stores");
+    add("copy", level, &Rates::copy, "equally many loads and stores");
     add("update", level, &Rates::update, "as many, in place");
   }
   const auto one = [&](const char* name, const dlaunch::Result<double>& value, const char* unit,
                        const char* bounds) {
     all.push_back({name, value, 0, unit, bounds});
   };
-  one("pass 256 KiB", limits.pass_gbs, "GB/s", "what a rank stages for another one to load");
+  one("pass 256 KiB", limits.pass_gbs, "GB/s", "data that a rank stages for another one");
   one("line hand-off", limits.handoff_us, "us", "small operations, a core per rank");
   one("futex wake", limits.wake_us, "us", "a rank that waits long enough to sleep");
   one("futex switch", limits.switch_us, "us", "small operations, more ranks than cores");

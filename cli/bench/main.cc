@@ -231,10 +231,11 @@ int run(const Options& options, dl_comm* comm, const Plan& plan) {
   }
   if (options.plan) return tell_plan(comm, plan, options.root);
   if (options.calibrate && dl_transport(comm) != std::string("shm")) {
-    return refuse(comm, {dlaunch::kExitUsage,
-                         "--calibrate: bounds are known for shared memory, and "
-                         "these ranks have transport " +
-                             std::string(dl_transport(comm))});
+    return refuse(
+        comm,
+        {dlaunch::kExitUsage,
+         "--calibrate: limits are known only for shared memory, and these ranks have transport " +
+             std::string(dl_transport(comm))});
   }
   if (options.device == "cuda") {
     if (const int refused = find_gpus(comm); refused != 0) return refused;

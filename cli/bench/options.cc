@@ -72,7 +72,7 @@ void check_plan(const CLI::App& app, const KindInfo& kind) {
 // Refuses meaningless combinations.
 void check_modes(const Options& options, const KindInfo& kind) {
   if (options.calibrate && !has_bounds(kind.kind)) {
-    throw usage(std::string("--calibrate: no bound is known for ") + kind.name +
+    throw usage(std::string("--calibrate: no limit is known for ") + kind.name +
                 ", only for all_reduce, reduce_scatter, all_gather and broadcast");
   }
   if (options.overlap && kind.kind != Kind::all_reduce) {
@@ -99,7 +99,7 @@ void check_modes(const Options& options, const KindInfo& kind) {
     throw usage("--queue cannot be combined with --overlap or --skew");
   }
   if (options.alloc && kind.kind == Kind::sendrecv) {
-    throw usage("--alloc: messages do not gain by memory of dl_alloc");
+    throw usage("--alloc: memory of dl_alloc does not speed up messages");
   }
   if (options.cpu && (options.csv == "-" || options.json == "-")) {
     throw usage("--cpu is a column of the table, and CSV and JSON have it anyway");
@@ -113,41 +113,48 @@ void check_outputs(const Options& options) {
 }
 
 void declare_sizes(CLI::App& app, Options& options) {
-  app.add_option("-b,--minbytes", options.min_bytes, "first size (32M)");
-  app.add_option("-e,--maxbytes", options.max_bytes, "last size (the first)");
-  app.add_option("-f,--stepfactor", options.factor, "next size: this one times the factor (2)");
-  app.add_option("-i,--stepbytes", options.step_bytes, "next size: this one plus these bytes");
-  app.add_option("-n,--iters", options.iterations, "timed operations (as many as take 0.25 s)")
+  app.add_option("-b,--minbytes", options.min_bytes, "the first size (32M)");
+  app.add_option("-e,--maxbytes", options.max_bytes, "the last size (the first)");
+  app.add_option("-f,--stepfactor", options.factor,
+                 "multiply each size by this to get the next (2)");
+  app.add_option("-i,--stepbytes", options.step_bytes,
+                 "add these bytes to each size to get the next");
+  app.add_option("-n,--iters", options.iterations,
+                 "the number of timed operations (as many as fit in 0.25 s)")
       ->check(CLI::Range(1, 1000000000));
-  app.add_option("-w,--warmup_iters", options.warmup, "operations before (5)")
+  app.add_option("-w,--warmup_iters", options.warmup,
+                 "the number of operations before the timed ones (5)")
       ->check(CLI::Range(0, 1000000000));
   app.add_option("-c,--check", options.check, "0: do not check results")->check(CLI::Range(0, 1));
-  app.add_option("-d,--datatype", options.dtype, "element type, or all (float)");
+  app.add_option("-d,--datatype", options.dtype, "the element type, or all (float)");
   app.add_option("-o,--op", options.op, "reduction, or all (sum)");
-  app.add_option("-r,--root", options.root, "root of broadcast, reduce, gather, scatter (0)")
+  app.add_option("-r,--root", options.root, "the root of broadcast, reduce, gather, scatter (0)")
       ->check(CLI::NonNegativeNumber);
 }
 
 void declare_modes(CLI::App& app, Options& options) {
   app.add_option("--device", options.device,
-                 "where buffers are: host, or cuda: on the GPU of the rank's LOCAL_RANK (host)")
+                 "where the buffers are: host, or cuda: on the GPU of the rank's LOCAL_RANK (host)")
       ->check(CLI::IsMember({"host", "cuda"}));
   app.add_flag("--compare", options.compare,
-               "columns for NCCL called by itself, and for the way through the host's memory");
-  app.add_option("--queue", options.queue,
-                 "so many calls follow each other, on a GPU in its stream; times are of one (1)")
+               "also measure NCCL alone, and the way through the host's memory");
+  app.add_option(
+         "--queue", options.queue,
+         "start this many calls, on a GPU in its stream, before waiting; times are of one (1)")
       ->check(CLI::Range(1, 1000000));
-  app.add_option("--rotate", options.rotate, "take turns among so many buffer pairs (1)")
+  app.add_option("--rotate", options.rotate, "use this many pairs of buffers in turn (1)")
       ->check(CLI::Range(1, 100000));
-  app.add_flag("--plan", options.plan, "tell how each size would be done, and measure nothing");
-  app.add_flag("--alloc", options.alloc, "buffers from dl_alloc, which ranks of a host share");
-  app.add_option("--skew", options.skew, "rank 0 comes so much later; time counts from then on")
+  app.add_flag("--plan", options.plan, "print how each size would be done, and measure nothing");
+  app.add_flag("--alloc", options.alloc,
+               "allocate the buffers with dl_alloc, so that the ranks of a host share them");
+  app.add_option("--skew", options.skew, "rank 0 arrives this much later; times count from then")
       ->type_name("DURATION");
-  app.add_flag("--overlap", options.overlap, "how much of an all_reduce computing can hide");
-  app.add_flag("--cpu", options.cpu, "a column for CPU seconds per GB");
+  app.add_flag("--overlap", options.overlap,
+               "measure how much of an all_reduce computing can hide");
+  app.add_flag("--cpu", options.cpu, "add a column with CPU seconds per GB");
   app.add_flag("--calibrate", options.calibrate,
-               "what bounds collectives on this machine; with a collective, the share of it "
-               "reached");
+               "measure what limits collectives on this machine; with a collective, also the share "
+               "that it reaches");
 }
 
 void declare_output(CLI::App& app, const char* flag, std::string& path, const char* what) {
@@ -176,7 +183,7 @@ void declare(CLI::App& app, Options& options) {
 }
 
 void check_without_collective(const CLI::App& app, const Options& options) {
-  if (!options.calibrate) throw usage("which collective? see --help");
+  if (!options.calibrate) throw usage("name a collective; see --help");
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     const bool fits = name == "--calibrate" || name == "--csv" || name == "--json";

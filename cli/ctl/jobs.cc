@@ -50,7 +50,7 @@ std::string exchange(const std::string& folder, const ControlRequest& request) {
     pollfd readable{socket->get(), POLLIN, 0};
     if (::poll(&readable, 1, poll_timeout_ms(steady_now(), deadline)) == 0 &&
         steady_now() >= deadline) {
-      throw no_answer(folder, "is dlaunch stopped?");
+      throw no_answer(folder, "is its dlaunch stopped?");
     }
     const ssize_t n = ::recv(socket->get(), bytes, sizeof bytes, MSG_DONTWAIT);
     if (n == 0) return answer;
@@ -67,7 +67,8 @@ json answer_of(const std::string& folder, const ControlRequest& request) {
   if (text.empty()) throw no_answer(folder, "it has just ended");
   json answer = json::parse(text, nullptr, false);
   if (!answer.is_object() || !answer.contains("ok")) {
-    throw Failure{kExitInternal, "the job's answer makes no sense: is it of another version?"};
+    throw Failure{kExitInternal,
+                  "the job's answer makes no sense: is its dlaunch another version?"};
   }
   return answer;
 }

@@ -39,18 +39,18 @@ void declare_all(CLI::App& app, Words& words) {
     return command->add_option(name, words.number, help)->check(CLI::Range(0, 1 << 30));
   };
 
-  CLI::App* status = declare(app, "status", "what the job and its workers are doing");
+  CLI::App* status = declare(app, "status", "show what the job and its workers are doing");
   may_be_json(status);
   sends(status, Command::status);
-  CLI::App* top = declare(app, "top", "how much its workers do, again and again");
+  CLI::App* top = declare(app, "top", "show what its workers do, and update it");
   may_be_json(top);
-  top->add_option("--interval", words.options.interval_s, "seconds from look to look")
+  top->add_option("--interval", words.options.interval_s, "seconds between updates")
       ->check(CLI::Range(0.1, 3600.0));
-  top->add_flag("--once", words.options.once, "only once, after one interval");
+  top->add_flag("--once", words.options.once, "show it once, after one interval");
   sends(top, Command::top);
-  CLI::App* list = declare(app, "list", "this user's jobs on this machine");
+  CLI::App* list = declare(app, "list", "list this user's jobs on this machine");
   may_be_json(list);
-  CLI::App* stacks = declare(app, "stacks", "where the threads of its workers are");
+  CLI::App* stacks = declare(app, "stacks", "show the stacks of its workers' threads");
   number(stacks, "RANK", "of this worker only");
   may_be_json(stacks);
   sends(stacks, Command::stacks);
@@ -63,7 +63,7 @@ void declare_all(CLI::App& app, Words& words) {
   const auto names_host = [&](CLI::App* command) {
     command->add_option("HOST", words.host, "of this host")->required();
   };
-  CLI::App* drain = declare(app, "drain", "let an elastic job go on without a host");
+  CLI::App* drain = declare(app, "drain", "let an elastic job continue without a host");
   names_host(drain);
   sends(drain, Command::drain);
   CLI::App* undrain = declare(app, "undrain", "let that host have workers again");
@@ -92,7 +92,7 @@ std::string suggestion(const CLI::App& app, const std::string& word) {
 }  // namespace
 
 Options read_options(const std::vector<std::string>& words) {
-  CLI::App app{"Asks a running job of dlaunch, or tells it what to do.", "dlaunchctl"};
+  CLI::App app{"Shows a running job of dlaunch, or steers it.", "dlaunchctl"};
   app.set_version_flag("--version", "dlaunchctl " DLAUNCH_VERSION);
   app.require_subcommand(1);
   Words found;

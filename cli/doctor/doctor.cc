@@ -56,9 +56,9 @@ class Examiner {
     if (hosts_.rank() != 0) return kExitOk;
     auto findings = examine(facts, pairs);
     if (!broken.empty()) {
-      findings.insert(findings.begin(),
-                      {true, "measuring the pairs failed: " + broken,
-                       "a small packet passes and a large one does not: MTU; neither: a firewall"});
+      findings.insert(findings.begin(), {true, "measuring the pairs failed: " + broken,
+                                         "if a small packet passes and a large one does not, check "
+                                         "the MTU; if neither passes, a firewall"});
     }
     const bool as_json = std::getenv(kAsJson) != nullptr;
     const auto report = as_json ? json_report_of : report_of;
@@ -268,13 +268,13 @@ Options doctor_options(Options options) {
 Result<void> check_doctor(const Options& options) {
   if (options.emit) {
     return Error{.code = Errc::usage,
-                 .what = fmt::format("doctor looks at hosts that are there: leave out '{}'",
+                 .what = fmt::format("doctor checks hosts that exist now: leave out '{}'",
                                      options.emit.source)};
   }
   const auto& program = options.program;
   if (program.size() == 2 && program[1] == kDoctorWorkerWord) return {};
   return Error{.code = Errc::usage,
-               .what = fmt::format("doctor takes options alone: leave out '{}'",
+               .what = fmt::format("doctor takes only options: leave out '{}'",
                                    program.empty() ? "" : program[0])};
 }
 

@@ -118,7 +118,7 @@ void Examination::look_at_clocks() {
                            format_seconds(std::abs(h.clock_ahead_s)),
                            h.clock_ahead_s > 0 ? "ahead of" : "behind", hosts_.front().host);
       },
-      "let chrony or systemd-timesyncd set it: log files cannot be compared, and certificates may "
+      "let chrony or systemd-timesyncd set it: you cannot compare log files, and certificates may "
       "not be valid there");
 }
 
@@ -126,8 +126,9 @@ void Examination::look_at_hosts() {
   find_where(
       true, [](const HostFacts& h) { return h.open_files < kFewFiles; },
       [](const HostFacts& h) {
-        return fmt::format("a process may open {} files; a rank has one or more for each other",
-                           h.open_files);
+        return fmt::format(
+            "a process may open {} files, and a rank needs one or more for each other rank",
+            h.open_files);
       },
       fmt::format("ulimit -Hn {}, or nofile in /etc/security/limits.conf", 65536));
   find_where(
@@ -153,8 +154,8 @@ void Examination::look_at_hosts() {
       false, [](const HostFacts& h) { return h.load > kBusy * h.cpus; },
       [](const HostFacts& h) {
         return fmt::format(
-            "others are at work there: {:.1f} processes wanted its {} CPUs in the "
-            "last minute",
+            "other programs are running there: {:.1f} processes wanted its {} CPUs in the last "
+            "minute",
             h.load, h.cpus);
       },
       "end them, or expect a straggler");
@@ -168,14 +169,14 @@ void Examination::look_at_hosts() {
       false, [this](const HostFacts& h) { return hosts_.size() > 1 && h.named_loopback; },
       [](const HostFacts&) {
         return std::string(
-            "its own name leads to no address for others: dlaunch does not care, Gloo and others "
-            "do");
+            "its own name has no address that others can reach: dlaunch needs none, but Gloo and "
+            "others do");
       },
-      "its address beside its name in /etc/hosts, or GLOO_SOCKET_IFNAME");
+      "put its address beside its name in /etc/hosts, or set GLOO_SOCKET_IFNAME");
   find_where(
       false, [](const HostFacts& h) { return h.infiniband && h.locked_memory != ~0ULL; },
       [](const HostFacts& h) {
-        return fmt::format("InfiniBand is there, but only {} may be locked for it",
+        return fmt::format("it has InfiniBand, but a process may lock only {} of memory",
                            size_text(h.locked_memory));
       },
       "ulimit -l unlimited, or memlock in /etc/security/limits.conf");
@@ -185,20 +186,20 @@ void Examination::look_at_differences() {
   const auto count = [](int number) { return number > 0 ? std::to_string(number) : ""; };
   find_difference(
       true, "the MTU", [&](const HostFacts& h) { return count(h.mtu); },
-      "one MTU on all hosts' interfaces and what is between them: large packets get lost "
-      "otherwise");
+      "set one MTU on all hosts' interfaces and on everything between them, or large packets are "
+      "lost");
   find_difference(
       false, "the number of CPUs", [&](const HostFacts& h) { return count(h.cpus); },
-      "give the smaller hosts fewer workers (host:N in --hosts), or they hold up all others");
+      "give the smaller hosts fewer workers (host:N in --hosts), or they delay all others");
   find_difference(
       false, "the number of GPUs", [](const HostFacts& h) { return std::to_string(h.gpus); },
-      "host:N in --hosts, or look why a GPU is missing (nvidia-smi, dmesg)");
+      "use host:N in --hosts, or find out why a GPU is missing (nvidia-smi, dmesg)");
   find_difference(
       true, "the GPU driver", [](const HostFacts& h) { return h.gpu_driver; },
-      "one version on all hosts");
+      "install one version on all hosts");
   find_difference(
       false, "transparent huge pages", [](const HostFacts& h) { return h.huge_pages; },
-      "the same in /sys/kernel/mm/transparent_hugepage/enabled");
+      "set the same value in /sys/kernel/mm/transparent_hugepage/enabled");
 }
 
 void Examination::look_at_buffers(const PairFacts& pair) {
@@ -210,11 +211,11 @@ void Examination::look_at_buffers(const PairFacts& pair) {
     if (room == 0 || needed < 0.7 * static_cast<double>(room)) continue;
     return find(
         false,
-        fmt::format("{} to {}: {} are underway at that speed and distance, and a socket may "
-                    "have {}",
-                    sender.host, receiver.host, size_text(static_cast<std::uint64_t>(needed)),
-                    size_text(room)),
-        "a larger third number in net.ipv4.tcp_wmem and net.ipv4.tcp_rmem");
+        fmt::format(
+            "{} to {}: at that speed and distance {} are in flight, but a socket may hold only {}",
+            sender.host, receiver.host, size_text(static_cast<std::uint64_t>(needed)),
+            size_text(room)),
+        "raise the third number in net.ipv4.tcp_wmem and net.ipv4.tcp_rmem");
   }
 }
 
@@ -235,7 +236,7 @@ std::vector<bool> Examination::find_slow_hosts() {
     find(true,
          fmt::format("{}: {} at best to any other host; the median host has {}", hosts_[h].host,
                      format_rate(best[h]), format_rate(usual)),
-         "its cable, port, duplex and interface (--interface chooses another)");
+         "check its cable, port, duplex and interface (--interface chooses another)");
   }
   return slow;
 }
@@ -262,14 +263,14 @@ void Examination::look_at_pairs() {
       find(false,
            fmt::format("{} are far apart: a round trip of {}; the median pair has {}", name,
                        format_seconds(pair.round_trip_s), format_seconds(trip)),
-           "hosts of one rack or zone");
+           "use hosts of one rack or zone");
     }
     if (pair.slower() >= kSlowPair * rate) continue;
     find(true,
          fmt::format("{}: {} and {} back; the median pair has {}", name,
                      format_rate(pair.bytes_per_s), format_rate(pair.bytes_per_s_back),
                      format_rate(rate)),
-         "what is between these two (switch, route)");
+         "check what is between these two (switch, route)");
   }
 }
 

@@ -22,7 +22,7 @@ class GpuExamination {
   std::vector<Finding> take(const AllGpuFacts& facts) {
     if (!facts.trouble.empty()) {
       find(true, fmt::format("{}: its GPUs cannot be used: {}", host_, facts.trouble),
-           "nvidia-smi there; load the driver anew, or restart the host");
+           "nvidia-smi there; reload the driver, or restart the host");
     }
     for (const GpuFacts& gpu : facts.gpus) look_at(gpu);
     look_for_slow(facts.gpus);
@@ -42,22 +42,23 @@ class GpuExamination {
     const std::string reset =
         "nvidia-smi --gpu-reset -i " + its.bus + " once nothing runs there, or restart the host";
     if (!its.lost.empty()) {
-      return find_of(gpu, true, "has fallen off the bus: " + its.lost,
-                     "restart the host; if it comes again, its seat, its power, or another card");
+      return find_of(
+          gpu, true, "has fallen off the bus: " + its.lost,
+          "restart the host; if it comes again, check its slot and its power, or replace the card");
     }
     if (its.rows_failed) {
       find_of(gpu, true, "has bad memory that could not be remapped", "another card");
     } else if (its.rows_pending || its.pages_pending) {
       find_of(gpu, true,
-              its.rows_pending ? "has rows of memory that are to be remapped"
-                               : "has pages of memory that are to be retired",
+              its.rows_pending ? "has rows of memory that wait to be remapped"
+                               : "has pages of memory that wait to be retired",
               reset);
     }
     if (its.uncorrected > 0) {
       find_of(gpu, true,
               fmt::format("had {} uncorrected ECC error{} since its driver was loaded",
                           its.uncorrected, its.uncorrected == 1 ? "" : "s"),
-              reset + "; another card if they come again");
+              reset + "; replace the card if they come again");
     }
     if (!gpu.test.wrong.empty()) {
       find_of(gpu, true, "fails a short test: " + gpu.test.wrong,
@@ -66,7 +67,7 @@ class GpuExamination {
     if (gpu.xid != 0) {
       find_of(gpu, false,
               fmt::format("is in the kernel's log with Xid {}, an error of the hardware", gpu.xid),
-              "what NVIDIA's list of Xids says of it; dmesg has the line");
+              "NVIDIA's list of Xids explains it; dmesg has the line");
     }
   }
 
@@ -80,11 +81,12 @@ class GpuExamination {
     const double usual = median(rates);
     for (const GpuFacts& gpu : gpus) {
       if (slower_way(gpu) <= 0 || slower_way(gpu) >= kSlowGpu * usual) continue;
-      find_of(gpu, true,
-              fmt::format("is slow to reach: {} there and {} back; the median GPU there has {}",
-                          format_rate(gpu.test.to_gpu_per_s), format_rate(gpu.test.from_gpu_per_s),
-                          format_rate(usual)),
-              "the generation and width of its PCIe link (nvidia-smi -q -d PCIE), its seat");
+      find_of(
+          gpu, true,
+          fmt::format("is slow to reach: {} there and {} back; the median GPU there has {}",
+                      format_rate(gpu.test.to_gpu_per_s), format_rate(gpu.test.from_gpu_per_s),
+                      format_rate(usual)),
+          "check the generation and width of its PCIe link (nvidia-smi -q -d PCIE), and its slot");
     }
   }
 

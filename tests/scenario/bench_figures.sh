@@ -8,7 +8,7 @@ run dlaunch-bench --calibrate --json
 expect_code 0
 python3 -c 'import json; assert len(json.load(open("out"))["limits"]) == 22' || fail "the limits as JSON"
 run taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')" dlaunch-bench --calibrate
-expect_code 0; expect_out 'line hand-off .*not measured: it takes two usable cores'
+expect_code 0; expect_out 'line hand-off .*not measured: it needs two usable cores'
 run dlaunch --nproc 2 --output raw dlaunch-bench --calibrate --csv
 expect_code 0; [ "$(grep -c '^read 16 KiB,' out)" = 1 ] || fail "the limits as CSV"
 run dlaunch-bench; expect_code 64; expect_err 'which collective'

@@ -12,7 +12,7 @@ namespace bench {
 namespace {
 
 Limits one_core() {
-  const dlaunch::Error why{dlaunch::Errc::unsupported, "it takes two usable cores"};
+  const dlaunch::Error why{dlaunch::Errc::unsupported, "it needs two usable cores"};
   return {1, 1, {{4 << 20, {30, 20, 10}, {30, 20, 10}}}, why, why, why, 0.8, 3.0, 4.0};
 }
 
@@ -21,7 +21,7 @@ TEST_CASE("a limit that was not measured is listed with the reason") {
   CHECK(limits_table(one_core()).find("not measured: it takes two usable") != std::string::npos);
   CHECK(limits_csv(one_core()).find("line hand-off,,,1,us\n") != std::string::npos);
   const auto json = nlohmann::json::parse(limits_json(one_core()));
-  CHECK(json["limits"][4]["not_measured"] == "it takes two usable cores");
+  CHECK(json["limits"][4]["not_measured"] == "it needs two usable cores");
   CHECK(!json["limits"][4].contains("one_core"));
 }
 

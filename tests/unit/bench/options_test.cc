@@ -57,7 +57,7 @@ TEST_CASE("a collective without a model has no share of a limit") {
   options.calibrate = true;
   CHECK(plan_of(options).kind->kind == Kind::all_reduce);
   options.collective = "gather";
-  CHECK(refusal(options).find("--calibrate: no bound is known for gather") == 0);
+  CHECK(refusal(options).find("--calibrate: no limit is known for gather") == 0);
 }
 
 TEST_CASE("what has no effect is refused") {

@@ -240,5 +240,6 @@ TEST_CASE("several programs are written as they stand on a command line") {
   CHECK(with({"--app", "wrong"}).error().what ==
         "--emit: ./srv has an argument ':', so it must be the last of the programs");
   CHECK(with({"--multi-prog", "multi"}).error().what ==
-        "--emit: --multi-prog cannot be written so: give the programs with ':' between them");
+        "--emit: dlaunch cannot write --multi-prog into the file: give the programs with ':' "
+        "between them");
 }

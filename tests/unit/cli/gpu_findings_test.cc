@@ -53,12 +53,12 @@ TEST_CASE("gpu findings: what NVML and the kernel's log tell") {
   SUBCASE("pages") {
     gpu.figures.pages_pending = true;
     CHECK(gpu_found(facts) ==
-          Words{"!h: GPU 0000:11:00.0 has pages of memory that are to be retired"});
+          Words{"!h: GPU 0000:11:00.0 has pages of memory that wait to be retired"});
   }
   SUBCASE("rows") {
     gpu.figures.rows_pending = true;
     CHECK(gpu_found(facts) ==
-          Words{"!h: GPU 0000:11:00.0 has rows of memory that are to be remapped"});
+          Words{"!h: GPU 0000:11:00.0 has rows of memory that wait to be remapped"});
     gpu.figures.rows_failed = true;
     CHECK(gpu_found(facts) ==
           Words{"!h: GPU 0000:11:00.0 has bad memory that could not be remapped"});

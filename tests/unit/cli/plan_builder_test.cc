@@ -424,7 +424,7 @@ TEST_CASE("what is wrong with a variable names the option that set it, not a lat
 TEST_CASE("a number of workers that is none says what is missing") {
   FakeMachine fake;
   CHECK(fake.refused({"--nproc", "2:", "true"}) ==
-        "64 --nproc 2:: no kind stands behind the ':', as in 2:numa");
+        "64 --nproc 2:: a kind must follow the ':', as in 2:numa");
   CHECK(fake.refused({"-n", "1", "a", ":", "--nproc", "gpu", "b"})
-            .ends_with("each of several programs has a number of workers of its own: say -n"));
+            .ends_with("each program has its own number of workers: say -n"));
 }

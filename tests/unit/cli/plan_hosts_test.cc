@@ -361,7 +361,7 @@ TEST_CASE("where the leader is elected") {
   CHECK(plan({"--rdzv", "etcd://localhost"}).store_listen == "10.0.0.5:0");
   const auto open = fake.built({"--rdzv", "file:///x", "--nnodes", "2", "p"});
   REQUIRE(open.warnings.size() == 1);
-  CHECK(open.warnings[0].starts_with("no --secret-file: whoever reaches its leader "));
+  CHECK(open.warnings[0].starts_with("no --secret-file: anyone who reaches its leader "));
   CHECK(fake.built({"--rdzv", "file:///x", "--nnodes", "2", "--secret-file", "secret", "p"})
             .warnings.empty());
   fake.env["ETCDCTL_USER"] = "me:word";
@@ -505,7 +505,7 @@ TEST_CASE("slurm: a signal before the time is up") {
   FakeMachine fake;
   CHECK_FALSE(fake.plan({"p"}).end_signal_after);
   CHECK(fake.refused({"--end-signal", "USR1@5m", "p"}) ==
-        "64 --end-signal has no effect: this is not run in a job of Slurm");
+        "64 --end-signal has no effect outside a job of Slurm");
   fake.env = {{"SLURM_JOB_ID", "7"}};
   fake.time_left = hours(1);
   const auto plan = [&](const Words& options) {

@@ -190,7 +190,7 @@ TEST_CASE("srun's file says which ranks run what") {
         "64 --multi-prog takes one file and nothing after it: dlaunch -n N --multi-prog FILE");
   for (const auto& [text, what] : std::initializer_list<std::pair<const char*, const char*>>{
            {"0 a\n0-1 b\n", "65 f:2: rank 0 has a program already"},
-           {"* a\n* b\n", "65 f:2: '*' stands twice"},
+           {"* a\n* b\n", "65 f:2: '*' is given twice"},
            {"0\n", "65 f:1: a line is 'RANKS PROGRAM [ARGUMENT ...]'"}}) {
     fake.files["f"] = text;
     CHECK(fake.refused({"-n", "2", "--multi-prog", "f"}) == what);
