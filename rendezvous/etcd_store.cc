@@ -100,7 +100,7 @@ Result<std::int64_t> EtcdStore::add(std::string_view key, std::int64_t delta, Ti
         __builtin_add_overflow(sum, delta, &sum)) {
       return Error{
           .code = Errc::usage,
-          .what = "store " + client_->name() + ": " + std::string(key) + " holds no number"};
+          .what = "store " + client_->name() + ": " + std::string(key) + " does not hold a number"};
     }
     const EtcdCondition unchanged{full(key), EtcdCondition::Of::changed, *old ? (*old)->changed : 0,
                                   ""};
@@ -111,7 +111,7 @@ Result<std::int64_t> EtcdStore::add(std::string_view key, std::int64_t delta, Ti
     if (steady_now() >= deadline) {
       return Error{
           .code = Errc::timeout,
-          .what = fmt::format("store {}: others change {} all the time", client_->name(), key)};
+          .what = fmt::format("store {}: other processes keep changing {}", client_->name(), key)};
     }
   }
 }

@@ -125,7 +125,8 @@ Result<void> FileElection::announce(const std::string& endpoint, TimePoint) {
 // The kernel keeps the lock; but the folder may have been removed.
 Result<void> FileElection::keep(TimePoint) {
   if (held_ && has_its_name(held_)) return {};
-  return Error{.code = Errc::aborted, .what = "the lock " + lock_path_ + " is not ours any more"};
+  return Error{.code = Errc::aborted,
+               .what = "the lock " + lock_path_ + " no longer belongs to this process"};
 }
 
 void FileElection::resign(TimePoint) {

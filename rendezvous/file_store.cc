@@ -98,8 +98,9 @@ class FileStore : public Store {
       const auto [end, err] = std::from_chars(old.data(), old.data() + old.size(), sum);
       if (err != std::errc() || end != old.data() + old.size() ||
           __builtin_add_overflow(sum, delta, &sum)) {
-        return Error{.code = Errc::usage,
-                     .what = "store " + path_ + ": " + std::string(key) + " holds no number"};
+        return Error{
+            .code = Errc::usage,
+            .what = "store " + path_ + ": " + std::string(key) + " does not hold a number"};
       }
       return append(RecordKind::set, key, std::to_string(sum));
     });

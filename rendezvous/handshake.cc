@@ -53,7 +53,7 @@ std::string objection(const HandshakeIdentity& expected, const HandshakeIdentity
   }
   // Links and data sockets of one ring come to one listener, in any order.
   if (is_of_ring(got.purpose) != is_of_ring(expected.purpose)) {
-    return fmt::format("{} wants another kind of connection than this socket serves", got.who);
+    return fmt::format("{} wants another kind of connection than this socket accepts", got.who);
   }
   if (got.round != expected.round) {
     return fmt::format("this is round {}; {} is of round {}", expected.round, got.who, got.round);
@@ -104,7 +104,7 @@ Result<std::size_t> Handshake::feed(std::string_view input) {
     used += take;
     if (is_tls(partial_)) {
       state_ = State::failed;
-      return auth_error("the other side encrypts and this one does not: is --tls given to both?");
+      return auth_error("the other side encrypts and this one does not: do both sides have --tls?");
     }
     const std::size_t size = partial_.size() < 2 ? 0 : Reader(partial_).get<std::uint16_t>();
     if (partial_.size() >= 2 && (size == 0 || size > kMaxMessage)) {

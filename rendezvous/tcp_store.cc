@@ -138,7 +138,7 @@ Result<StoreReply> TcpStore::call(StoreRequest request, TimePoint deadline) {
       waits && deadline < kNever - kReplySlack ? deadline + kReplySlack : deadline;
   const auto bytes = encode(request);
   if (bytes.size() > 4 + kMaxFrameBytes) {
-    return Error{.code = Errc::usage, .what = "store: too many keys for one wait"};
+    return Error{.code = Errc::usage, .what = "store: one wait has too many keys"};
   }
   auto reply = exchange(request.id, bytes, last);
   if (!reply) return reply.error();

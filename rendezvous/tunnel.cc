@@ -79,7 +79,7 @@ bool Tunnel::speaks_tls() {
   if (bytes[0] == kTlsRecord) return true;
   // Closing a socket with unread bytes sends a reset, which overtakes the refusal.
   (void)::recv(outer_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
-  const std::string told = refusal("this job encrypts its connections: is --tls given to both?");
+  const std::string told = refusal("this job encrypts its connections: do both sides have --tls?");
   (void)::send(outer_.get(), told.data(), told.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   over_ = true;
   return false;
@@ -90,9 +90,8 @@ bool Tunnel::speaks_tls() {
 void Tunnel::refuse() {
   refused_ = true;
   (void)::shutdown(outer_.get(), SHUT_RDWR);
-  const std::string told = refusal("TLS: " + channel_->why() +
-                                   ": do both sides hold this job's secret, and is --tls given "
-                                   "to both?");
+  const std::string told =
+      refusal("TLS: " + channel_->why() + ": do both sides have this job's secret and --tls?");
   (void)::send(inner_.get(), told.data(), told.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -133,7 +132,7 @@ bool Tunnel::carry_in() {
     load_in_.came(got.bytes);
     in_ended_ = got.outcome != TlsChannel::Outcome::moved;
     if (got.outcome == TlsChannel::Outcome::refused) {
-      log_warn("a connection was changed on its way, and is ended: TLS: {}", channel_->why());
+      log_warn("closing a connection that was changed on its way: TLS: {}", channel_->why());
     }
     if (in_ended_) (void)::shutdown(inner_.get(), SHUT_WR);
   }

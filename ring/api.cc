@@ -119,8 +119,9 @@ dl_result dl_rejoin(dl_comm* comm, uint64_t version) {
     if (comm == nullptr) return Error{.code = Errc::usage, .what = "the communicator is null"};
     if (is_forked(comm)) return Communicator::forked_error();
     if (comm->impl->is_group()) {
-      return Error{.code = Errc::unsupported,
-                   .what = "rejoin: this is a group; what it was made of goes to the next round"};
+      return Error{
+          .code = Errc::unsupported,
+          .what = "rejoin: this is a group; rejoin the communicator from which it was made"};
     }
     if (!comm->membership) {
       return Error{.code = Errc::unsupported,

@@ -87,7 +87,8 @@ Result<std::shared_ptr<void>> ordinary_memory(std::size_t bytes) {
 
 Error Communicator::forked_error() {
   return usage_error(
-      "this process was forked from the one that joined: a communicator stays there");
+      "this process was forked from the one that joined, and only that one can use the "
+      "communicator");
 }
 
 const char* Communicator::transport() const {
@@ -332,7 +333,7 @@ Result<void> Communicator::finish(const Message& message, Result<void> done) {
   if (!done && done.error().code == Errc::peer_lost && message.peer >= 0 &&
       links_->has_left(message.peer)) {
     Error error = done.error();
-    error.what += ": it has left in good order";
+    error.what += ": it has left the job";
     done = std::move(error);
   } else if (!done) {
     done = blame_silent(done.error());

@@ -116,7 +116,7 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>
   if (forked_) return wrong("this process was forked from the one that joined");
   if (tag < 0) return wrong("the tag is negative");
   const std::set<int> members(ranks.begin(), ranks.end());
-  if (members.size() != ranks.size()) return wrong("a rank is there twice");
+  if (members.size() != ranks.size()) return wrong("a rank is listed twice");
   if (!members.contains(job_.rank)) {
     return wrong(fmt::format("rank {}, which calls it, is not a member", job_.rank));
   }

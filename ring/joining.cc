@@ -129,8 +129,8 @@ Result<void> Communicator::connect(const ParentEnd* parent) {
 void Communicator::tell_of_loss(int peer) const {
   const std::string& who = who_[static_cast<std::size_t>(peer)];
   log_warn(
-      "what was sent to {} is not acknowledged: its host is cut off, or large packets are lost on "
-      "the way ('dlaunch doctor' looks for unequal MTUs)",
+      "{} does not acknowledge data: its host is cut off, or large packets are lost on the way "
+      "('dlaunch doctor' looks for unequal MTUs)",
       who);
 }
 

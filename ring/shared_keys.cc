@@ -82,7 +82,7 @@ Result<std::string> SharedKeys::get(std::string_view key, Duration patience) {
     }
     if (steady_now() < deadline) continue;
     return Error{.code = Errc::timeout,
-                 .what = fmt::format("key '{}' is not there after {}", escaped(std::string(key)),
+                 .what = fmt::format("key '{}' does not exist after {}", escaped(std::string(key)),
                                      format_duration(patience))};
   }
 }
@@ -98,7 +98,7 @@ Result<std::int64_t> SharedKeys::add(std::string_view key, std::int64_t delta) {
   const auto was = number_in(own->second);
   std::int64_t sum = 0;
   if (!was || __builtin_add_overflow(*was, delta, &sum)) {
-    return Error{.code = Errc::usage, .what = fmt::format("key '{}' holds no number", key)};
+    return Error{.code = Errc::usage, .what = fmt::format("key '{}' does not hold a number", key)};
   }
   own->second = std::to_string(sum);
   own_changed_.notify_all();

@@ -96,7 +96,7 @@ dl_result dl_state_new(dl_comm* comm, const dl_state_options* options, dl_state*
   if (all.commit_every < 1) return refused("commit_every is less than 1");
   if (all.shard_replicas < 0) return refused("shard_replicas is negative");
   if (all.in_place != 0 && all.commit_every != 1) {
-    return refused("commit_every does not go with in_place");
+    return refused("commit_every and in_place cannot be combined");
   }
   try {
     *state = new dl_state(std::make_unique<RingRounds>(comm), {.commit_every = all.commit_every,

@@ -7,7 +7,7 @@
 namespace dlaunch {
 namespace {
 
-Error malformed() { return {.code = Errc::protocol, .what = "a rank told its state wrongly"}; }
+Error malformed() { return {.code = Errc::protocol, .what = "a rank sent a malformed state"}; }
 
 }  // namespace
 

@@ -107,7 +107,7 @@ Result<std::vector<Pull>> plan_pulls(const Choice& choice, std::span<const Piece
     settle(pull, object, tables);
     if (pull.sources.empty() || pull.table.size() != piece_count(pull.bytes)) {
       return Error{.code = Errc::protocol,
-                   .what = "ranks told the size of " + to_text(id, choice.world) + " wrongly"};
+                   .what = "ranks sent different sizes of " + to_text(id, choice.world)};
     }
     for (const int rank : ranks) {
       if (!std::ranges::binary_search(pull.sources, rank)) pull.receivers.push_back(rank);

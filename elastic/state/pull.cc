@@ -108,7 +108,7 @@ Result<std::vector<Piece>> all_damaged(Rounds& rounds, std::span<const Pull> pul
       if (!in.ok() || piece.pull >= pulls.size() || piece.index >= pulls[piece.pull].table.size() ||
           std::ranges::find(pulls[piece.pull].sources, piece.source) ==
               pulls[piece.pull].sources.end()) {
-        return Error{.code = Errc::protocol, .what = "a rank named a piece that is none"};
+        return Error{.code = Errc::protocol, .what = "a rank named a piece that does not exist"};
       }
       all.push_back(piece);
     }
@@ -161,16 +161,15 @@ Result<void> pull_objects(Rounds& rounds, std::span<const Pull> pulls,
     for (std::size_t i = 0; i < next.size(); ++i) {
       const Piece &was = (*damaged)[i], &now = next[i];
       if (tries == kTries) {
-        return Error{
-            .code = Errc::io,
-            .what = fmt::format("piece {} of the state came damaged to rank {} from rank {}, "
-                                "the last of {} tries",
-                                was.index, was.receiver, was.source, kTries),
-            .rank = was.source};
+        return Error{.code = Errc::io,
+                     .what = fmt::format("piece {} of the state arrived damaged at rank {} from "
+                                         "rank {}, the last of {} tries",
+                                         was.index, was.receiver, was.source, kTries),
+                     .rank = was.source};
       }
       if (was.receiver == me) {
         log_warn(
-            "rank {}: piece {} of the state came damaged from rank {}; fetching it from rank {}",
+            "rank {}: piece {} of the state arrived damaged from rank {}; fetching it from rank {}",
             me, was.index, was.source, now.source);
       }
       if (now.source == me || now.receiver == me) pieces.push_back(now);

@@ -56,10 +56,9 @@ Result<void> Registry::check_memory(const std::string& name, Bytes memory,
   if (memory.data() == nullptr && !memory.empty())
     return usage_error("'" + escaped(name) + "' is null");
   if (object_bytes > kObjectBytesMax || memory.size() > kObjectBytesMax - object_bytes) {
-    return usage_error(
-        fmt::format("'{}' has {} bytes, which with the rest of the state is more memory "
-                    "than there can be",
-                    escaped(name), memory.size()));
+    return usage_error(fmt::format(
+        "'{}' has {} bytes; with the rest of the state this is more memory than a machine can have",
+        escaped(name), memory.size()));
   }
   return {};
 }
@@ -231,11 +230,10 @@ Result<void> Registry::restore_shard(std::span<const ConstBytes> shards, int ran
       }
     }
     if (!buffer.reshard) {
-      return Error{
-          .code = Errc::unsupported,
-          .what = fmt::format("'{}' was cut for {} ranks and must be cut for {}, but has no "
-                              "reshard function",
-                              escaped(buffer.name), shards.size(), size)};
+      return Error{.code = Errc::unsupported,
+                   .what = fmt::format("'{}' was divided for {} ranks and must be divided for {}, "
+                                       "but has no reshard function",
+                                       escaped(buffer.name), shards.size(), size)};
     }
     auto fresh = buffer.reshard(old, rank, size);
     if (!fresh) return fresh.error();

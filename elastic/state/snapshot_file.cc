@@ -122,7 +122,8 @@ Result<Snapshot> read_header(const std::string& path) {
   auto n = read_at(fd.get(), std::as_writable_bytes(std::span(prefix)), 0, path);
   if (!n) return n.error();
   Reader in(std::string_view(prefix).substr(0, *n));
-  if (in.get_raw(kMagic.size()) != kMagic) return damaged(path, "it does not begin as one");
+  if (in.get_raw(kMagic.size()) != kMagic)
+    return damaged(path, "it does not begin like a snapshot");
   const auto header_bytes = in.get<std::uint32_t>(), sum = in.get<std::uint32_t>();
   if (!in.ok() || header_bytes > kHeaderBytesMax) return damaged(path, "its header is too short");
   std::string header(header_bytes, '\0');
@@ -135,7 +136,7 @@ Result<Snapshot> read_header(const std::string& path) {
   struct stat about {};
   if (::fstat(fd.get(), &about) != 0) return errno_error("stat " + path, errno);
   if (static_cast<std::uint64_t>(about.st_size) != kPrefixBytes + header_bytes + s.bytes) {
-    return damaged(path, "it has not all its bytes");
+    return damaged(path, "some of its bytes are missing");
   }
   return s;
 }
@@ -216,7 +217,7 @@ Result<void> read_snapshot(const Snapshot& snapshot, std::span<std::byte> conten
   const std::size_t start = kPrefixBytes + encode_header(snapshot).size();
   const auto n = read_at(fd.get(), content, start, snapshot.path);
   if (!n) return n.error();
-  if (*n != content.size()) return damaged(snapshot.path, "it has not all its bytes");
+  if (*n != content.size()) return damaged(snapshot.path, "some of its bytes are missing");
   if (piece_table(content) != snapshot.table) {
     return damaged(snapshot.path, "a checksum of its content is wrong");
   }

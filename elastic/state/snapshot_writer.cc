@@ -73,7 +73,7 @@ void SnapshotWriter::write_now(const Copy& copy, const std::vector<ObjectId>& ob
         copy.objects.at(object).bytes);
   }
   if (!result && !complained_) {
-    log_warn("{}: {} is not saved; training goes on", result.error().what,
+    log_warn("{}: {} is not saved; training continues", result.error().what,
              to_text(copy.id.version));
   }
   complained_ = !result;

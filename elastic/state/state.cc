@@ -205,7 +205,8 @@ Result<void> State::save() {
 Result<void> State::restore() {
   if (auto r = ready("a restore"); !r) return r;
   uncommitted_ = 0;
-  if (changing_) return usage_error("what is being changed in place cannot be restored");
+  if (changing_)
+    return usage_error("memory that an update in place is changing cannot be restored");
   if (!in_memory_) {
     if (auto r = dlaunch::restore(store(), *current_); !r) return r;
   }

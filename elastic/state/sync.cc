@@ -156,7 +156,7 @@ class Sync {
 
   Result<void> make_rooms(Copy& copy, const Choice& choice, std::span<const Pull> pulls) {
     if (choice.objects.at(kReplicated).bytes != store_.registry.replicated_bytes()) {
-      return Error{.code = Errc::mismatch, .what = "the state of this round has another size"};
+      return Error{.code = Errc::mismatch, .what = "the state of this round has a different size"};
     }
     std::vector<ObjectId> kept;
     for (const auto& [id, object] : copy.objects) {
@@ -222,7 +222,7 @@ class Sync {
     const std::string lost = shortfall(*holdings, store_.registry.sharded());
     return Error{
         .code = Errc::io,
-        .what = fmt::format("no snapshot in {} is whole{}{}; to begin anew, empty the folder",
+        .what = fmt::format("no snapshot in {} is complete{}{}; to start over, empty the folder",
                             store_.folder, lost.empty() ? "" : ": ", lost)};
   }
 
@@ -239,11 +239,10 @@ class Sync {
     for (const auto& s : list.intact) {
       const auto lines = Registry::difference(s.description, ours);
       if (!lines) continue;
-      return Error{
-          .code = Errc::mismatch,
-          .what = fmt::format("snapshot {} is of another state: it has {}, the program {}; "
-                              "to begin anew, take another folder",
-                              s.path, lines->first, lines->second)};
+      return Error{.code = Errc::mismatch,
+                   .what = fmt::format("snapshot {} belongs to another state: it has {}, the "
+                                       "program {}; to start over, use another folder",
+                                       s.path, lines->first, lines->second)};
     }
     return {};
   }

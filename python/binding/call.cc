@@ -37,7 +37,7 @@ bool fits(const View& view, std::size_t expected, const View& like, Named named)
     return false;
   }
   if (view.element() != like.element()) {
-    PyErr_Format(PyExc_TypeError, "%s: %s is of %s, and the other array of %s", named.call,
+    PyErr_Format(PyExc_TypeError, "%s: %s has type %s, and the other array has type %s", named.call,
                  named.argument, name_of(view.element()), name_of(like.element()));
     return false;
   }

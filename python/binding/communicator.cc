@@ -300,7 +300,7 @@ PyObject* abort_all(PyObject* self, PyObject*) {
     Handle& handle = *parts_of<Parts>(self).handle;
     if (handle.closed() || handle.is_alone() || handle.forked()) {
       const EnteredBeside refused(handle, "abort");
-      return refused ? raise_closed("abort: the communicator is of the process that made it")
+      return refused ? raise_closed("abort: the communicator belongs to the process that made it")
                      : nullptr;
     }
     dl_abort(handle.comm());

@@ -26,8 +26,8 @@ bool Handle::refuse(const char* call) const {
                        "forked from it: call dlaunch.init() here",
                        call)
                  : PyUnicode_FromFormat(
-                       "%s: another thread is in a call of this communicator, which is for one "
-                       "thread at a time: take turns, or use a communicator for each thread",
+                       "%s: another thread is in a call of this communicator, and only one thread "
+                       "at a time may use it: take turns, or use a communicator for each thread",
                        call));
   const Ref utf8 = text ? Ref::owned(PyUnicode_AsUTF8String(text.get())) : Ref();
   if (utf8) raise_closed(PyBytes_AsString(utf8.get()));

@@ -27,7 +27,8 @@ PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* 
       return nullptr;
     }
     if (Py_TYPE(given[0]) != g_communicator_type || times < 1) {
-      PyErr_SetString(PyExc_TypeError, "measure: give a communicator, an array and how many times");
+      PyErr_SetString(PyExc_TypeError,
+                      "measure: give a communicator, an array and a number of calls");
       return nullptr;
     }
     Handle& handle = *parts_of<CommunicatorParts>(given[0]).handle;

@@ -43,8 +43,9 @@ PyTypeObject* make_memory_type() {
       {kSlotGetBuffer, reinterpret_cast<void*>(get_buffer)},
       {kSlotReleaseBuffer, reinterpret_cast<void*>(release_buffer)},
       {Py_mp_length, reinterpret_cast<void*>(length)},
-      {Py_tp_doc, const_cast<char*>("Memory that the ranks of this host read where it lies. Give "
-                                    "it to numpy.frombuffer().")},
+      {Py_tp_doc,
+       const_cast<char*>(
+           "Memory that the ranks of this host read directly. Give it to numpy.frombuffer().")},
       {0, nullptr},
   };
   PyType_Spec spec{"dlaunch.Memory", sizeof(Object<MemoryParts>), 0, Py_TPFLAGS_DEFAULT, slots};

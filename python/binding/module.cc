@@ -33,7 +33,7 @@ bool add_type(PyObject* module, const char* name, PyTypeObject* type) {
 }  // namespace
 
 PyObject* refuse_new(PyTypeObject*, PyObject*, PyObject*) {
-  PyErr_SetString(PyExc_TypeError, "objects of this type are made by dlaunch.init() and its kin");
+  PyErr_SetString(PyExc_TypeError, "dlaunch.init() and similar calls make objects of this type");
   return nullptr;
 }
 

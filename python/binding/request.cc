@@ -43,7 +43,8 @@ PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     if (request.operation->done) return outcome(request);
     return raise_error(
         DL_ERR_TIMEOUT,
-        "wait: the call is not done within this time; it goes on, and may be waited for again", -1);
+        "wait: the call is not done within this time; it continues, and you may wait for it again",
+        -1);
   });
 }
 
@@ -77,7 +78,7 @@ bool take_requests(PyObject* tuple, std::vector<Request>& all) {
     if (!all.back().operation->done && !refuse_second(*all.back().operation)) return false;
     for (Py_ssize_t before = 0; before < i; ++before) {
       if (PyTuple_GetItem(tuple, before) == item) {
-        PyErr_SetString(PyExc_ValueError, "wait_any: a request is there twice");
+        PyErr_SetString(PyExc_ValueError, "wait_any: a request is listed twice");
         return false;
       }
     }

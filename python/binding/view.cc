@@ -61,8 +61,8 @@ bool View::take(PyObject* object, Use use, Named named) {
   }
   if (took == Took::not_it && !refusal.restore()) {
     PyErr_Format(PyExc_TypeError,
-                 "%s: %s is %R, which is no array: give a NumPy array, a tensor, or what has the "
-                 "buffer protocol, DLPack, __array_interface__ or __cuda_array_interface__",
+                 "%s: %s is %R, which is no array: give a NumPy array, a tensor, or an object with "
+                 "the buffer protocol, DLPack, __array_interface__ or __cuda_array_interface__",
                  named.call, named.argument, reinterpret_cast<PyObject*>(Py_TYPE(object)));
   }
   taken_ = took == Took::it;
@@ -102,7 +102,7 @@ View::Took View::take_buffer(PyObject* object, Use use, Named named, Refusal& re
     claim.strides = nullptr;
   }
   if (buffer_.suboffsets != nullptr) {
-    PyErr_Format(PyExc_BufferError, "%s: %s is not one piece of memory: copy it first", named.call,
+    PyErr_Format(PyExc_BufferError, "%s: %s is not contiguous memory: copy it first", named.call,
                  named.argument);
     return Took::failed;
   }
@@ -139,7 +139,7 @@ bool View::accept(const Claim& claim, Use use, Named named) {
   }
   gpu_ = claim.on_gpu && count > 0 ? dl_gpu_of(claim.data) : -1;
   if (claim.on_gpu && count > 0 && gpu_ < 0) {
-    PyErr_Format(PyExc_ValueError, "%s: %s says that it is on a GPU, where its memory is not",
+    PyErr_Format(PyExc_ValueError, "%s: %s says that it is on a GPU, but its memory is not",
                  named.call, named.argument);
     return false;
   }

@@ -125,7 +125,7 @@ class Parts:
 
     def _for_train(self, call):
         if not self._in_train():
-            raise RuntimeError(f"{call}() is for train(), once run() has called it")
+            raise RuntimeError(f"call {call}() in train(), after run() has called train()")
 
     def _values_end(self):
         return 8 + struct.unpack("<q", self._bytes[:8])[0]
@@ -146,7 +146,7 @@ class Parts:
                 try:
                     pickle.dumps(value, protocol=4)
                 except Exception as error:
-                    raise ValueError(f"{name}: it cannot be pickled, and so be no part of a state: "
+                    raise ValueError(f"{name}: it cannot be pickled, so it cannot be part of a state: "
                                      f"{error}") from error
             raise
 
@@ -159,6 +159,6 @@ class Parts:
         self._plain.update(plain)
         for name, part in self._valued.items():
             if name not in others:
-                raise ValueError(f"the snapshot is of another state: it has no '{name}'; to begin anew, take "
-                                 "another folder")
+                raise ValueError(f"the snapshot belongs to another state: it has no '{name}'; to start over, use "
+                                 f"another folder")
             part.set_values(others[name])

@@ -85,7 +85,7 @@ class ElasticSampler:
     def __iter__(self):
         import numpy
         if self._kept is None:
-            raise RuntimeError("this sampler is part of no state: give it to State()")
+            raise RuntimeError("this sampler belongs to no state: give it to State()")
         epoch = self.epoch
         while self.epoch == epoch:
             indices, self.batch = self._kept.sampler_next(self._number)
@@ -122,7 +122,7 @@ class State(Parts):
                              _bytes=memoryview(bytearray(room)), _running=False)
         for name, part in parts.items():
             if hasattr(type(self), name) or name.startswith("_"):
-                raise ValueError(f"'{name}' is something else of a state: take another name")
+                raise ValueError(f"a state uses '{name}' for something else: take another name")
             if isinstance(part, ElasticSampler):
                 part._bind(kept, name)
             elif _is_array(part):
@@ -162,7 +162,7 @@ def run(train):
     @functools.wraps(train)
     def in_rounds(state, *args, **kwargs):
         if not isinstance(state, State):
-            raise TypeError("train() is given a dlaunch.elastic.State first; a method of something is called by "
+            raise TypeError("train() takes a dlaunch.elastic.State first; for a method, call "
                             "run(something.train)(state)")
 
         def one_round(recovers):

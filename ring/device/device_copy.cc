@@ -62,10 +62,10 @@ CudaCopier::~CudaCopier() {
 Result<void> CudaCopier::open(int device) {
   if (context_ && device == device_) return {};
   if (context_) {
-    return Error{.code = Errc::usage,
-                 .what = fmt::format("copies of this communicator are from and to GPU {}: this "
-                                     "memory is on GPU {}",
-                                     device_, device)};
+    return Error{
+        .code = Errc::usage,
+        .what = fmt::format("this communicator copies from and to GPU {}: this memory is on GPU {}",
+                            device_, device)};
   }
   auto context = DeviceContext::retain(device);
   if (!context) return context.error();
@@ -157,8 +157,8 @@ Result<void> CudaCopier::await(Slot& slot, const Task& task) {
   if (!slot.under_way) return {};
   if (watched.verdict == DeviceVerdict::failed) return watched.failure;
   return Error{.code = Errc::timeout,
-               .what = fmt::format("copy of a GPU's memory timed out after {}: GPU {} does not get "
-                                   "on with what its stream holds",
+               .what = fmt::format("copy of a GPU's memory timed out after {}: GPU {} makes no "
+                                   "progress with the work in its stream",
                                    format_duration(watched.waited), device_)};
 }
 

@@ -218,8 +218,8 @@ Result<void> CudaPlane::launch_here(const Call& call, CUstream stream) {
 }
 
 std::string CudaPlane::explain(const Call& call) const {
-  if (settings_.size == 1) return "alone: a copy on the GPU";
-  if (!way_) return "on a GPU: the first call finds out how";
+  if (settings_.size == 1) return "a single rank: a copy on the GPU";
+  if (!way_) return "on a GPU: the first call decides how";
   if (way_->nccl && nccl_serves(call)) return nccl_version_text(version_);
   return fmt::format("through the host's memory, because {}; {}",
                      way_->nccl ? "NCCL lacks this op" : way_->why_not,
@@ -261,10 +261,10 @@ Result<void> CudaPlane::copy(void* to, const void* from, std::size_t bytes, To w
   if (watched.verdict == DeviceVerdict::done) return {};
   if (watched.verdict == DeviceVerdict::over) return abort_.error();
   if (watched.verdict == DeviceVerdict::failed) return watched.failure;
-  return Error{.code = Errc::timeout,
-               .what = fmt::format("copy of a message timed out after {}: the GPU does not get on "
-                                   "with it",
-                                   format_duration(watched.waited))};
+  return Error{
+      .code = Errc::timeout,
+      .what = fmt::format("copy of a message timed out after {}: the GPU makes no progress with it",
+                          format_duration(watched.waited))};
 }
 
 // -- The other ranks

@@ -48,23 +48,24 @@ Error standstill_error(Standstill what, const Call& call, int rank, int ranks, D
     case Standstill::setup:
       return {.code = Errc::timeout,
               .what = fmt::format("{} timed out after {}: all ranks are in it, but NCCL does not "
-                                  "bring their GPUs together; NCCL_DEBUG=INFO tells more",
+                                  "connect their GPUs; NCCL_DEBUG=INFO says more",
                                   activity, time)};
     case Standstill::nccl:
       return {.code = Errc::peer_lost,
               .what = fmt::format(
-                  "{} stands still on the GPUs: all {} ranks are in it, but {} has not ended after "
-                  "{} (rank {} saw it first). NCCL's communicator was aborted; a new round, or a "
-                  "new start, makes another one, and NCCL_DEBUG=INFO tells more",
+                  "{} hangs on the GPUs: all {} ranks are in it, but {} has not ended after "
+                  "{} (rank {} saw it first). libdlring has aborted NCCL's communicator; a new "
+                  "round or a restart makes another one, and NCCL_DEBUG=INFO says more",
                   activity, ranks, nccl_functions(nccl_steps(call, rank, ranks)), time, rank)};
     case Standstill::own_gpu:
       break;
   }
-  return {.code = Errc::timeout,
-          .what = fmt::format("{} timed out after {}: the GPU of rank {} does not get on with what "
-                              "its stream holds",
-                              activity, time, rank),
-          .rank = rank};
+  return {
+      .code = Errc::timeout,
+      .what = fmt::format(
+          "{} timed out after {}: the GPU of rank {} makes no progress with the work in its stream",
+          activity, time, rank),
+      .rank = rank};
 }
 
 Duration device_pause(Duration waited) {

@@ -112,7 +112,7 @@ void HostPath::settle() {
     settled = settled && recorded && watch(until, nullptr, look).verdict == DeviceVerdict::done;
   }
   if (settled) return;
-  log_warn("rank {}: copies between the GPU and the host stand still: left behind", rank_);
+  log_warn("rank {}: copies between the GPU and the host hang: it leaves them behind", rank_);
   for (Slot& slot : slots_) {
     (void)slot.in.release();
     (void)slot.out.release();

@@ -178,7 +178,7 @@ Result<void> split_meeting(JobView& job) {
     return c < 0x80 && (std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.');
   });
   if (job.meeting.empty() || job.meeting.size() > kMaxMeeting || !plain) {
-    return bad("'" + job.store_url + "': the name of a meeting, behind host:port/, has 1 to " +
+    return bad("'" + job.store_url + "': the name of a meeting, after host:port/, has 1 to " +
                std::to_string(kMaxMeeting) + " letters, digits or one of -_.");
   }
   job.store_url.resize(slash);

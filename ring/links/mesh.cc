@@ -238,8 +238,8 @@ Result<void> MeshBuilder::claim(const std::string& own) {
         connect_tcp(holder->tcp, std::min(deadline_, steady_now() + kHandshakeTimeout));
     if (there || there.error().os_errno != ECONNREFUSED) {
       return Error{.code = Errc::usage,
-                   .what = fmt::format("init: this process (pid {}) is to be rank {}, which is "
-                                       "there already: {}",
+                   .what = fmt::format("init: this process (pid {}) wants to be rank {}, but that "
+                                       "rank has joined already: {}",
                                        ::getpid(), job_.rank, holder->who),
                    .rank = job_.rank};
     }
@@ -371,7 +371,7 @@ Result<UniqueFd> MeshBuilder::connect_patiently(const Address& address) {
   auto fd = connect_tcp(address.tcp, std::min(deadline_, tell_at));
   if (fd || fd.error().os_errno != ETIMEDOUT || tell_at >= deadline_) return fd;
   log_warn(
-      "{} does not answer at {}: does a firewall let rank {} connect? DLAUNCH_PORT_RANGE "
+      "{} does not answer at {}: does a firewall stop rank {}? DLAUNCH_PORT_RANGE "
       "(--port-range) chooses the ports that ranks listen on",
       address.who, to_string(address.tcp), job_.world_rank(job_.rank));
   return connect_tcp(address.tcp, deadline_);

@@ -67,11 +67,11 @@ Result<void> parse_way(std::string_view word, PlanRule& rule) {
   look(kShmWays, shm_way_name, rule.shm.way);
   // Without this error the other collectives would silently ignore the rule.
   if (found && !rule.collective) {
-    return Error{.code = Errc::usage, .what = "a way belongs to one collective, not to all"};
+    return Error{.code = Errc::usage, .what = "an algorithm belongs to one collective, not to all"};
   }
   if (found) return {};
   return Error{.code = Errc::usage,
-               .what = fmt::format("'{}' is no way to do it; there are:{} granule=BYTES "
+               .what = fmt::format("'{}' is no algorithm for it; there are:{} granule=BYTES "
                                    "window=GRANULES shm-chunk=BYTES",
                                    word, known)};
 }

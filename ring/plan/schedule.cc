@@ -165,11 +165,12 @@ std::string words_for(Way way, const Tuning& tuning) {
     case Way::exchange:
       return "each with each";
     case Way::doubling:
-      return "each with each, through others";
+      return "each with each, through other ranks";
     case Way::star:
       return "all with one";
     case Way::direct:
-      return fmt::format("straight to whoever owns a slice, {}, {} ahead", pieces, tuning.window);
+      return fmt::format("straight to the owner of each slice, {}, {} ahead", pieces,
+                         tuning.window);
     case Way::ring:
       return fmt::format("cut-through ring, {}, {} ahead", pieces, tuning.window);
     case Way::tree:

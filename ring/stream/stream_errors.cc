@@ -84,12 +84,11 @@ std::optional<Error> timed_out_by_roll(const RollCall& roll, const Call& call, D
 }
 
 Error inbox_full(int peer, std::string_view activity, const FrameHeader& message) {
-  return {
-      .code = Errc::io,
-      .what = fmt::format("{}: a message of {} bytes from rank {} (tag {}) comes first and does "
-                          "not fit beside what this rank has not received yet",
-                          activity, message.bytes, peer, message.message_tag()),
-      .rank = peer};
+  return {.code = Errc::io,
+          .what = fmt::format("{}: a message of {} bytes from rank {} (tag {}) comes first, and "
+                              "its buffer has no room beside other unreceived messages",
+                              activity, message.bytes, peer, message.message_tag()),
+          .rank = peer};
 }
 
 }  // namespace dlaunch

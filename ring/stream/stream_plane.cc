@@ -321,7 +321,7 @@ Error SocketPlane::timed_out_as_seen() {
   if (missing.empty()) missing = unfinished;
   for (const int r : missing) arrived.erase(r);
   std::string waiting = format_rank_set(missing);
-  if (hearsay) waiting += " or whom that waits for";
+  if (hearsay) waiting += " or a rank for which that one waits";
   Error error =
       op_timeout_error(call_, waited_in(call_, steady_now()), waiting, format_rank_set(arrived));
   if (!missing.empty()) error.rank = *missing.begin();

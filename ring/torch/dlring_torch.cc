@@ -70,7 +70,7 @@ PYBIND11_MODULE(dlring_torch, module) {
   const py::object backends = py::module::import("torch.distributed").attr("Backend");
   const py::cpp_function create(
       [](const c10d::DistributedBackendOptions& given, const py::object& own) {
-        if (!own.is_none()) throw std::invalid_argument("dlring: there are no options of its own");
+        if (!own.is_none()) throw std::invalid_argument("dlring has no options");
         const py::gil_scoped_release others_run;
         return dlring_torch::make_group(given);
       });

@@ -150,7 +150,7 @@ class Group final : public RecoveringGroup {
     const Tensors& parts = list_of(call, getSize(), outputs, false);
     check_tensors(call, with(parts, input));
     if (parts[static_cast<std::size_t>(getRank())].numel() != input.numel()) {
-      refuse(call, "the own output differs in size from the input");
+      refuse(call, "this rank's own output differs in size from the input");
     }
     const at::Tensor flat = flat_like(parts);
     std::vector<std::size_t> counts;

@@ -188,7 +188,7 @@ class GroupBase : public Base {
     if (at.comm->round() == at.round) return;
     throw std::runtime_error("dlring: this group is of round " + std::to_string(at.round) +
                              ", and the job is in round " + std::to_string(at.comm->round()) +
-                             ": make what uses it anew in each round");
+                             ": make a new group, and new objects that use it, in each round");
   }
 
   // Null: the group is on no communicator.

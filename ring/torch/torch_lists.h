@@ -31,7 +31,7 @@ inline void check_times_ranks(const char* call, int ranks, const at::Tensor& lar
                               const at::Tensor& small, const std::string& large_name,
                               const std::string& small_name) {
   if (large.numel() == small.numel() * ranks) return;
-  refuse(call, "the " + large_name + " has not the size of the " + small_name +
+  refuse(call, "the " + large_name + " does not have the size of the " + small_name +
                    " times the number of ranks");
 }
 
@@ -42,14 +42,14 @@ inline void check_alike(const char* call, const Tensors& outputs, const Tensors&
     check_tensors(call, {outputs[i], inputs[i]});
     check_writable(call, outputs[i]);
     if (own && outputs[i].numel() != inputs[i].numel()) {
-      refuse(call, "an own output differs in size from its input");
+      refuse(call, "one of this rank's own outputs differs in size from its input");
     }
   }
 }
 
 // The one list in `lists`.
 inline const Tensors& list_of(const char* call, int ranks, const TensorLists& lists, bool alike) {
-  if (lists.size() != 1) refuse(call, "one list of tensors is wanted");
+  if (lists.size() != 1) refuse(call, "it takes one list of tensors");
   check_per_rank(call, lists[0], ranks, alike);
   return lists[0];
 }

@@ -230,8 +230,8 @@ inline std::shared_ptr<Comm> communicator(const c10d::DistributedBackendOptions&
     return made;
   }
   throw std::runtime_error(
-      "dlring: a group of some ranks is made out of one of all of them: "
-      "init_process_group(\"dlring\"), or new_group(backend=\"dlring\") of all, comes first");
+      "dlring: a group of some ranks needs a group of all ranks: call "
+      "init_process_group(\"dlring\"), or new_group(backend=\"dlring\") of all ranks, first");
 }
 
 }  // namespace dlring_torch

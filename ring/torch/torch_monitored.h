@@ -87,7 +87,7 @@ class MonitoredBarrier {
     both.all.push_back(receive(0, size()));
     const auto buffer = both.all[1]->tensor;
     if (!is_over(both.all[1], deadline_ + kGrace)) {
-      throw std::runtime_error(reached() + ": rank 0 has not said anything");
+      throw std::runtime_error(reached() + ": rank 0 has sent nothing");
     }
     std::vector<int> missing;
     for (int rank = 1; rank < size(); ++rank) {

@@ -110,7 +110,7 @@ inline std::shared_ptr<Comm> meet_members(const ReconfigurePlan& plan, double li
   std::rethrow_exception(
       exception_of(nullptr, result,
                    " (reconfigure: of its ranks " + plan.members +
-                       "; each of them has to call it, with the same uuid and the same handles)"));
+                       "; each of them must call it, with the same uuid and the same handles)"));
 }
 
 class ReconfigureWork final : public c10d::Work {
@@ -149,7 +149,7 @@ class RecoveringGroup : public GroupBase {
   // for pending operations.
   WorkPtr reconfigure(const c10d::ReconfigureOptions& opts) override {
     if (!opts.hints.empty()) {
-      TORCH_WARN_ONCE("dlring: reconfigure: there are no hints, and these are ignored, as '",
+      TORCH_WARN_ONCE("dlring: reconfigure: it has no hints, and ignores these, as '",
                       opts.hints.begin()->first, "'");
     }
     const WithoutGil others_run;
@@ -157,7 +157,7 @@ class RecoveringGroup : public GroupBase {
     const auto plan = plan_reconfigure(get_reconfigure_handle(), opts.uuid, by_rank(opts.handles));
     if (!uuids_.insert(opts.uuid).second) {
       refuse_reconfigure("the uuid " + std::to_string(opts.uuid) +
-                         " has been used by this group before: give a new one");
+                         " was used by this group before: give a new one");
     }
     leave("reconfigure() was called and has not succeeded: call it with a new uuid");
     const double limit_s = opts.timeout ? limit_or_least(*opts.timeout) : default_limit();
@@ -170,7 +170,7 @@ class RecoveringGroup : public GroupBase {
  private:
   void check_supported() const {
     if (supportsReconfigure()) return;
-    refuse_reconfigure("dlaunch takes this process from round to round: use dlaunch.torch.elastic");
+    refuse_reconfigure("dlaunch moves this process from round to round: use dlaunch.torch.elastic");
   }
 
   // A list is in the order of the ranks. From a set each member makes the same list.

@@ -17,10 +17,11 @@ class SparseSum {
  public:
   SparseSum(const char* call, const Tensors& tensors, const c10d::ReduceOp& op)
       : call_(call), op_(static_cast<c10d::ReduceOp::RedOpType>(op)) {
-    if (tensors.size() != 1) refuse(call, "one tensor is wanted, not a list");
+    if (tensors.size() != 1) refuse(call, "it takes one tensor, not a list");
     tensor_ = tensors[0];
     check_place(call, tensor_);
-    if (tensor_.layout() != c10::kSparse) refuse(call, "of sparse tensors those in COO alone");
+    if (tensor_.layout() != c10::kSparse)
+      refuse(call, "it takes only sparse tensors in COO format");
     if (op_ != c10d::ReduceOp::SUM && op_ != c10d::ReduceOp::AVG) {
       refuse(call, "a sparse tensor has sums and averages only");
     }

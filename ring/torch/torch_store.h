@@ -67,7 +67,7 @@ class KeyStore final : public c10d::Store {
     return std::chrono::duration<double>(time).count();
   }
   [[noreturn]] static void refuse(const char* call) {
-    throw std::runtime_error(std::string("dlring: the store of a round has no ") + call);
+    throw std::runtime_error(std::string("dlring: the store of a round does not have ") + call);
   }
   dl_result await(const std::string& key, double timeout_s) const {
     std::size_t bytes = 0;

@@ -31,7 +31,7 @@ using TensorLists = std::vector<Tensors>;
 
 inline void check_place(const char* call, const at::Tensor& tensor) {
   if (tensor.device().is_cpu() || tensor.device().is_cuda()) return;
-  refuse(call, "a tensor is on " + tensor.device().str() + ": give one on the CPU or on cuda");
+  refuse(call, "a tensor is on " + tensor.device().str() + ": give a tensor on the CPU or on cuda");
 }
 
 // Their types may differ.
@@ -56,7 +56,7 @@ inline void check_tensors(const char* call, const Tensors& tensors) {
 
 inline const at::Tensor& only(const char* call, const Tensors& tensors) {
   check_tensors(call, tensors);
-  if (tensors.size() != 1) refuse(call, "one tensor is wanted, not a list");
+  if (tensors.size() != 1) refuse(call, "it takes one tensor, not a list");
   return tensors[0];
 }
 

@@ -346,7 +346,7 @@ class MessageWork : public HookedWork {
     const auto result = dl_wait_for(&pending_->request, seconds.count(), &done);
     if (done != 0) return end(result);
     throw std::runtime_error("dlring: Timed out waiting " + std::to_string(timeout.count()) +
-                             "ms for a message: it is still under way");
+                             "ms for a message: it has not arrived yet");
   }
 
   void end(dl_result result) {

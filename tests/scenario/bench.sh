@@ -75,7 +75,7 @@ run dlaunch --nproc 1 dlaunch-bench all_reduce -b 1K; expect_code 0
 
 # How it would be done.
 run dlaunch --nproc 2 --transport tcp --output raw dlaunch-bench all_reduce -b 8 -e 4M -f 524288 --plan
-expect_code 0; expect_out '^ +8 +2 +float +sum  tcp: each with each$'; expect_out '^ +[0-9]+ .* tcp: straight to whoever'
+expect_code 0; expect_out '^ +8 +2 +float +sum  tcp: each with each$'; expect_out '^ +[0-9]+ .* tcp: straight to the owner'
 run dlaunch --nproc 2 dlaunch-bench all_reduce --plan -n 3; expect_code 64; expect_err 'leave out -n'
 run dlaunch --nproc 2 dlaunch-bench sendrecv --plan; expect_code 64; expect_err 'no collective'
 

@@ -21,8 +21,8 @@ for c in all_reduce all_gather reduce_scatter broadcast; do
   awk -F, 'NR == 1 && $14 != "hw_pct" || NR > 1 && !(0 < $14 && $14 <= $15) { exit 1 }' a.csv || fail "$c: the shares in the CSV"
   python3 -c 'import json; r = json.load(open("a.json")); assert r["machine"]["limits"] and r["results"][0]["hw_pct"] > 0' || fail "$c: the shares in JSON"
 done
-run dlaunch --nproc 2 dlaunch-bench gather --calibrate; expect_code 64; expect_err 'no bound is known for gather'
-run dlaunch --nproc 2 --transport tcp dlaunch-bench all_reduce --calibrate; expect_code 64; expect_err 'bounds are known for shared memory'
+run dlaunch --nproc 2 dlaunch-bench gather --calibrate; expect_code 64; expect_err 'no limit is known for gather'
+run dlaunch --nproc 2 --transport tcp dlaunch-bench all_reduce --calibrate; expect_code 64; expect_err 'limits are known only for shared memory'
 
 # Cold buffers, a late rank, computing in the background, CPU time.
 run dlaunch --nproc 2 --output raw dlaunch-bench all_reduce -b 64K -n 8 --rotate 3 --cpu

@@ -36,7 +36,7 @@ expect_code 0; expect_err 'all_reduce of 262144 float: shm: .*[0-9]+ blocks'
 DLAUNCH_PLAN='all_reduce:1M-:ring,granule=128K,window=2;broadcast::chain' run dlaunch --nproc 3 --transport tcp \
   --output raw dlaunch-bench all_reduce -b 512K -e 2M --plan
 expect_code 0; expect_out ' 1048576 .*ring, granules of 128 KiB, 2 ahead \(DLAUNCH_PLAN\)'
-expect_out ' 524288 .*owns a slice, granules of [0-9]+ KiB, [0-9]+ ahead$'
+expect_out ' 524288 .*owner of each slice, granules of [0-9]+ KiB, [0-9]+ ahead$'
 DLAUNCH_PLAN='all_reduce::ring,granule=4K,window=1;all_gather::ring;reduce_scatter::ring;reduce::direct;broadcast::chain' \
   DLAUNCH_TRANSPORT=tcp run dlaunch --nproc 3 "$BUILD/tests/support/random_ops" --seed 5 --ops 600 --any-order
 expect_code 0; expect_out ' 0 wrong results'
@@ -44,6 +44,6 @@ DLAUNCH_PLAN='all_reduce:-64K:doubling' DLAUNCH_TRANSPORT=tcp \
   run dlaunch --nproc 5 "$BUILD/tests/support/random_ops" --seed 6 --ops 400
 expect_code 0; expect_out ' 0 wrong results'
 DLAUNCH_PLAN='broadcast:1M-:ring' run dlaunch --nproc 2 dlaunch-bench barrier
-expect_code 1; expect_err "DLAUNCH_PLAN: 'broadcast:1M-:ring': 'ring' is no way to do it; there are: tree chain"
+expect_code 1; expect_err "DLAUNCH_PLAN: 'broadcast:1M-:ring': 'ring' is no algorithm for it; there are: tree chain"
 run dlaunch --nproc 2 sh -c 'DLAUNCH_PLAN="all::window=$((RANK + 1))" exec dlaunch-bench barrier'
 expect_code 1; expect_err "rank 1 .* and rank 0 .* have different DLAUNCH_PLAN: 'all::window=2' and 'all::window=1'"

@@ -25,6 +25,9 @@ calls() {
 # A timeline that cannot be written costs a warning; one that is DYNAMIC waits for start_timeline().
 calls 2 /dev/full
 [ "$(grep -c 'dlaunch.horovod: the timeline /dev/full ends here: .*No space left' err)" = 2 ] || fail "not one warning for each init()"
+calls 4 /no/such/folder/timeline.json
+[ "$(grep -c 'cannot write the timeline /no/such/folder/timeline.json, and training continues without it: ' err)" = 2 ] ||
+  fail "not one warning for each init()"
 calls 4 DYNAMIC
 [ ! -e DYNAMIC ] || fail "HOROVOD_TIMELINE=DYNAMIC has written a file"
 for ranks in 2 4; do

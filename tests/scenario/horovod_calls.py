@@ -207,7 +207,7 @@ def join_by_two_threads():
     for _ in range(2):
         threading.Thread(target=join).start()
     refusal = outcomes.get()
-    assert "join() is under way already" in str(refusal), refusal
+    assert "join() is already running" in str(refusal), refusal
     open(f"refused.{size}", "x").close()
     return outcomes.get()
 

@@ -116,6 +116,15 @@ def tapes():
     for options in ({}, {"sparse_as_dense": True}, {"gradient_predivide_factor": 2.0}):
         for got, alone in zip(trained(lambda tape: hvd.DistributedGradientTape(tape, **options), mine), want):
             equal(got, alone)
+    # Within a process set; the other ranks train alone.
+    even = hvd.add_process_set(range(0, size, 2))
+    w = tf.Variable([rank + 1.0])
+    for options in ({}, {"sparse_as_dense": True}):
+        with hvd.DistributedGradientTape(tf.GradientTape(), process_set=even, **options) as tape:
+            loss = w * w
+        mean = sum(2.0 * (r + 1) for r in even.ranks) / even.size() if even.included() else 2.0 * (rank + 1)
+        equal(tape.gradient(loss, [w])[0], [mean])
+    hvd.remove_process_set(even)
 
 
 def everybody_the_same():

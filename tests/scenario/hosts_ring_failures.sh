@@ -25,7 +25,7 @@ wall 'table inet wall { chain in { type filter hook input priority 0; iifname "l
 DLAUNCH_INIT_TIMEOUT=8s start_ranks 2 2 dlaunch-bench all_reduce -b 8 -e 8
 ranks_end 16; wall 'delete table inet wall'
 ranks_told 0 'rank 1 has not connected \(a firewall\?\)'
-ranks_told 1 'rank 0 .* does not answer at .*: does a firewall let rank 1 connect\? DLAUNCH_PORT_RANGE'
+ranks_told 1 'rank 0 .* does not answer at .*: does a firewall stop rank 1\? DLAUNCH_PORT_RANGE'
 
 # Silence: only the time limit can tell.
 begin 2 2; link_cut 2 drop; ranks_end 10; in_time
@@ -42,7 +42,7 @@ wait_until 10 grep -q '(us)' out.0 || ranks_fail "no start"
 switch_rule large 2 'meta length > 1000 drop'
 ranks_end 20; switch_rule large 2 ''
 ranks_told "0 1" 'timed out after'
-grep -qE 'what was sent to rank [01] .* is not acknowledged: .*large packets are lost.*doctor' err.* ||
+grep -qE 'rank [01] .* does not acknowledge data: .*large packets are lost.*doctor' err.* ||
   ranks_fail "nobody says what is lost"
 
 # Of four ranks only the frozen one is blamed, not those that wait for a rank that waits for it. A

@@ -170,7 +170,7 @@ def nobody_comes(names):
         fails(RuntimeError, f"Timed out.* 0 is {dead}", reconfigure, 21, handles_of("dab"), 1)
         all_of("ab", "timed out")
         fails(RuntimeError, "Timed out.*same uuid", reconfigure, 22 if NAME == "a" else 23, handles_of("ab"), 1)
-        fails(ValueError, "the uuid 20 has been used", reconfigure, 20, handles_of("ab"), 1)
+        fails(ValueError, "the uuid 20 was used", reconfigure, 20, handles_of("ab"), 1)
     if NAME == "c":
         handle = handles_of("e")[0].split(":")
         handle[3] = "0" * len(handle[3])

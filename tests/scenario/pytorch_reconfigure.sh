@@ -53,7 +53,7 @@ P
 for options in "" "--tls"; do
   run dlaunch --nproc 3 $options "$python" launched.py plain
   expect_code 0; [ "$(grep -c 'right$' out)" = 3 ] || fail "not all ranks were right"
-  expect_err "there are no hints, and these are ignored, as 'of'"
+  expect_err "it has no hints, and ignores these, as 'of'"
 done
 run dlaunch --nproc 2 --max-restarts 1 "$python" launched.py elastic
 expect_code 0; [ "$(grep -c 'right$' out)" = 2 ] || fail "not all elastic ranks were right"

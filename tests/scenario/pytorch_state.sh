@@ -119,14 +119,14 @@ def told(words, call, *args, **kwargs):
     else:
         raise AssertionError(f"not told: {words}")
 
-told("cannot show in one step", elastic.TorchState, o=torch.optim.LBFGS(model.parameters()))
+told("does not show its whole state in its first step", elastic.TorchState, o=torch.optim.LBFGS(model.parameters()))
 told("has holes", elastic.TorchState, t=torch.ones(4, 4)[:, 1])
 told("room=", elastic.run(lambda state: None), elastic.TorchState(text="x" * 300000))
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 told("begins torch.distributed itself", elastic.run(lambda state: None), elastic.TorchState(x=1))
 dist.destroy_process_group()
 told("another name", elastic.TorchState, commit=1)
-told("once run() has called it", elastic.TorchState(x=1).commit)
+told("after run() has called train()", elastic.TorchState(x=1).commit)
 told("4 samples make no batch", elastic.DataLoader, torch.arange(4), 8, drop_last=True)
 state = elastic.TorchState(model=model, x=1)
 told("change it in place", setattr, state, "model", torch.nn.Linear(2, 2))

@@ -28,9 +28,9 @@ refused 64 "--nproc needs a value: N\|auto\|gpu" --nproc
 refused 64 "no program given" --nproc 2
 refused 64 "no program given"
 refused 64 "no module given" -m
-refused 64 "doctor takes options alone: leave out 'touch'" doctor touch ran
-refused 64 "doctor takes options alone: leave out 'touch'" doctor --nproc 2 -- touch ran
-refused 64 "doctor looks at hosts that are there: leave out '--emit'" doctor --emit kubernetes --image i
+refused 64 "doctor takes only options: leave out 'touch'" doctor touch ran
+refused 64 "doctor takes only options: leave out 'touch'" doctor --nproc 2 -- touch ran
+refused 64 "doctor checks hosts that exist now: leave out '--emit'" doctor --emit kubernetes --image i
 refused 64 "--gpus has no effect without --emit; did you mean --nproc 2, a worker for each GPU\?" --gpus 2 touch ran
 refused 64 "--nnodes 2 needs --rdzv" --nnodes 2 touch ran
 refused 64 "--tls: hosts that are started by hand need a secret for it" --nnodes 2 --rdzv localhost:1 \

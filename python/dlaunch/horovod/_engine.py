@@ -51,11 +51,11 @@ class Engine:
         with self._lock:
             if entry.request["kind"] == "join":
                 if self._joining is not None:
-                    raise ValueError("join() is under way already, in another thread of this rank")
+                    raise ValueError("join() is already running, in another thread of this rank")
                 self._joining = entry
             elif entry.key in self._entries:
-                raise ValueError(f"{entry.key[1]} of '{entry.key[2]}' is under way already: wait for it, or take "
-                                 "another name")
+                raise ValueError(f"{entry.key[1]} of '{entry.key[2]}' is already running: wait for it, or take "
+                                 f"another name")
             else:
                 self._entries[entry.key] = entry
         self._tell(entry.request)

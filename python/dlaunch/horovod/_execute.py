@@ -120,7 +120,7 @@ class Executor:
         y, pair by pair of ranks, then of pairs."""
         size, me = len(response["members"]), response["members"].index(response["rank"])
         if size & (size - 1):
-            raise Unsupported(f"op=Adasum needs a number of ranks that is a power of 2, and {size} are here")
+            raise Unsupported(f"op=Adasum needs a number of ranks that is a power of 2, and there are {size}")
         inputs = [self._inputs(entry, out) for entry, out in zip(entries, outputs)]
         after = self._before(response, entries, inputs, outputs)
         for entry, xs, outs in zip(entries, inputs, outputs):

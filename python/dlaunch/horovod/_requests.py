@@ -12,12 +12,12 @@ def reduction(op, average=None):
     """The op of a call, which may give the old average= instead."""
     if average is not None:
         if op is not None:
-            raise ValueError("give op=, and not average= beside it")
+            raise ValueError("give op= without average=")
         return Average if average else Sum
     if op is None:
         return Average
     if op not in OPS and op != Adasum:
-        raise ValueError(f"op={op!r}: it is one of hvd.Average, Sum, Adasum, Min, Max and Product")
+        raise ValueError(f"op={op!r} is not one of hvd.Average, Sum, Adasum, Min, Max and Product")
     return op
 
 
@@ -26,7 +26,7 @@ def reduced(op, prescale_factor, postscale_factor, types, average=None):
     op = reduction(op, average)
     for name in types:
         if name not in (_FLOATS if op == Adasum else _REDUCED):
-            raise ValueError(f"op={op} is not for tensors of {name}")
+            raise ValueError(f"op={op} does not work with tensors of {name}")
     return {"op": op, "pre": float(prescale_factor), "post": float(postscale_factor)}
 
 
@@ -47,7 +47,7 @@ def root(root_rank, process_set):
 def with_rows(kind, shapes):
     """Raises if a tensor has no first dimension."""
     if any(len(shape) == 0 for shape in shapes):
-        raise ValueError(f"{kind} is along the first dimension, and this tensor has none")
+        raise ValueError(f"{kind} works along the first dimension, and this tensor has none")
 
 
 def splits(rows, given, process_set):
@@ -56,9 +56,9 @@ def splits(rows, given, process_set):
     size = process_set.size()
     if given is None:
         if rows % size:
-            raise ValueError(f"alltoall: {rows} rows are no equal parts for {size} ranks: give splits=")
+            raise ValueError(f"alltoall: {rows} rows do not divide by {size} ranks: give splits=")
         return [rows // size] * size
     given = [int(count) for count in given]
     if len(given) != size or sum(given) != rows or min(given) < 0:
-        raise ValueError(f"alltoall: splits={given} do not divide {rows} rows among {size} ranks")
+        raise ValueError(f"alltoall: splits={given} does not divide {rows} rows among {size} ranks")
     return given

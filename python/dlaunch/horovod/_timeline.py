@@ -30,10 +30,23 @@ class Timeline:
 
     def __init__(self, path, mark_cycles=False):
         self._lock, self._path = threading.Lock(), path
-        self._file = open(path, "w", encoding="utf-8")
-        self._file.write("[\n")  # which is in the buffer: only flush() and close() fail
+        self._file = self._open()
         self._rows, self._negotiating, self._first = {}, {}, True
         self._start, self._mark_cycles = time.monotonic(), mark_cycles
+
+    def _open(self):
+        """None, after a warning, if this cannot be written: the training goes on without a timeline."""
+        try:
+            file = open(self._path, "w", encoding="utf-8")
+        except (OSError, ValueError) as error:
+            self._warn(f"cannot write the timeline {self._path}, and training continues without it: {error}")
+            return None
+        file.write("[\n")  # which is in the buffer: only flush() and close() fail
+        return file
+
+    @staticmethod
+    def _warn(text):
+        print(f"dlaunch.horovod: {text}", file=sys.stderr, flush=True)
 
     @_while_it_can_be_written
     def requested(self, rank, request):
@@ -71,7 +84,7 @@ class Timeline:
         self._file = None
 
     def _give_up(self, error):
-        print(f"dlaunch.horovod: the timeline {self._path} ends here: {error}", file=sys.stderr, flush=True)
+        self._warn(f"the timeline {self._path} ends here: {error}")
         file, self._file = self._file, None
         try:
             file.close()

@@ -78,7 +78,8 @@ class _World:
             atexit.register(self._at_exit, os.getpid())
         if comm is not None and sorted(comm) != list(range(self._comm.size)):
             self._leave()
-            raise ValueError(f"init(comm={comm!r}): it takes all ranks of the job; for some of them use process sets")
+            raise ValueError(f"init(comm={comm!r}): init() takes all ranks of the job; for some of them use process "
+                             "sets")
         self.arrays = arrays
         self._begin_somehow()
         for process_set in [] if process_sets is None or process_sets == "dynamic" else process_sets:
@@ -259,7 +260,7 @@ class _World:
         if not isinstance(process_set, ProcessSet):
             process_set = ProcessSet(process_set)
         if not process_set.ranks or not set(process_set.ranks) <= set(range(self.size())):
-            raise ValueError(f"{process_set}: its ranks are some of 0 to {self.size() - 1}")
+            raise ValueError(f"{process_set}: its ranks must be from 0 to {self.size() - 1}")
         number = self._ask("add_set", {"ranks": process_set.ranks})
         process_set.process_set_id = number
         self.sets.setdefault(number, process_set)
@@ -332,7 +333,7 @@ def _number(name, otherwise):
     try:
         return float(text) if text else otherwise
     except ValueError:
-        raise ValueError(f"{name}={text}: it has to be a number") from None
+        raise ValueError(f"{name}={text} is not a number") from None
 
 
 def _settings():

@@ -19,8 +19,8 @@ def check():
     try:
         from torch.distributed.checkpoint import load, save  # noqa: F401
     except ImportError:
-        raise RuntimeError(f"PyTorch {torch.__version__} has no torch.distributed.checkpoint.save(): folders of it "
-                           "need 2.2 or newer") from None
+        raise RuntimeError(f"PyTorch {torch.__version__} has no torch.distributed.checkpoint.save(): its folders "
+                           f"need PyTorch 2.2 or newer") from None
 
 
 # -- Writing.

@@ -132,8 +132,8 @@ class _Optimizer:
         try:
             type(self.optimizer).step(trial)
         except Exception as error:
-            raise ValueError(f"{self.name}: {type(self.optimizer).__name__} cannot show in one step what its "
-                             f"state will be ({error}): it cannot be part of an elastic state") from error
+            raise ValueError(f"{self.name}: {type(self.optimizer).__name__} does not show its whole state in its "
+                             f"first step ({error}): it cannot be part of an elastic state") from error
         return trial.state.get(like, {})
 
     def values(self):
@@ -160,15 +160,15 @@ class _Optimizer:
     def adopt(self):
         """Copies the optimizer's own tensors into their kept memory."""
         if sum(len(group["params"]) for group in self.optimizer.param_groups) != len(self.parameters):
-            raise ValueError(f"{self.name}: its parameters are others than when the state was made")
+            raise ValueError(f"{self.name}: its parameters differ from those when the state was made")
         for number, (parameter, kept) in enumerate(zip(self.parameters, self.kept)):
             state = self.optimizer.state.get(parameter, {})
             for key, value in state.items():
                 if not torch.is_tensor(value):
                     continue
                 if key not in kept:
-                    raise ValueError(f"{self.name}: parameter {number} has got '{key}', which a first step "
-                                     "did not make: it has no place in the state")
+                    raise ValueError(f"{self.name}: parameter {number} has a new '{key}', which the first step did "
+                                     f"not make: the state has no room for it")
                 kept[key].holder = state
                 kept[key].adopt()
 

@@ -131,7 +131,7 @@ def communicator():
 
 def _create(options, own):
     if own is not None:
-        raise ValueError("dlring: there are no options of its own")
+        raise ValueError("dlring has no options")
     where = ProcessGroup(options.store, options.group_rank, options.group_size)
     group = _ops.make_group(where.boxed(), options.group_rank, options.group_size, options.timeout.total_seconds(),
                             options.group_id, list(options.global_ranks_in_group),

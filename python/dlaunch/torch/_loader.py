@@ -45,9 +45,9 @@ def _check_loader(dataset, global_batch, shuffle, options):
     """Raises TypeError for arguments that torch's DataLoader takes and this one does not."""
     if isinstance(dataset, torch.utils.data.IterableDataset):
         raise TypeError(
-            "elastic.DataLoader: an IterableDataset is not supported, because its place cannot be part of the "
-            "state. Use a data set with __len__ and __getitem__, or torch's DataLoader and a value of the state "
-            "that says how far the program has come")
+            "elastic.DataLoader: an IterableDataset is not supported, because its position cannot be part of the "
+            "state. Use a data set with __len__ and __getitem__, or torch's DataLoader and a value of the state that "
+            "holds the position")
     if not hasattr(type(dataset), "__len__") or not hasattr(type(dataset), "__getitem__"):
         raise TypeError(f"elastic.DataLoader: the data set needs __len__ and __getitem__, and "
                         f"{type(dataset).__name__} lacks one of them")

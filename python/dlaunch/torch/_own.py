@@ -35,7 +35,7 @@ class Own(Parts):
             raise RuntimeError("sharded() needs a state that keeps shards: TorchState(shard_replicas=1, ...)")
         for name in parts:
             if hasattr(type(self), name) or name in self._plain or name in self._valued:
-                raise ValueError(f"'{name}' is something else of a state: take another name")
+                raise ValueError(f"a state uses '{name}' for something else: take another name")
         shards = _sharded.ShardedParts(parts)
         loaded = self._load_shards(shards)
         self._parts.update(parts)

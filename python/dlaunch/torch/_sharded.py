@@ -66,7 +66,7 @@ def _local(tensor):
         return (0,) * tensor.dim(), tuple(tensor.shape), tensor.detach()
     chunks = tensor.__create_chunk_list__()
     if len(chunks) != 1:
-        raise ValueError("a DTensor of several pieces on a rank cannot be part of an elastic state")
+        raise ValueError("a DTensor with several pieces on a rank cannot be part of an elastic state")
     memory = tensor._local_tensor.detach()
     sizes = tuple(chunks[0].sizes)
     if tuple(memory.shape) != sizes:
@@ -123,7 +123,7 @@ class ShardedParts:
             for parameter in group["params"]:
                 key = self.names.get(id(parameter))
                 if key is None:
-                    raise ValueError(f"{name}: it has a parameter of no module that was given with it")
+                    raise ValueError(f"{name}: it has a parameter that belongs to none of the given modules")
                 if key in seen:
                     raise ValueError(f"{name}: two of its parameters are called {key}: take an optimizer for each "
                                      "module")
@@ -174,12 +174,12 @@ class ShardedParts:
         missing = sorted(key for key in here if key not in described and key in wanted)
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise ValueError(f"what is to be loaded lacks {missing[0]}{more}")
+            raise ValueError(f"the folder lacks {missing[0]}{more}")
         for key, tensor in wanted.items():
             dtype, shape = described[key]
             if tuple(tensor.shape) != tuple(shape) or str(tensor.dtype) != dtype:
-                raise ValueError(f"{key} is {tensor.dtype} {list(tensor.shape)}, and what is to be loaded "
-                                 f"{dtype} {list(shape)}")
+                raise ValueError(f"{key} is {tensor.dtype} {list(tensor.shape)}, and the folder has {dtype} "
+                                 f"{list(shape)}")
         return wanted
 
     @staticmethod
@@ -230,7 +230,7 @@ class Block:
         try:
             pickled = pickle.dumps(head, protocol=4)
         except Exception as error:
-            raise ValueError(f"what was given to sharded() cannot be pickled: {error}") from error
+            raise ValueError(f"an argument of sharded() cannot be pickled: {error}") from error
         room = -(-(len(pickled) + _WORDS.size) // _ROUND) * _ROUND
         if self.memory is None or self._head_room != room or self.memory.numel() != room + at:
             self.memory = torch.zeros(room + at, dtype=torch.uint8)

@@ -114,7 +114,7 @@ class TorchState(Own):
         self.__dict__.update(own)
         for name, part in parts.items():
             if hasattr(type(self), name) or name in own:
-                raise ValueError(f"'{name}' is something else of a state: take another name")
+                raise ValueError(f"a state uses '{name}' for something else: take another name")
             kind = kind_of(part)
             if kind is None:
                 self._plain[name] = part
@@ -138,7 +138,7 @@ class TorchState(Own):
     def _check(self):
         """Checks that need no other rank."""
         if TorchState._begun:
-            raise RuntimeError("run() is for once in a process: who comes later would begin with the first")
+            raise RuntimeError("call run() once in a process: a process that joins later begins with the first call")
         self._adopt()
         self._write_values()
 
@@ -210,7 +210,8 @@ def _join():
 
 class _Gone:
     def __getattr__(self, name):
-        raise RuntimeError("this DistributedDataParallel is of an earlier round: make it anew in each, within train()")
+        raise RuntimeError("this DistributedDataParallel belongs to an earlier round: make a new one in each round, "
+                           "within train()")
 
 
 def _leave(comm):
@@ -232,8 +233,7 @@ def run(train):
     @functools.wraps(train)
     def in_rounds(state, *args, **kwargs):
         if not isinstance(state, TorchState):
-            raise TypeError("train() is given a TorchState first; a method of something is called by "
-                            "run(something.train)(state)")
+            raise TypeError("train() takes a TorchState first; for a method, call run(something.train)(state)")
         state._check()
         comm = _join()
         state._begin(comm)

@@ -18,7 +18,7 @@ Limits one_core() {
 
 TEST_CASE("a limit that was not measured is listed with the reason") {
   CHECK(limits_table(one_core()).find("line hand-off") != std::string::npos);
-  CHECK(limits_table(one_core()).find("not measured: it takes two usable") != std::string::npos);
+  CHECK(limits_table(one_core()).find("not measured: it needs two usable") != std::string::npos);
   CHECK(limits_csv(one_core()).find("line hand-off,,,1,us\n") != std::string::npos);
   const auto json = nlohmann::json::parse(limits_json(one_core()));
   CHECK(json["limits"][4]["not_measured"] == "it needs two usable cores");

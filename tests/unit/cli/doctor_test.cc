@@ -96,7 +96,7 @@ TEST_CASE("hosts that are far apart, and sockets too small for that") {
   cluster.hosts[3].recv_buffer = 4 << 20;
   const auto found = cluster.found();
   REQUIRE(found.size() == 2);
-  CHECK(found[0].starts_with("h2 to h3: 38.15 MiB are underway"));
+  CHECK(found[0].starts_with("h2 to h3: at that speed and distance 38.15 MiB are in flight"));
 }
 
 TEST_CASE("what is wrong with a host, told once for all of which it is true") {
@@ -121,7 +121,7 @@ TEST_CASE("what is wrong with a host, told once for all of which it is true") {
   }
   SUBCASE("others' work") {
     cluster.hosts[5].load = 12;
-    CHECK(only(cluster.found(), "h5: others are at work there"));
+    CHECK(only(cluster.found(), "h5: other programs are running there"));
   }
   SUBCASE("quota") {
     cluster.hosts[5].cpu_quota = 2.5;
@@ -129,13 +129,13 @@ TEST_CASE("what is wrong with a host, told once for all of which it is true") {
   }
   SUBCASE("name") {
     cluster.hosts[0].named_loopback = true;
-    CHECK(only(cluster.found(), "h0: its own name leads to no address"));
+    CHECK(only(cluster.found(), "h0: its own name has no address"));
   }
   SUBCASE("locked memory") {
     cluster.hosts[0].locked_memory = 8 << 20;
     CHECK(cluster.found().empty());
     cluster.hosts[0].infiniband = true;
-    CHECK(only(cluster.found(), "h0: InfiniBand is there, but only 8 MiB"));
+    CHECK(only(cluster.found(), "h0: it has InfiniBand, but a process may lock only 8 MiB"));
   }
 }
 

@@ -127,7 +127,7 @@ TEST_CASE("device failure: a rank that dies is named, whatever NCCL makes of it"
 TEST_CASE("device failure: work that stands still in NCCL is a lost round when its time is up") {
   check({.command = "1:2:wedge",
          .expected = DL_ERR_PEER_LOST,
-         .text = "all_reduce #3 stands still on the GPUs: all 3 ranks are in it, but ncclAllReduce",
+         .text = "all_reduce #3 hangs on the GPUs: all 3 ranks are in it, but ncclAllReduce",
          .late = true});
 }
 
@@ -182,7 +182,7 @@ TEST_CASE(
     const std::string told = dl_last_error(comm);
     const bool slow = slow_to_answer(comm, result);
     EXPECT((slow || result == DL_ERR_PEER_LOST));
-    EXPECT((slow || told.find("all_reduce #2 stands still on the GPUs") != std::string::npos));
+    EXPECT((slow || told.find("all_reduce #2 hangs on the GPUs") != std::string::npos));
     EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == result);
     EXPECT(dl_last_error(comm) == told);
     float host = 0;

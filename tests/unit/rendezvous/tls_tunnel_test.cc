@@ -252,7 +252,7 @@ TEST_CASE("tls: another secret, and a side that does not encrypt, are told in th
     const Error error = shake(pair.a.get(), true);
     accepts.join();
     CHECK(error.code == Errc::auth);
-    CHECK(error.what.find("do both sides hold this job's secret") != std::string::npos);
+    CHECK(error.what.find("do both sides have this job's secret") != std::string::npos);
   }
   SUBCASE("the acceptor does not encrypt") {
     Tcp tcp;
@@ -260,7 +260,7 @@ TEST_CASE("tls: another secret, and a side that does not encrypt, are told in th
     REQUIRE(a);
     const Error error = shake(tcp.b.get(), false);
     CHECK(error.code == Errc::auth);
-    CHECK(error.what.find("is --tls given to both") != std::string::npos);
+    CHECK(error.what.find("do both sides have --tls") != std::string::npos);
   }
   SUBCASE("the connector does not encrypt") {
     Tcp tcp;
@@ -268,7 +268,7 @@ TEST_CASE("tls: another secret, and a side that does not encrypt, are told in th
     REQUIRE(b);
     const Error error = shake(tcp.a.get(), true);
     CHECK(error.code == Errc::auth);
-    CHECK(error.what.find("is --tls given to both") != std::string::npos);
+    CHECK(error.what.find("do both sides have --tls") != std::string::npos);
   }
 }
 

@@ -460,7 +460,8 @@ TEST_CASE("api: a communicator explains how it would do a call") {
                std::strstr(text, words) != nullptr;
       };
       EXPECT(explains("all_reduce", 2, -1, shm ? "in the cache line" : "each with each"));
-      EXPECT(explains("all_reduce", 1 << 20, -1, shm ? "blocks, chunks of" : "owns a slice"));
+      EXPECT(
+          explains("all_reduce", 1 << 20, -1, shm ? "blocks, chunks of" : "owner of each slice"));
       EXPECT(explains("broadcast", 1000, 1, shm ? "one shot" : "tree"));
       EXPECT(explains("barrier", 0, -1, shm ? "cache line" : "dissemination"));
       EXPECT(dl_explain(comm, "all_reduce", 2, DL_FLOAT32, DL_SUM, -1, brief, sizeof brief) ==

@@ -128,8 +128,7 @@ TEST_CASE("device: NCCL that stands still ends the round, and nobody is to blame
   const Error lost = standstill_error(Standstill::nccl, call, 0, 4, 30s);
   CHECK(lost.code == Errc::peer_lost);
   CHECK(lost.rank == -1);
-  CHECK(lost.what.find("gather #7 stands still on the GPUs: all 4 ranks are in it, but ncclRecv") ==
-        0);
+  CHECK(lost.what.find("gather #7 hangs on the GPUs: all 4 ranks are in it, but ncclRecv") == 0);
   CHECK(nccl_functions(nccl_steps(call, 1, 4)) == "ncclSend");
   const Error own = standstill_error(Standstill::own_gpu, call, 3, 4, 30s);
   CHECK(own.code == Errc::timeout);

@@ -38,7 +38,7 @@ TEST_CASE("keys: what one rank sets all others get, and sums are of all ranks") 
     if (rank == 2) EXPECT(set(comm, "late", std::string("a\0b", 3)) == DL_OK);
     EXPECT(value_of(comm, "late", 20) == std::string("a\0b", 3));
     EXPECT(value_of(comm, "late ", 0) == "none");
-    EXPECT(std::strstr(dl_last_error(comm), "key 'late ' is not there") != nullptr);
+    EXPECT(std::strstr(dl_last_error(comm), "key 'late ' does not exist") != nullptr);
     EXPECT(dl_key_add(comm, "late", 1, &sum) == DL_ERR_INVALID);
     // What does not fit is said, and can be asked for again.
     const std::string large(1 << 20, 'x');

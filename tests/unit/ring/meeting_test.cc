@@ -234,7 +234,8 @@ TEST_CASE("meeting: a second process with a rank is refused by name, the job is 
     const int rank = 1;
     dl_comm* comm = nullptr;
     EXPECT(join(folder.url(), {3}, rank, comm) == DL_ERR_INVALID);
-    EXPECT(says(dl_last_error(nullptr), "to be rank 1, which is there already: rank 1 (pid "));
+    EXPECT(says(dl_last_error(nullptr),
+                "wants to be rank 1, but that rank has joined already: rank 1 (pid "));
     return 0;
   });
   CHECK(end_of(twin) == 0);

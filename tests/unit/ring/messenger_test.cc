@@ -132,7 +132,7 @@ TEST_CASE("a message that the inbox has no room for is an error where waiting ca
   CHECK(results[0].starts_with("rank 1 closed its connection during send to rank 1 (tag 0)"));
   CHECK(
       results[1].starts_with("recv from rank 0 (tag 9): a message of 268435457 bytes from rank 0 "
-                             "(tag 0) comes first and does not fit"));
+                             "(tag 0) comes first, and its buffer has no room"));
 }
 
 TEST_CASE("a message that never comes ends at the deadline") {

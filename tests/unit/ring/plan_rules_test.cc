@@ -81,10 +81,10 @@ TEST_CASE("plan rules: nonsense is refused with what could stand there") {
         std::string::npos);
   CHECK(refusal("broadcast::ring").find("tree chain") != std::string::npos);
   CHECK(refusal("all::ring").find("one collective") != std::string::npos);
-  CHECK(refusal("broadcast::shm-exchange").find("is no way") != std::string::npos);
+  CHECK(refusal("broadcast::shm-exchange").find("is no algorithm") != std::string::npos);
   CHECK(refusal("all::shm-blocks").find("one collective") != std::string::npos);
   CHECK(refusal("all::shm-chunk=1K").find("shm-chunk has from 4K") != std::string::npos);
-  CHECK(refusal("all::fast").find("'fast' is no way") != std::string::npos);
+  CHECK(refusal("all::fast").find("'fast' is no algorithm") != std::string::npos);
   CHECK(refusal("reduce:1M-").find("COLLECTIVE:SIZES:CHANGE") != std::string::npos);
   CHECK(refusal("reduces::ring").find("'reduces' is no collective") != std::string::npos);
   CHECK(refusal("barrier::granule=64K").find("'barrier'") != std::string::npos);

@@ -158,7 +158,7 @@ TEST_CASE("a deadline does not claim to know of ranks that the call does not tal
   INFO(told[0]);
   CHECK(told[0].ends_with(": waiting for rank 2; arrived: 0-1,3-4"));
   INFO(told[1]);
-  CHECK(told[1].ends_with(": waiting for rank 0 or whom that waits for; arrived: 1"));
+  CHECK(told[1].ends_with(": waiting for rank 0 or a rank for which that one waits; arrived: 1"));
 }
 
 TEST_CASE("a deadline blames whom the roll call blames, however little this rank has heard") {

@@ -195,7 +195,7 @@ TEST_CASE("sockets: many ranks with a core each exchange small data through othe
   for (const int ranks : {5, 8, 17}) {
     StreamWorld world(ranks, Wire::unix_socket, 0, {.agreed_cores = 64});
     const Call call{.collective = Collective::all_reduce, .count = 2048, .dtype = DL_FLOAT32};
-    CHECK(world.ends[0]->explain(call).find("through others") != std::string::npos);
+    CHECK(world.ends[0]->explain(call).find("through other ranks") != std::string::npos);
     std::uint64_t seq = 0;
     for (const std::size_t count : {0, 1, 7, 2048}) {
       for (const bool in_place : {false, true}) {

@@ -107,7 +107,7 @@ TEST_CASE("by GPU: a piece that comes damaged is fetched from the host of anothe
   refill.run({0, 1, 2});
   CHECK(refill.right == 3);
   CHECK(refill.pieces == 1);
-  CHECK(warnings.count("rank 2: piece 1 of the state came damaged from rank 0; fetching it from "
+  CHECK(warnings.count("rank 2: piece 1 of the state arrived damaged from rank 0; fetching it from "
                        "rank 1") == 1);
 }
 

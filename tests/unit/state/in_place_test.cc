@@ -95,7 +95,8 @@ TEST_CASE("in place: a commit needs an update, and a change that has begun canno
                          dl::Error);
     m.state.update();
     w[0] = 1;
-    CHECK_THROWS_WITH_AS(m.state.restore(), "what is being changed in place cannot be restored",
+    CHECK_THROWS_WITH_AS(m.state.restore(),
+                         "memory that an update in place is changing cannot be restored",
                          dl::Error);
     m.state.commit();
     CHECK(m.state.committed().number == 1);

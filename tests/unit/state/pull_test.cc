@@ -77,7 +77,7 @@ TEST_CASE("pull: a damaged piece is fetched again from another holder, and said"
   CHECK(refill.newcomer_has == 2);
   CHECK(refill.job.ends(2) == std::vector<std::string>{"killed", ""});
   // Pieces 0, 2, 4 come from rank 0.
-  CHECK(warnings.count("rank 2: piece 2 of the state came damaged from rank 0; fetching it from "
+  CHECK(warnings.count("rank 2: piece 2 of the state arrived damaged from rank 0; fetching it from "
                        "rank 1") == 1);
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("pull: what stays damaged is an error for all") {
   };
   refill.run(corrupt);
   for (const int slot : {0, 1, 2}) {
-    CHECK(refill.job.ends(slot).back().find("came damaged to rank 2") != std::string::npos);
+    CHECK(refill.job.ends(slot).back().find("arrived damaged at rank 2") != std::string::npos);
     CHECK(refill.job.ends(slot).back().find("the last of 4 tries") != std::string::npos);
   }
 }

@@ -56,7 +56,7 @@ TEST_CASE("registry: sizes that no memory has, alone or together, are refused") 
   Registry registry;
   const auto refused = [](const Result<void>& added) {
     return !added && added.error().code == Errc::usage &&
-           added.error().what.find("more memory than there can be") != std::string::npos;
+           added.error().what.find("more memory than a machine can have") != std::string::npos;
   };
   for (const std::size_t size : {SIZE_MAX, SIZE_MAX - 15, std::size_t{PTRDIFF_MAX} + 1}) {
     CHECK(refused(registry.add_replicated("r", Bytes(at, size))));
@@ -137,7 +137,7 @@ TEST_CASE(
   REQUIRE(registry.capture_shard(object));
   const auto result = registry.restore_shard(std::vector<ConstBytes>{object}, 0, 2);
   CHECK(result.error().code == Errc::unsupported);
-  CHECK(result.error().what.find("'x' was cut for 1 ranks and must be cut for 2") == 0);
+  CHECK(result.error().what.find("'x' was divided for 1 ranks and must be divided for 2") == 0);
   const ConstBytes cut(object.data(), object.size() - 16);
   CHECK(registry.restore_shard(std::vector{cut}, 0, 1).error().code == Errc::protocol);
 }

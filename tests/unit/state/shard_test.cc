@@ -277,8 +277,8 @@ TEST_CASE("shard: without a reshard function another number of ranks is an error
     m.state.recover();
   });
   for (const int slot : {1, 2}) {
-    CHECK(
-        job.ends(slot).back().ends_with("'mine' was cut for 3 ranks and must be cut for 2, but "
-                                        "has no reshard function"));
+    CHECK(job.ends(slot).back().ends_with(
+        "'mine' was divided for 3 ranks and must be divided for 2, but "
+        "has no reshard function"));
   }
 }

@@ -107,10 +107,11 @@ TEST_CASE("snapshot: if none is whole the job does not begin anew unasked") {
   const TempFolder folder;
   CHECK(run(folder.path.string(), 2, 0, 1) == "right");
   for (const auto& file : files_of(folder.path.string(), "commit-1-1.shard")) fs::remove(file);
-  CHECK(run(folder.path.string(), 2, 0, 2) ==
-        "no snapshot in " + folder.path.string() +
-            " is whole: commit 1 of round 1 lacks the shard of rank 0 of 2; to begin anew, empty "
-            "the folder");
+  CHECK(
+      run(folder.path.string(), 2, 0, 2) ==
+      "no snapshot in " + folder.path.string() +
+          " is complete: commit 1 of round 1 lacks the shard of rank 0 of 2; to start over, empty "
+          "the folder");
 }
 
 TEST_CASE("snapshot: one of another program is refused") {
@@ -125,8 +126,8 @@ TEST_CASE("snapshot: one of another program is refused") {
   });
   for (int rank = 0; rank < 2; ++rank) {
     const std::string told = job.ends(rank).front();
-    CHECK(told.find("is of another state: it has replicated 'w' (") != std::string::npos);
-    CHECK(told.find("the program replicated 'w' (7992 bytes); to begin") != std::string::npos);
+    CHECK(told.find("belongs to another state: it has replicated 'w' (") != std::string::npos);
+    CHECK(told.find("the program replicated 'w' (7992 bytes); to start") != std::string::npos);
   }
 }
 
@@ -173,7 +174,7 @@ TEST_CASE("snapshot: a disk that refuses is said once, and training goes on") {
   });
   CHECK(job.ends(0).back() == "");
   CHECK(right);
-  CHECK(warnings.count("is not saved; training goes on") == 1);
+  CHECK(warnings.count("is not saved; training continues") == 1);
   // What cannot be read must not look like nothing.
   CHECK(run(path, 1, 0, 20).find("read the snapshot folder") == 0);
 }

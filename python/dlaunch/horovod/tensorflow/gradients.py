@@ -20,14 +20,14 @@ class _Reducer:
             raise ValueError("groups should be a non-negative integer or a list of lists of variables.")
 
     def reduce(self, gradients):
-        """None stays None; it must be None on all ranks."""
-        there = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        chosen = [gradients[i] for i in there]
-        if self._sparse_as_dense:
-            chosen = [tf.convert_to_tensor(gradient) for gradient in chosen]
+        """None stays None; it must be None on all ranks. Ranks outside the process set keep their own gradients."""
         results = list(gradients)
-        if chosen:
-            reduced = grouped_allreduce(chosen, compression=self._compression, op=self._op,
+        there = [i for i, gradient in enumerate(results) if gradient is not None]
+        if self._sparse_as_dense:
+            for i in there:
+                results[i] = tf.convert_to_tensor(results[i])
+        if there and self._process_set.included() is not False:
+            reduced = grouped_allreduce([results[i] for i in there], compression=self._compression, op=self._op,
                                         prescale_factor=1 / self._predivide, postscale_factor=self._predivide,
                                         process_set=self._process_set)
             for i, gradient in zip(there, reduced):
@@ -64,6 +64,7 @@ def DistributedGradientTape(gradtape, device_dense="", device_sparse="", compres
 
     compression: of sent gradients. sparse_as_dense: makes IndexedSlices dense first; else indices and values are
     gathered. gradient_predivide_factor: op=Average divides gradients by it before the sum, and the sum by size / it.
+    process_set: over whose ranks; the gradients of the other ranks stay as they are.
     groups and num_groups are not needed: all gradients are one group."""
     return _Tape(gradtape, _Reducer(compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set))
 

@@ -91,7 +91,7 @@ def allreduce(tensor, average=None, device_dense="", device_sparse="", compressi
 
 def _reduce_slices(slices, name, op, process_set):
     if op not in (Average, Sum):
-        raise ValueError(f"IndexedSlices are reduced by Average and Sum, and not by {op}: make them dense")
+        raise ValueError(f"IndexedSlices support only Average and Sum, not {op}: make them dense")
     values = allgather(slices.values, name and f"{name}.values", process_set=process_set)
     indices = allgather(slices.indices, name and f"{name}.indices", process_set=process_set)
     if op == Average:

@@ -37,7 +37,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
     if num_groups:
-        warnings.warn("num_groups is groups= now", DeprecationWarning, stacklevel=2)
+        warnings.warn("num_groups is called groups= now", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
     if groups is not None and not isinstance(groups, list) and not (isinstance(groups, int) and groups >= 0):
         raise ValueError("groups should be a non-negative integer or a list of lists of torch.Tensor.")

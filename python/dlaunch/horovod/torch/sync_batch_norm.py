@@ -12,7 +12,7 @@ class SyncBatchNorm(_BatchNorm):
 
     def _check_input_dim(self, x):
         if x.dim() < 2:
-            raise ValueError(f"SyncBatchNorm takes tensors of 2 or more dimensions, and not of {x.dim()}")
+            raise ValueError(f"SyncBatchNorm takes tensors of 2 or more dimensions, not of {x.dim()}")
 
     def forward(self, x):
         self._check_input_dim(x)
