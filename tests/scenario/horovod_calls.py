@@ -175,7 +175,7 @@ def other_orders():
         hvd.barrier()
     handle = hvd.allreduce_async(torch.ones(1), name="twice")
     if rank < size - 1:
-        refused(ValueError, "under way", hvd.allreduce_async, torch.ones(1), name="twice")
+        refused(ValueError, "already running", hvd.allreduce_async, torch.ones(1), name="twice")
         hvd.barrier()
     hvd.synchronize(handle)
 
