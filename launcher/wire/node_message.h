@@ -48,32 +48,18 @@ struct NodeJoin {
   std::int32_t login = 0;           // the leader's login that started it (ssh_talk.h); 0: none
   std::vector<std::int32_t> ports;  // held there for ranks, by local rank
 };
-struct NodeSpawned {
-  Slot slot = 0;
-};
+// What JobCore learns from a node: its events, here with the node's slots.
+using NodeSpawned = JobCore::Spawned;
+using NodeUnkillable = JobCore::Unkillable;
+using NodeReady = JobCore::Ready;
+using NodeProgress = JobCore::Progress;
+using NodeReplace = JobCore::Replace;  // the worker hangs, or has left without ending
 struct NodeStartFailed {
   Slot slot = 0;
   SpawnError error;
 };
 struct NodeNotStarted {  // it was stopped before its turn came
   Slot slot = 0;
-};
-struct NodeUnkillable {
-  Slot slot = 0;
-};
-struct NodeReady {
-  Slot slot = 0;
-  std::int32_t left = 0;
-  std::uint64_t version = 0;
-  std::string why = {};
-};
-struct NodeProgress {
-  Slot slot = 0;
-  std::uint64_t version = 0;
-};
-struct NodeReplace {  // the worker hangs, or has left without ending
-  Slot slot = 0;
-  FailureKind kind = FailureKind::hung;
 };
 struct NodeEnded {
   Slot slot = 0;

@@ -176,6 +176,8 @@ class NodeMembership {
 
   // -- Messages of nodes
   void take(int node, const NodeMessage& message);
+  void on(int node, const NodeNotStarted& what) { tell(node, JobCore::Ended{what.slot, true}); }
+  void on(int node, const NodeInputWanted& what) { job_.on_input_wanted(node, what.wants); }
   void on(int node, const NodeEnded& ended);
   void on(int node, const NodeStartFailed& failed);
   void on(int node, const NodeSignal& signal);

@@ -1,6 +1,9 @@
 // What nodes say, and what the job orders them to do.
 
+#include <signal.h>
+
 #include <algorithm>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -29,29 +32,17 @@ void NodeMembership::message(Link link, const NodeMessage& message) {
 }
 
 void NodeMembership::take(int node, const NodeMessage& message) {
-  if (const auto* spawned = std::get_if<NodeSpawned>(&message)) {
-    tell(node, JobCore::Spawned{spawned->slot});
-  } else if (const auto* failed = std::get_if<NodeStartFailed>(&message)) {
-    on(node, *failed);
-  } else if (const auto* not_started = std::get_if<NodeNotStarted>(&message)) {
-    tell(node, JobCore::Ended{not_started->slot, true});
-  } else if (const auto* stuck = std::get_if<NodeUnkillable>(&message)) {
-    tell(node, JobCore::Unkillable{stuck->slot});
-  } else if (const auto* ready = std::get_if<NodeReady>(&message)) {
-    tell(node, JobCore::Ready{ready->slot, ready->left, ready->version, ready->why});
-  } else if (const auto* progress = std::get_if<NodeProgress>(&message)) {
-    tell(node, JobCore::Progress{progress->slot, progress->version});
-  } else if (const auto* replace = std::get_if<NodeReplace>(&message)) {
-    tell(node, JobCore::Replace{replace->slot, replace->kind});
-  } else if (const auto* ended = std::get_if<NodeEnded>(&message)) {
-    on(node, *ended);
-  } else if (const auto* signal = std::get_if<NodeSignal>(&message)) {
-    on(node, *signal);
-  } else if (const auto* input = std::get_if<NodeInputWanted>(&message)) {
-    job_.on_input_wanted(node, input->wants);
-  } else {
-    job_.on_monitor(node, message);
-  }
+  std::visit(
+      [&](const auto& what) {
+        if constexpr (std::is_constructible_v<JobCore::Event, decltype(what)>) {
+          tell(node, what);
+        } else if constexpr (requires { on(node, what); }) {
+          on(node, what);
+        } else {
+          job_.on_monitor(node, message);
+        }
+      },
+      message);
 }
 
 void NodeMembership::on(int node, const NodeSignal& signal) {
