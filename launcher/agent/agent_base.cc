@@ -66,7 +66,7 @@ AgentBase::AgentBase(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                                                    : kNever),
       original_(original),
       keeper_(loop_, signals.release()),
-      timer_(loop_) {}
+      timer_(loop_, [this] { on_timer(); }) {}
 
 bool AgentBase::failed(int exit_code, const Error& error) {
   log_error("{}", error.what);
@@ -156,14 +156,6 @@ void AgentBase::leave(int exit_code) {
   exit_code_ = exit_code;
   hub_->close_stdin();
   hub_->flush(Duration::max(), [this] { loop_.stop(); });
-}
-
-void AgentBase::arm_timer(TimePoint deadline) {
-  if (deadline == kNever) return static_cast<void>(timer_.cancel());
-  timer_.expires_at(deadline);
-  timer_.async_wait([this](asio::error_code ec) {
-    if (!ec) on_timer();
-  });
 }
 
 }  // namespace dlaunch

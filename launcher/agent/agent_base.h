@@ -8,7 +8,6 @@
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
-#include <asio/steady_timer.hpp>
 
 #include "base/secret.h"
 #include "elastic/pump.h"
@@ -19,6 +18,7 @@
 #include "launcher/plan/plan.h"
 #include "launcher/process/job_dir.h"
 #include "launcher/process/keeper.h"
+#include "launcher/wire/deadline_timer.h"
 
 namespace dlaunch {
 
@@ -41,7 +41,7 @@ class AgentBase {
   void leave(int exit_code);
 
   Result<std::unique_ptr<Node>> open_node(int slots, Node::Say say);
-  void arm_timer(TimePoint deadline);
+  void arm_timer(TimePoint deadline) { timer_.arm(deadline); }
 
   virtual void on_signal(int signal) = 0;
   virtual void on_timer() = 0;
@@ -68,7 +68,7 @@ class AgentBase {
 
   const OriginalSignals original_;
   asio::posix::stream_descriptor keeper_;
-  asio::steady_timer timer_;
+  DeadlineTimer timer_;
   unsigned char signal_byte_ = 0;
 };
 

@@ -31,7 +31,10 @@ namespace {
 constexpr Duration kTellWaiting = std::chrono::seconds(5);
 constexpr Duration kPauseWorthTelling = std::chrono::milliseconds(10);
 
-class JobLeader final : private AgentBase, private NodeMembership::Job, private JobDriver::Effects {
+class JobLeader final : private AgentBase,
+                        private NodeMembership::Job,
+                        private JobMonitor::Effects,
+                        private JobDriver::Effects {
  public:
   JobLeader(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
             const OriginalSignals& original, std::optional<JobJournal> was = {});
@@ -61,6 +64,11 @@ class JobLeader final : private AgentBase, private NodeMembership::Job, private 
   void tell_loss(Slot slot, const WorkerEnd& end, int size_before) const;
   std::string pause_before(Slot slot) const;
   const JobCore& job() const { return driver_->core(); }
+
+  // -- JobMonitor::Effects
+  void wake_monitor_at(TimePoint due) override { monitor_timer_.arm(due); }
+  void warn(const std::string& words) override { log_warn("{}", words); }
+  void show(const std::string& line) override { hub_->own_line(line); }
 
   // -- NodeMembership::Job
   void begin() override;
@@ -92,6 +100,7 @@ class JobLeader final : private AgentBase, private NodeMembership::Job, private 
   NodeMembership membership_;
   std::optional<JobDriver> driver_;  // set once all hosts have joined
   std::unique_ptr<Node> node_;
+  DeadlineTimer monitor_timer_;
   std::optional<JobMonitor> monitor_;
   std::unique_ptr<JobControl> control_;
   LeaderLease* lease_ = nullptr;         // where we write the journal
@@ -141,6 +150,7 @@ JobLeader::JobLeader(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
     : AgentBase(plan, job_dir, std::move(signals), original),
       shell_(loop_, plan, membership_),
       membership_(plan, std::move(was), run_name(), shell_, *this),
+      monitor_timer_(loop_, [this] { monitor_->on_clock(); }),
       end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
                                            : kNever),
       drained_(membership_, job_for_drained()),
@@ -241,16 +251,16 @@ void JobLeader::begin() {
   if (job_ends_at_ != kNever) config.timeout = std::max(job_ends_at_ - steady_now(), Duration(1));
   driver_.emplace(config, pump_, effects);
   if (started_) started_->begin();
-  const auto feed_job = [this](const JobCore::Event& event) { feed(event); };
-  monitor_.emplace(loop_, plan_, *hub_, membership_, job(), feed_job);
+  JobMonitor::Effects& watching = *this;
+  monitor_.emplace(plan_, membership_, job(), watching);
   auto node = open_node(membership_.own_slots(), [this](const NodeMessage& message) {
     membership_.message(NodeMembership::kOwnLink, message);
   });
   if (!node) return give_up(kExitCannotCreate, node.error().what);
   node_ = std::move(*node);
   shell_.set_own(*node_);
-  control_->begin(
-      {job(), *monitor_, [this](Slot slot) { return membership_.host_of(slot); }, feed_job});
+  control_->begin({job(), *monitor_, [this](Slot slot) { return membership_.host_of(slot); },
+                   [this](const JobCore::Event& event) { feed(event); }});
   if (plan_.stdin_to == StdinPlan::all) {
     for (const int other : membership_.others_here()) hub_->stdin_pump().expect(other);
   }

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "base/log.h"
 #include "base/units.h"
 
 namespace dlaunch {
@@ -23,42 +22,49 @@ ProgressWatch::Options watch_options(const Plan& plan) {
 
 }  // namespace
 
-JobMonitor::JobMonitor(asio::io_context& loop, const Plan& plan, OutputHub& hub,
-                       NodeMembership& membership, const JobCore& job,
-                       std::function<void(JobCore::Event)> feed)
+JobMonitor::JobMonitor(const Plan& plan, NodeMembership& membership, const JobCore& job,
+                       Effects& effects)
     : plan_(plan),
-      hub_(hub),
       membership_(membership),
       job_(job),
-      feed_(std::move(feed)),
-      watch_(loop, watch_options(plan), *this),
-      requests_(loop, [this](int node, const NodeMessage& question) { ask(node, question); }),
-      chaos_timer_(loop) {
-  if (!plan.chaos) return;
-  chaos_.emplace(steady_now(), *plan.chaos);
-  arm_chaos();
+      effects_(effects),
+      watch_(watch_options(plan), *this),
+      requests_([this](int node, const NodeMessage& question) { ask(node, question); }) {
+  if (plan.chaos) chaos_.emplace(now(), *plan.chaos);
+  arm();
+}
+
+void JobMonitor::arm() {
+  const TimePoint chaos = chaos_ && !chaos_looks_ ? chaos_->deadline() : kNever;
+  effects_.wake_monitor_at(
+      std::min({watch_.deadline().value_or(kNever), requests_.deadline().value_or(kNever), chaos}));
+}
+
+void JobMonitor::on_clock() {
+  watch_.on_clock();
+  requests_.on_clock(now());
+  if (chaos_ && !chaos_looks_ && now() >= chaos_->deadline()) on_chaos();
+  arm();
 }
 
 void JobMonitor::begin_round(int round, int ranks, std::optional<TimePoint> fenced) {
-  if (chaos_) {
-    chaos_->new_round(steady_now());
-    arm_chaos();
-  }
+  if (chaos_) chaos_->new_round(now());
   std::optional<Duration> recovered;
-  if (fenced) recovered = steady_now() - *fenced;
+  if (fenced) recovered = now() - *fenced;
   watch_.new_round(round,
                    {.ranks = ranks,
                     .nodes = static_cast<int>(nodes().size()),
                     .min_ranks = plan_.min_nproc,
                     .spares = plan_.spares},
                    recovered);
+  arm();
 }
 
 void JobMonitor::stop() {
   watch_.stop();
   after_dumps_.clear();
   chaos_.reset();
-  chaos_timer_.cancel();
+  arm();
 }
 
 void JobMonitor::lost_host(int node) {
@@ -74,7 +80,7 @@ void JobMonitor::take(int node, const NodeMessage& message) {
   } else if (const auto* times = std::get_if<NodeTimes>(&message)) {
     watch_.take(node, *times);
   } else if (const auto* threw = std::get_if<NodeThrew>(&message)) {
-    take(node, *threw);
+    on(node, *threw);
   } else if (const auto* stacks = std::get_if<NodeStacks>(&message)) {
     requests_.take(node, *stacks);
   } else if (const auto* workers = std::get_if<NodeWorkers>(&message)) {
@@ -126,7 +132,7 @@ void JobMonitor::survey(bool gpus, std::function<void(const std::map<Slot, NodeW
   for (Slot slot = 0; slot < job_.slots(); ++slot) {
     if (membership_.is_here(job_.node_of(slot))) all.insert(job_.node_of(slot));
   }
-  requests_.survey(all, gpus, [this, done = std::move(done)](const auto& by_node) {
+  requests_.survey(now(), all, gpus, [this, done = std::move(done)](const auto& by_node) {
     std::map<Slot, NodeWorker> workers;
     for (const auto& [node, answer] : by_node) {
       for (const NodeWorker& worker : answer.workers) {
@@ -136,6 +142,7 @@ void JobMonitor::survey(bool gpus, std::function<void(const std::map<Slot, NodeW
     }
     done(workers);
   });
+  arm();
 }
 
 void JobMonitor::dump(Slot slot, MonitorRequests::Stacks done) {
@@ -154,7 +161,7 @@ std::vector<std::string> JobMonitor::waits() const {
 
 // -- The consequences
 
-void JobMonitor::take(int node, const NodeThrew& threw) {
+void JobMonitor::on(int node, const NodeThrew& threw) {
   const Slot slot = membership_.job_slot(node, threw.slot);
   const int rank = slot >= 0 ? job_.rank_of(slot) : -1;
   if (rank < 0 || !job_.runs(slot)) return;
@@ -167,11 +174,11 @@ void JobMonitor::take(int node, const NodeThrew& threw) {
                                     fmt::join(waiting, ", "), waiting.size() == 1 ? "s" : "");
   warn({rank}, fmt::format("rank {} printed a traceback {} ago and still runs{}; 'dlaunchctl "
                            "stacks {}' shows what goes on there",
-                           rank, format_duration(steady_now() - threw.threw), who, rank));
+                           rank, format_duration(now() - threw.threw), who, rank));
 }
 
 void JobMonitor::warn(const RankSet& ranks, const std::string& sentence) {
-  log_warn("{}", with_hosts(sentence, ranks));
+  effects_.warn(with_hosts(sentence, ranks));
 }
 
 void JobMonitor::dump(const RankSet& ranks) {
@@ -180,8 +187,8 @@ void JobMonitor::dump(const RankSet& ranks) {
         plan_.nodes.several() ? fmt::format(" on host {}", membership_.host_of(slot)) : "";
     ++dumps_;
     dump(slot, [this, rank = job_.rank_of(slot), where](int pid, const auto& lines) {
-      hub_.own_line(fmt::format("dlaunch: stacks of rank {} (pid {}{}):", rank, pid, where));
-      for (const auto& line : lines) hub_.own_line("dlaunch:   " + line);
+      effects_.show(fmt::format("dlaunch: stacks of rank {} (pid {}{}):", rank, pid, where));
+      for (const auto& line : lines) effects_.show("dlaunch:   " + line);
       if (--dumps_ > 0) return;
       for (const auto& replace : std::exchange(after_dumps_, {})) replace();
     });
@@ -201,30 +208,25 @@ void JobMonitor::replace_hung(const RankSet& ranks, const std::string& why) {
 
 void JobMonitor::replace_slow(int rank, const std::string& why) {
   for (const Slot slot : slots_of({rank})) {
-    log_warn("{}; starting it again", with_hosts(why, {rank}));
-    feed_(JobCore::Replace{slot, FailureKind::evicted});
+    effects_.warn(with_hosts(why, {rank}) + "; starting it again");
+    effects_.feed(JobCore::Replace{slot, FailureKind::evicted});
   }
 }
 
 // -- Chaos
 
-void JobMonitor::arm_chaos() {
-  chaos_timer_.expires_at(chaos_->deadline());
-  chaos_timer_.async_wait([this](asio::error_code ec) {
-    if (!ec && chaos_) on_chaos();
-  });
-}
-
 // Asks for the workers' state first only if another worker may be hit.
 void JobMonitor::on_chaos() {
-  const TimePoint now = steady_now();
-  if (!chaos_->looks(now)) return do_chaos(now, {});
+  if (!chaos_->looks(now())) return do_chaos({});
+  chaos_looks_ = true;
   survey(false, [this](const std::map<Slot, NodeWorker>& figures) {
-    if (chaos_) do_chaos(steady_now(), figures);
+    chaos_looks_ = false;
+    if (chaos_) do_chaos(figures);
+    arm();
   });
 }
 
-void JobMonitor::do_chaos(TimePoint now, const std::map<Slot, NodeWorker>& figures) {
+void JobMonitor::do_chaos(const std::map<Slot, NodeWorker>& figures) {
   std::vector<Chaos::Member> all;
   for (const Slot slot : members()) {
     Chaos::Member& member = all.emplace_back();
@@ -233,13 +235,12 @@ void JobMonitor::do_chaos(TimePoint now, const std::map<Slot, NodeWorker>& figur
     if (found == figures.end()) continue;
     member.joined = member.joined || found->second.in_ring;
     member.has_spoken = found->second.has_spoken;
-    member.ran = now - found->second.started;
+    member.ran = now() - found->second.started;
   }
-  for (const auto& deed : chaos_->step(now, all)) {
+  for (const auto& deed : chaos_->step(now(), all)) {
     const auto& home = membership_.home_of(deed.victim);
     membership_.order(home.node, NodeInject{home.slot, deed.signal, deed.stands});
   }
-  arm_chaos();
 }
 
 }  // namespace dlaunch

@@ -1,7 +1,7 @@
 // JobMonitor: watches the workers of all hosts, in the process that leads the job. It finds workers
 // that hang or are slow, prints their stacks, has them replaced, injects the faults that --chaos
 // asks for, and answers questions about the workers' state. On each host a NodeMonitor does the
-// work. One thread, the loop's.
+// work. Pure: it takes events, and acts through Effects and NodeMembership.
 #pragma once
 
 #include <functional>
@@ -11,24 +11,29 @@
 #include <string>
 #include <vector>
 
-#include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
-
 #include "elastic/chaos.h"
 #include "elastic/job_core.h"
 #include "launcher/lead/membership/node_membership.h"
 #include "launcher/lead/monitor/progress_watch.h"
 #include "launcher/lead/monitor/requests.h"
-#include "launcher/output/output_hub.h"
 #include "launcher/plan/plan.h"
 
 namespace dlaunch {
 
 class JobMonitor final : private ProgressWatch::Effects {
  public:
+  class Effects {
+   public:
+    virtual ~Effects() = default;
+    virtual TimePoint now() = 0;
+    // Call on_clock() then. It replaces an earlier call; kNever: it is not necessary.
+    virtual void wake_monitor_at(TimePoint due) = 0;
+    virtual void feed(const JobCore::Event& event) = 0;
+    virtual void warn(const std::string& words) = 0;
+    virtual void show(const std::string& line) = 0;  // among the workers' output
+  };
   // All referenced objects must outlive it.
-  JobMonitor(asio::io_context& loop, const Plan& plan, OutputHub& hub, NodeMembership& membership,
-             const JobCore& job, std::function<void(JobCore::Event)> feed);
+  JobMonitor(const Plan& plan, NodeMembership& membership, const JobCore& job, Effects& effects);
 
   // fenced: since when the job had no round, if it had one before.
   void begin_round(int round, int ranks, std::optional<TimePoint> fenced);
@@ -38,6 +43,7 @@ class JobMonitor final : private ProgressWatch::Effects {
   void lost_host(int node);
   // A message of a host's NodeMonitor.
   void take(int node, const NodeMessage& message);
+  void on_clock();
   void stop();
 
   // One sentence for each worker that others wait for.
@@ -47,15 +53,16 @@ class JobMonitor final : private ProgressWatch::Effects {
   void dump(Slot slot, MonitorRequests::Stacks done);
 
  private:
-  void arm_chaos();
+  void arm();
   void on_chaos();
-  void do_chaos(TimePoint now, const std::map<Slot, NodeWorker>& figures);
+  void do_chaos(const std::map<Slot, NodeWorker>& figures);
   std::vector<Slot> members() const;
   std::vector<Slot> slots_of(const RankSet& ranks) const;
-  void take(int node, const NodeThrew& threw);
+  void on(int node, const NodeThrew& threw);
   std::string with_hosts(const std::string& sentence, const RankSet& ranks) const;
 
   // -- ProgressWatch::Effects
+  TimePoint now() override { return effects_.now(); }
   void warn(const RankSet& ranks, const std::string& sentence) override;
   void dump(const RankSet& ranks) override;
   void replace_hung(const RankSet& ranks, const std::string& why) override;
@@ -65,16 +72,15 @@ class JobMonitor final : private ProgressWatch::Effects {
   void ask(int node, const NodeMessage& question) override { membership_.order(node, question); }
 
   const Plan& plan_;
-  OutputHub& hub_;
   NodeMembership& membership_;
   const JobCore& job_;
-  const std::function<void(JobCore::Event)> feed_;
+  Effects& effects_;
   ProgressWatch watch_;
   MonitorRequests requests_;
   int dumps_ = 0;  // under way
   std::vector<std::function<void()>> after_dumps_;
   std::optional<Chaos> chaos_;
-  asio::steady_timer chaos_timer_;
+  bool chaos_looks_ = false;  // its victims are being looked at
 };
 
 }  // namespace dlaunch

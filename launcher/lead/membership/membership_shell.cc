@@ -29,7 +29,10 @@ MembershipShell::MembershipShell(asio::io_context& loop, const Plan& plan,
                     membership_.closed(link);
                     arm();
                   }}),
-      timer_(loop) {}
+      timer_(loop, [this] {
+        membership_.on_clock();
+        arm();
+      }) {}
 
 Result<void> MembershipShell::open_store(const Secret& secret) {
   auto listen = parse_endpoint(plan_.store_listen);
@@ -73,19 +76,6 @@ void MembershipShell::send(Link link, const NodeMessage& message) {
 void MembershipShell::part(std::function<void()> then) {
   arm();
   links_.part_all(std::move(then));
-}
-
-void MembershipShell::arm() {
-  const TimePoint due = membership_.deadline().value_or(kNever);
-  if (std::exchange(armed_, due) == due) return;
-  if (due == kNever) return static_cast<void>(timer_.cancel());
-  timer_.expires_at(due);
-  timer_.async_wait([this](asio::error_code error) {
-    if (error) return;
-    armed_ = kNever;
-    membership_.on_clock();
-    arm();
-  });
 }
 
 }  // namespace dlaunch

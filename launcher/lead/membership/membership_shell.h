@@ -8,13 +8,13 @@
 #include <string>
 
 #include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
 
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "base/secret.h"
 #include "launcher/lead/membership/node_membership.h"
 #include "launcher/plan/plan.h"
+#include "launcher/wire/deadline_timer.h"
 #include "launcher/wire/node_links.h"
 #include "launcher/wire/node_port.h"
 #include "rendezvous/store_server.h"
@@ -45,7 +45,7 @@ class MembershipShell final : public NodeMembership::Effects {
   void watch_clock(Link link) override { links_.watch_clock(link); }
   std::optional<Duration> clock_error(Link link) override { return links_.clock_error(link); }
   void say(LogLevel level, const std::string& words) override { log_line(level, words); }
-  void arm();
+  void arm() { timer_.arm(membership_.deadline().value_or(kNever)); }
 
   asio::io_context& loop_;
   const Plan& plan_;
@@ -53,8 +53,7 @@ class MembershipShell final : public NodeMembership::Effects {
   NodeLinks links_;
   std::unique_ptr<StoreServer> store_;
   NodePort* own_ = nullptr;
-  asio::steady_timer timer_;
-  TimePoint armed_ = kNever;
+  DeadlineTimer timer_;
 };
 
 }  // namespace dlaunch

@@ -28,18 +28,19 @@ RankSet slow_ranks(const Slowness& slow) {
 
 }  // namespace
 
-ProgressWatch::ProgressWatch(asio::io_context& loop, const Options& options, Effects& effects)
+ProgressWatch::ProgressWatch(const Options& options, Effects& effects)
     : effects_(effects),
       looks_for_hangs_(std::min(options.hang_timeout, options.hang_warning) != Duration::max()),
       looks_for_slow_(options.stragglers.mode != StragglerMode::off),
       interval_(interval_of(options)),
       hangs_(config_of(options)),
-      stragglers_(options.stragglers),
-      timer_(loop) {
-  arm();
+      stragglers_(options.stragglers) {
+  if (looks_for_hangs_ || looks_for_slow_) next_look_ = effects_.now() + interval_;
 }
 
-std::vector<Hang> ProgressWatch::waits() const { return hangs_.waits(steady_now(), kWorthTelling); }
+std::vector<Hang> ProgressWatch::waits() const {
+  return hangs_.waits(effects_.now(), kWorthTelling);
+}
 
 void ProgressWatch::new_round(int round, const StragglerJudge::NewRound& sizes,
                               std::optional<Duration> recovered) {
@@ -64,20 +65,16 @@ void ProgressWatch::lost(int node) {
   for (const int rank : there) gone(rank);
 }
 
-void ProgressWatch::arm() {
-  if (stopped_ || !(looks_for_hangs_ || looks_for_slow_)) return;
-  timer_.expires_after(interval_);
-  timer_.async_wait([this](asio::error_code ec) {
-    if (ec) return;
-    if (looks_for_hangs_) look();
-    if (looks_for_slow_) look_for_slow();
-    arm();
-  });
+void ProgressWatch::on_clock() {
+  if (!next_look_ || effects_.now() < *next_look_) return;
+  next_look_ = effects_.now() + interval_;
+  if (looks_for_hangs_) look();
+  if (looks_for_slow_) look_for_slow();
 }
 
 void ProgressWatch::stop() {
   stopped_ = true;
-  timer_.cancel();
+  next_look_.reset();
 }
 
 int ProgressWatch::pid_of(int rank) const {
@@ -103,7 +100,7 @@ void ProgressWatch::take(int node, const NodeSeen& seen) {
     Known& known = ranks_[rank.rank];
     auto places = std::exchange(known.rank.positions, {});
     const bool same = known.rank.round == rank.round && known.rank.pid == rank.pid;
-    known = {node, steady_now(), rank};
+    known = {node, effects_.now(), rank};
     if (rank.moves && same) known.rank.positions = std::move(places);
   }
   if (urgent) look();
@@ -111,7 +108,7 @@ void ProgressWatch::take(int node, const NodeSeen& seen) {
 
 void ProgressWatch::look() {
   if (stopped_) return;
-  const auto now = steady_now();
+  const auto now = effects_.now();
   HangJudge::Samples samples;
   for (const auto& [rank, known] : ranks_) {
     if (known.rank.round == round_ && effects_.is_heard(known.node)) {
@@ -137,7 +134,7 @@ void ProgressWatch::add_samples(TimePoint now, const Known& known,
 }
 
 void ProgressWatch::feed(const HangJudge::Event& event) {
-  for (const auto& action : hangs_.step(steady_now(), event)) {
+  for (const auto& action : hangs_.step(effects_.now(), event)) {
     if (const auto* warn = std::get_if<HangJudge::Warn>(&action)) {
       effects_.warn({warn->rank}, warn->sentence);
     } else if (const auto* dump = std::get_if<HangJudge::Dump>(&action)) {
@@ -169,7 +166,7 @@ void ProgressWatch::take(int node, const NodeTimes& times) {
 }
 
 void ProgressWatch::feed(const StragglerJudge::Event& event) {
-  for (const auto& action : stragglers_.step(steady_now(), event)) {
+  for (const auto& action : stragglers_.step(effects_.now(), event)) {
     if (const auto* warn = std::get_if<StragglerJudge::Warn>(&action)) {
       effects_.warn(slow_ranks(warn->slowness), warn->slowness.sentence);
     } else if (const auto* clear = std::get_if<StragglerJudge::Clear>(&action)) {

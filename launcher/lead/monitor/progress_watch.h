@@ -1,18 +1,14 @@
 // ProgressWatch: collects the progress of all workers from their hosts and feeds HangJudge and
 // StragglerJudge: every 200 ms with a hang time-out, else ten times in a window of the stragglers,
-// and at once when a worker was stopped or continued. It runs at the leader. One thread, the
-// loop's.
+// and at once when a worker was stopped or continued. It runs at the leader. Pure: it acts through
+// Effects.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
-
-#include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
 
 #include "elastic/hang.h"
 #include "elastic/straggler.h"
@@ -27,6 +23,7 @@ class ProgressWatch {
   class Effects {
    public:
     virtual ~Effects() = default;
+    virtual TimePoint now() = 0;
     // ranks: the subject of the sentence.
     virtual void warn(const RankSet& ranks, const std::string& sentence) = 0;
     virtual void dump(const RankSet& ranks) = 0;
@@ -44,8 +41,10 @@ class ProgressWatch {
     StragglerJudgeConfig stragglers;
   };
   // effects must outlive it.
-  ProgressWatch(asio::io_context& loop, const Options& options, Effects& effects);
+  ProgressWatch(const Options& options, Effects& effects);
 
+  std::optional<TimePoint> deadline() const { return next_look_; }
+  void on_clock();  // deadline() has passed
   // recovered: how long the job was without a round.
   void new_round(int round, const StragglerJudge::NewRound& sizes,
                  std::optional<Duration> recovered);
@@ -71,7 +70,6 @@ class ProgressWatch {
     TimePoint told{};
     NodeRank rank;
   };
-  void arm();
   void look();  // for stopped and for hung workers
   void look_for_slow();
   void add_samples(TimePoint now, const Known& known, HangJudge::Samples& samples) const;
@@ -87,7 +85,7 @@ class ProgressWatch {
   int round_ = 0;
   std::map<int, Known> ranks_;
   StepDigest digest_;
-  asio::steady_timer timer_;
+  std::optional<TimePoint> next_look_;
   bool stopped_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include "launcher/lead/monitor/requests.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace dlaunch {
@@ -23,28 +24,24 @@ void MonitorRequests::take(int node, const NodeStacks& stacks) {
   done(stacks.pid, stacks.lines);
 }
 
-void MonitorRequests::survey(const std::set<int>& nodes, bool gpus, const Workers& done) {
+void MonitorRequests::survey(TimePoint now, const std::set<int>& nodes, bool gpus,
+                             const Workers& done) {
   const std::uint32_t request = ++last_;
-  auto& survey =
-      *surveys_.emplace(request, std::make_unique<Survey>(loop_, nodes, done)).first->second;
-  survey.limit.expires_after(kSurveyLimit);
-  survey.limit.async_wait([this, request](asio::error_code ec) {
-    if (!ec) finish(request);
-  });
+  surveys_.emplace(request, Survey{nodes, {}, done, now + kSurveyLimit});
   for (const int node : nodes) ask_(node, NodeSurvey{request, gpus});
   finish_if_all_there(request);
 }
 
 void MonitorRequests::take(int node, const NodeWorkers& workers) {
   const auto it = surveys_.find(workers.request);
-  if (it == surveys_.end() || it->second->awaited.erase(node) == 0) return;
-  it->second->answers[node] = workers;
+  if (it == surveys_.end() || it->second.awaited.erase(node) == 0) return;
+  it->second.answers[node] = workers;
   finish_if_all_there(workers.request);
 }
 
 void MonitorRequests::finish_if_all_there(std::uint32_t request) {
   const auto it = surveys_.find(request);
-  if (it != surveys_.end() && it->second->awaited.empty()) finish(request);
+  if (it != surveys_.end() && it->second.awaited.empty()) finish(request);
 }
 
 void MonitorRequests::finish(std::uint32_t request) {
@@ -52,7 +49,23 @@ void MonitorRequests::finish(std::uint32_t request) {
   if (it == surveys_.end()) return;
   const auto survey = std::move(it->second);
   surveys_.erase(it);
-  survey->done(survey->answers);
+  survey.done(survey.answers);
+}
+
+std::optional<TimePoint> MonitorRequests::deadline() const {
+  std::optional<TimePoint> next;
+  for (const auto& [request, survey] : surveys_) {
+    next = std::min(next.value_or(kNever), survey.limit);
+  }
+  return next;
+}
+
+void MonitorRequests::on_clock(TimePoint now) {
+  std::vector<std::uint32_t> late;
+  for (const auto& [request, survey] : surveys_) {
+    if (now >= survey.limit) late.push_back(request);
+  }
+  for (const std::uint32_t request : late) finish(request);
 }
 
 void MonitorRequests::lost(int node) {
@@ -68,7 +81,7 @@ void MonitorRequests::lost(int node) {
   for (const auto& done : never) done(0, {"its host was lost before it answered"});
   std::vector<std::uint32_t> open;
   for (auto& [request, survey] : surveys_) {
-    survey->awaited.erase(node);
+    survey.awaited.erase(node);
     open.push_back(request);
   }
   for (const std::uint32_t request : open) finish_if_all_there(request);

@@ -1,16 +1,13 @@
 // MonitorRequests: the leader's pending questions to the job's hosts. Each question gets one
-// answer: from the host, or, when the host is lost, that none comes. One thread, the loop's.
+// answer: from the host, or, when the host is lost, that none comes. Pure.
 #pragma once
 
 #include <functional>
 #include <map>
-#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
-
-#include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
 
 #include "launcher/wire/node_message.h"
 
@@ -22,17 +19,19 @@ class MonitorRequests {
   using Stacks = std::function<void(int pid, const std::vector<std::string>& lines)>;
   using Workers = std::function<void(const std::map<int, NodeWorkers>& by_node)>;
   // ask may deliver the answer at once.
-  MonitorRequests(asio::io_context& loop, Ask ask) : loop_(loop), ask_(std::move(ask)) {}
+  explicit MonitorRequests(Ask ask) : ask_(std::move(ask)) {}
 
   // The stacks of the worker at that slot of the node.
   void dump(int node, Slot slot, Stacks done);
   // The workers of these nodes, with or without their GPUs, except of nodes that do not answer
   // within a second.
-  void survey(const std::set<int>& nodes, bool gpus, const Workers& done);
+  void survey(TimePoint now, const std::set<int>& nodes, bool gpus, const Workers& done);
 
   void take(int node, const NodeStacks& stacks);
   void take(int node, const NodeWorkers& workers);
   void lost(int node);
+  std::optional<TimePoint> deadline() const;
+  void on_clock(TimePoint now);  // deadline() has passed
 
  private:
   struct Dump {
@@ -40,21 +39,18 @@ class MonitorRequests {
     Stacks done;
   };
   struct Survey {
-    Survey(asio::io_context& loop, std::set<int> nodes, Workers then)
-        : awaited(std::move(nodes)), done(std::move(then)), limit(loop) {}
     std::set<int> awaited;
     std::map<int, NodeWorkers> answers;
     Workers done;
-    asio::steady_timer limit;
+    TimePoint limit;
   };
   void finish_if_all_there(std::uint32_t request);
   void finish(std::uint32_t request);
 
-  asio::io_context& loop_;
   const Ask ask_;
   std::uint32_t last_ = 0;
   std::map<std::uint32_t, Dump> dumps_;
-  std::map<std::uint32_t, std::unique_ptr<Survey>> surveys_;
+  std::map<std::uint32_t, Survey> surveys_;
 };
 
 }  // namespace dlaunch

@@ -1,7 +1,5 @@
 #include "launcher/lead/start/started_hosts.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -15,6 +13,7 @@ StartedHosts::StartedHosts(asio::io_context& loop, const Plan& plan, OutputHub& 
       plan_(plan),
       helpers_(helpers),
       listener_(std::move(listener)),
+      quorum_(plan.nodes),
       starter_(loop, plan, hub, helpers,
                {.answered = [this](const auto& failures) { on_answered(failures); },
                 .lost = [this](const HostFailure& failure, bool again) { on_lost(failure, again); },
@@ -49,16 +48,12 @@ void StartedHosts::on_lost(const HostFailure& failure, bool again) {
   log_warn("host {}: {}", starter_.name(failure.node), failure.what);
 }
 
-// The job needs all hosts, or as many as --nnodes says, ours included.
 void StartedHosts::on_failed(const std::vector<HostFailure>& failures) {
   if (over_) return;
-  const auto& hosts = plan_.nodes.hosts;
-  for (const auto& failure : failures) failed_.insert(failure.node);
-  const int own = plan_.nodes.own_number();
-  const bool enough =
-      hosts.size() >= failed_.size() + static_cast<std::size_t>(plan_.nodes.min) &&
-      std::none_of(failures.begin(), failures.end(), [=](const auto& f) { return f.node == own; });
-  for (const auto& line : failure_table(failures, hosts)) {
+  std::set<int> nodes;
+  for (const auto& failure : failures) nodes.insert(failure.node);
+  const bool enough = quorum_.enough_without(nodes);
+  for (const auto& line : failure_table(failures, plan_.nodes.hosts)) {
     log_line(enough ? LogLevel::warn : LogLevel::error, line);
   }
   if (!enough) listener_.too_few(exit_code_of(failures));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/lead/start/host_discovery.h"
+#include "launcher/lead/start/host_quorum.h"
 #include "launcher/lead/start/ssh_starter.h"
 
 namespace dlaunch {
@@ -59,9 +60,9 @@ class StartedHosts {
   const Plan& plan_;
   std::set<pid_t>& helpers_;
   const Listener listener_;
+  HostQuorum quorum_;  // before the job begins
   SshStarter starter_;
   std::unique_ptr<HostDiscovery> discovery_;
-  std::set<int> failed_;   // nodes, before the job began
   std::set<int> leaving_;  // nodes
   bool begun_ = false;
   bool over_ = false;

@@ -1,0 +1,188 @@
+// How the leader watches the workers of all hosts, without sockets and processes.
+#include "launcher/lead/job_monitor.h"
+
+#include <csignal>
+
+#include "tests/unit/launcher/membership_world.h"
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Links = std::vector<MembershipWorld::Link>;
+
+// Hosts a, b and c with two workers each, which all run. Rank = slot.
+class MonitorWorld final : private JobMonitor::Effects {
+ public:
+  explicit MonitorWorld(const Plan& plan) : hosts(plan) {
+    hosts.comes(1, "b");
+    hosts.comes(2, "c");
+    job.emplace(hosts.membership.shape({}));
+    (void)job->step(kStart, JobCore::Start{});
+    for (Slot slot = 0; slot < 6; ++slot) (void)job->step(kStart, JobCore::Spawned{slot});
+    JobMonitor::Effects& effects = *this;
+    monitor.emplace(hosts.plan, hosts.membership, *job, effects);
+    monitor->begin_round(1, 6, std::nullopt);
+    hosts.sent.clear();
+  }
+
+  void pass(Duration time) {
+    const TimePoint until = hosts.clock + time;
+    while (wake_at <= until) {
+      hosts.clock = std::max(hosts.clock, wake_at);
+      monitor->on_clock();
+    }
+    hosts.clock = until;
+  }
+  // The questions of that kind that hosts have got, by link.
+  template <class Message>
+  std::vector<std::pair<MembershipWorld::Link, Message>> asked() {
+    std::vector<std::pair<MembershipWorld::Link, Message>> found;
+    for (const auto& [link, messages] : hosts.sent) {
+      for (const auto& message : messages) {
+        if (const auto* is = std::get_if<Message>(&message)) found.emplace_back(link, *is);
+      }
+    }
+    return found;
+  }
+
+  MembershipWorld hosts;
+  std::optional<JobCore> job;
+  TimePoint wake_at = kNever;
+  std::vector<std::string> warnings, shown;
+  std::vector<JobCore::Event> fed;
+  std::optional<JobMonitor> monitor;
+
+ private:
+  TimePoint now() override { return hosts.clock; }
+  void wake_monitor_at(TimePoint due) override { wake_at = due; }
+  void feed(const JobCore::Event& event) override { fed.push_back(event); }
+  void warn(const std::string& words) override { warnings.push_back(words); }
+  void show(const std::string& line) override { shown.push_back(line); }
+};
+
+Plan monitored_plan() {
+  Plan plan = membership_plan(3);
+  plan.hang_timeout = 8s;
+  plan.straggler = StragglerMode::off;
+  return plan;
+}
+
+// Rank 4, on host c, does not come to all_reduce #17.
+void miss_rank_4(MonitorWorld& world) {
+  for (int rank = 0; rank < 6; ++rank) {
+    NodeRank at{.rank = rank, .round = 1, .pid = 100 + rank};
+    at.positions = {{.seq = rank == 4 ? 16U : 17U, .inside = rank != 4}};
+    world.monitor->take(rank / 2, NodeSeen{{at}});
+  }
+}
+
+}  // namespace
+
+TEST_CASE("job monitor: warnings name the host of the worker") {
+  MonitorWorld world(monitored_plan());
+  miss_rank_4(world);
+  world.pass(4s);
+  REQUIRE(world.warnings.size() == 1);
+  CHECK(world.warnings[0].starts_with("rank 4 has not entered all_reduce #17"));
+  CHECK(world.warnings[0].ends_with("; rank 4 is on host c"));
+}
+
+TEST_CASE("job monitor: a worker that hangs is replaced once its stacks are there") {
+  MonitorWorld world(monitored_plan());
+  miss_rank_4(world);
+  world.pass(7s);
+  const auto dumps = world.asked<NodeDump>();
+  REQUIRE(dumps.size() == 2);  // of the culprit, and of one that waits
+  CHECK((dumps[0].first == NodeMembership::kOwnLink && dumps[0].second.slot == 0));
+  CHECK((dumps[1].first == 2 && dumps[1].second.slot == 0));
+  world.pass(2s);
+  CHECK(world.asked<NodeHung>().empty());
+  world.monitor->take(2, NodeStacks{dumps[1].second.request, 0, 104, {"frame"}});
+  CHECK(world.shown == std::vector<std::string>{"dlaunch: stacks of rank 4 (pid 104 on host c):",
+                                                "dlaunch:   frame"});
+  CHECK(world.asked<NodeHung>().empty());
+  world.monitor->take(0, NodeStacks{dumps[0].second.request, 0, 100, {}});
+  const auto hung = world.asked<NodeHung>();
+  REQUIRE(hung.size() == 1);
+  CHECK((hung[0].first == 2 && hung[0].second.slot == 0 && hung[0].second.pid == 104));
+  CHECK(hung[0].second.why.starts_with("rank 4 has not entered"));
+}
+
+TEST_CASE("job monitor: the loss of a host ends the wait for its stacks") {
+  MonitorWorld world(monitored_plan());
+  std::vector<std::string> lines;
+  world.monitor->dump(2, [&](int, const auto& stacks) { lines = stacks; });
+  CHECK(world.asked<NodeDump>().at(0).first == 1);
+  world.monitor->lost_host(1);
+  CHECK(lines == std::vector<std::string>{"its host was lost before it answered"});
+}
+
+TEST_CASE("job monitor: a traceback is reported with the ranks that wait, and its end") {
+  MonitorWorld world(monitored_plan());
+  miss_rank_4(world);
+  world.pass(1s);
+  world.monitor->take(2, NodeThrew{.slot = 0, .pid = 104, .threw = kStart - 4s});
+  REQUIRE(world.warnings.size() == 1);
+  CHECK(world.warnings[0] ==
+        "rank 4 printed a traceback 5 s ago and still runs; ranks 0, 1, 2, 3, 5 wait; 'dlaunchctl "
+        "stacks 4' shows what goes on there; rank 4 is on host c");
+  world.monitor->take(2, NodeThrew{.slot = 0, .pid = 104, .over = true});
+  CHECK(world.warnings.back() == "rank 4 goes on after its traceback; rank 4 is on host c");
+  // A spare, or a slot that does not exist.
+  world.monitor->take(2, NodeThrew{.slot = 7});
+  CHECK(world.warnings.size() == 2);
+}
+
+TEST_CASE("job monitor: a survey asks the hosts that are here, and waits a second at the most") {
+  MonitorWorld world(monitored_plan());
+  std::optional<std::map<Slot, NodeWorker>> got;
+  world.monitor->survey(true, [&](const auto& workers) { got = workers; });
+  const auto asked = world.asked<NodeSurvey>();
+  REQUIRE(asked.size() == 3);
+  CHECK(asked[2].second.gpus);
+  const auto request = asked[0].second.request;
+  world.monitor->take(1, NodeWorkers{request, {{.slot = 1, .pid = 7}, {.slot = 9}}});
+  world.pass(900ms);
+  CHECK_FALSE(got);
+  world.pass(100ms);
+  REQUIRE(got);
+  REQUIRE(got->size() == 1);
+  CHECK(got->at(3).pid == 7);
+
+  world.hosts.sent.clear();
+  world.hosts.goes(1);
+  world.monitor->survey(false, [](const auto&) {});
+  CHECK(world.asked<NodeSurvey>().size() == 2);
+}
+
+TEST_CASE("job monitor: chaos looks at the workers, and hurts one on its host") {
+  Plan plan = monitored_plan();
+  plan.hang_timeout = plan.hang_warning = Duration::max();
+  plan.chaos = ChaosConfig{.kill = {.every = 5s}};
+  MonitorWorld world(plan);
+  for (int second = 0; second < 20; ++second) {
+    world.pass(1s);
+    for (const auto& [link, survey] : world.asked<NodeSurvey>()) {
+      NodeWorkers all{.request = survey.request, .workers = {{.slot = 0}, {.slot = 1}}};
+      for (auto& worker : all.workers) worker.in_ring = true;
+      world.monitor->take(static_cast<int>(link), all);
+    }
+  }
+  const auto hurt = world.asked<NodeInject>();
+  REQUIRE(hurt.size() > 1);
+  CHECK(hurt.size() < 10);
+  for (const auto& [link, inject] : hurt) {
+    CHECK(inject.signal == SIGKILL);
+    CHECK((inject.slot == 0 || inject.slot == 1));
+  }
+  world.monitor->stop();
+  CHECK(world.wake_at == kNever);
+}
+
+TEST_CASE("job monitor: with nothing to watch for it never wakes") {
+  Plan plan = monitored_plan();
+  plan.hang_timeout = plan.hang_warning = Duration::max();
+  CHECK(MonitorWorld(plan).wake_at == kNever);
+}
