@@ -25,7 +25,7 @@ parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
 parser.add_argument("--epochs", type=int, default=4)
 parser.add_argument("--batch", type=int, default=256, help="of all ranks together")
 parser.add_argument("--rate", type=float, default=0.002)
-parser.add_argument("--snapshots", help="a folder, to go on from when the job is started anew")
+parser.add_argument("--snapshots", help="a folder from which a restarted job continues")
 options = parser.parse_args()
 
 

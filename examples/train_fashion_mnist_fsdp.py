@@ -22,7 +22,7 @@ parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
 parser.add_argument("--samples", type=int, default=60000, help="so many of the training set")
 parser.add_argument("--epochs", type=int, default=4)
 parser.add_argument("--batch", type=int, default=256, help="of all ranks together")
-parser.add_argument("--checkpoints", help="a folder for torch.distributed.checkpoint, to go on from when started anew")
+parser.add_argument("--checkpoints", help="a folder of torch.distributed.checkpoint, from which a restarted job continues")
 parser.add_argument("--losses", help="a file: rank 0 writes the loss of each step there at the end")
 options = parser.parse_args()
 

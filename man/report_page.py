@@ -19,7 +19,7 @@ def roff(text):
 
 
 def words(what):
-    """Of which type a value is."""
+    """The type of a value."""
     if "$ref" in what:
         return "object: " + what["$ref"].rpartition("/")[2]
     if "const" in what:

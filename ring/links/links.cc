@@ -200,7 +200,7 @@ std::optional<CallSignature> Links::called(std::uint64_t seq) const {
   return call;
 }
 
-// The oldest running collective, of which a stream may have many; 0: none.
+// The oldest running collective (a stream may have many); 0: none.
 std::uint64_t Links::under_way() const {
   const std::uint64_t completed = completed_, entered = entered_;
   return entered > completed ? completed + 1 : 0;
@@ -222,7 +222,7 @@ std::optional<LinkFrame> Links::inside_frame(std::uint64_t seq) const {
 }
 
 // Sends to the ranks at distances of powers of two, both ways. That connects all of them with few
-// frames, so if any calls differ they differ between two ranks of which one informs the other.
+// frames, so if any calls differ they differ between a rank and one that it informs.
 void Links::tell_own_call(std::uint64_t seq) {
   const auto inside = inside_frame(seq);
   if (!inside) return;

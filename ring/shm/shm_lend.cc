@@ -9,8 +9,8 @@
 namespace dlaunch {
 namespace {
 
-// For less data, waiting for all others before the reduction costs more than the copies, of which a
-// reduce_scatter has the most.
+// For less data, waiting for all others before the reduction costs more than the copies. A
+// reduce_scatter copies the most.
 constexpr std::size_t kLeastFromRegion = 16 << 10;
 constexpr std::size_t kLeastReducedFromRegion = 128 << 10;
 

@@ -350,7 +350,7 @@ def last_holders_die(start, random):
         job.settled(of.number)
         job.finish()
         return
-    # Without snapshots all begin anew, and it is said why.
+    # Without snapshots all start over, and a message says why.
     job.wait_for("a beginning", lambda: set(job.settled(of.number).steps.values()) == {0})
     job.struck.update(of.pids.values(), *(r.pids.values() for r in job.rounds.values()))
     job.finish(loses=True)

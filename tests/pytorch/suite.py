@@ -41,7 +41,7 @@ def parsed():
 
 
 class LikeGloo(str):
-    """A back end's name, of which the tests that go by names take it for Gloo's."""
+    """A back end's name that the tests which look at names take for Gloo's."""
 
     def __eq__(self, other):
         return other == "gloo" or str.__eq__(self, other)

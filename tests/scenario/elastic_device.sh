@@ -5,7 +5,7 @@ source "$SOURCE/tests/scenario/common.sh"
 worker=$BUILD/tests/support/elastic_device_worker
 [ -x "$worker" ] || skip "built without the headers of CUDA and NCCL"
 export LD_LIBRARY_PATH=$BUILD/tests/support/fake_gpu:$LD_LIBRARY_PATH
-# all_right N FROM: so many ranks, of which the later round went on from step FROM.
+# all_right N FROM: N ranks, and the later round continued from step FROM.
 all_right() {
   expect_code 0
   [ "$(grep -c "of $1: step 12 right" out)" = "$1" ] || { cat out err; fail "not $1 ranks that are right"; }

@@ -20,7 +20,7 @@ grep -Eq "^round [2-9] rank 2 size 4 $survivor step (19|20)$" replaced || { cat 
 grep -Eq ' step (39|40)$' replaced || { cat replaced; fail "rank 0 was not lost at step 40"; }
 ! grep -E '^round [2-9] .* step ([0-9]|1[0-8])$' replaced || fail "committed steps were done again"
 
-# Fewer: the shards are cut anew.
+# Fewer ranks: the shards are divided again.
 run dlaunch --nproc 4 --min-nproc 2 --max-restarts 0 "${worker[@]}" --die-at 30:2 --log fewer
 expect_code 0; expect_result 3
 [ "$(grep -c ' size 3 ' fewer)" = 3 ] || { cat fewer; fail "three should have gone on"; }
@@ -44,7 +44,7 @@ wait "$job"; code=$?; expect_code 0; expect_result 3
 from=$(sed -n 's/^round [2-9] .* step //p' all | sort -u)
 [[ $from =~ ^[1-5]0$ ]] || { cat all; fail "all should go on from one snapshot"; }
 
-# One that was altered or torn is told of, and the one before it is used.
+# dlaunch reports an altered or torn snapshot, and uses the one before it.
 newest=$(ls together/*-60.replicated.dlstate) before=$(ls together/*-50.replicated.dlstate)
 printf X | dd of="$newest" bs=1 seek=800000 conv=notrunc status=none
 cp -r together torn; truncate -s 100000 "torn/${newest#*/}"

@@ -70,7 +70,7 @@ ranks 2 '' dlaunch -np 2 --use-hwthread-cpus -iface lo --mca btl tcp,self --map-
 run dlaunch --mca btl tcp,self -genv A 1 -genv B=2 --output raw printenv OMPI_MCA_btl A B
 expect_code 0; expect_out '^tcp,self$'; expect_out '^1$'; expect_out '^2$'
 ranks 2 '' dlaunch -n 2 --ntasks-per-node=2 --kill-on-bad-exit=1 -u --mpi=none --export=ALL,Z=1 train.py
-# Each of them is told of once, under -v, and not without it.
+# With -v dlaunch reports each of them once; without -v it reports none.
 run dlaunch -v --start-method spawn --pernode true
 expect_code 0; expect_err "'--start-method' of torchrun is accepted: "; expect_err "'--pernode' of mpirun is taken as --nproc=1"
 [ "$(grep -c start-method err)" = 1 ] || fail "told more than once"

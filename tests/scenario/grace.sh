@@ -40,7 +40,7 @@ for how in done killed; do
 done
 [ "$(wc -l <names)" -ge 4 ] || fail "not run: $(cat err)"
 
-# What does not go by itself is killed, and told of where nothing had failed.
+# dlaunch kills what does not end by itself, and says so if nothing had failed.
 run dlaunch --nproc 2 bash -c 'setsid sleep 1000 & echo $! >pid.$RANK'
 expect_code 0; expect_err 'rank 1 has ended and left sleep \(pid [0-9]+\) behind, which is killed'
 for rank in 0 1; do ! kill -0 "$(cat pid.$rank)" 2>/dev/null || fail "the sleep of rank $rank runs"; done

@@ -13,7 +13,7 @@ run dlaunch --nproc 3 --hang-timeout 3s --max-restarts 1 "$worker" --steps 300 -
 expect_code 0; expect_err 'rank 1 .* it hung, .*; starting it again: round 2'
 expect_out '^\[[02]\] in round 2 as [02] of 3, pid'
 
-# Without --hang-timeout it is told of all the same, and at the end who was waited for.
+# Without --hang-timeout dlaunch still warns about it, and says at the end which rank the others waited for.
 run dlaunch --nproc 3 --hang-warning 2s --timeout 14s --error-file error.json "$worker" --steps 1000 --hang 2
 expect_code 75; expect_under 25000
 told=$(grep -c 'rank 2 has not entered .* --hang-timeout would replace it' err)

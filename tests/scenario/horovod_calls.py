@@ -351,7 +351,7 @@ def after_a_loss(victim):
             assert type(error.__cause__).__name__ == "PeerLost", repr(error.__cause__)
             print(f"told: {error}", flush=True)
         else:
-            raise AssertionError("not told of a lost rank")
+            raise AssertionError("no error names a lost rank")
     signal.pause()
 
 

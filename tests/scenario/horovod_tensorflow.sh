@@ -12,7 +12,7 @@ here=$SOURCE/tests/scenario
 run dlaunch --nproc 4 --horovod "$python" "$here/horovod_tensorflow.py" lose
 expect_code 137; expect_err 'rank 1 .*failed first: killed by SIGKILL'
 for part in collectives derivatives tapes everybody_the_same; do expect_out "^\[0\] $part is right$"; done
-[ "$(grep -c 'told$' out)" = 3 ] || fail "not every rank was told of the lost one"
+[ "$(grep -c 'told$' out)" = 3 ] || fail "not every rank has learned of the lost one"
 
 keras() {
   run dlaunch --nproc 2 --horovod "$@"

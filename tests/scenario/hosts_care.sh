@@ -30,7 +30,7 @@ expect_in err.1 'stacks of rank [01] \(pid [0-9]+ on host host[12]\)'
 grep -q 'built without libdw' err.1 || expect_in err.1 'hang_forever'
 expect_in err.1 'rank 2 \(pid [0-9]+ on host host3\) failed first: it hung, .*starting it again: round 2'
 
-# All are seen from the host that leads, and one that stays stopped is told of and replaced.
+# The leader sees all workers. It warns about a stopped one, and replaces it if it stays stopped.
 becomes "[(w['rank'], w['host']) for w in s['workers']] == [(0, 'host1'), (1, 'host2'), (2, 'host3')] and
          all(w['pid'] and w['last_operation'] and w['ran_s'] > 0 and w['local_rank'] == 0 for w in s['workers'])"
 pid=$(says "s['workers'][1]['pid']")

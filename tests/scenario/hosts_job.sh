@@ -41,7 +41,7 @@ grep -q 'was started with dlaunch .* --nnodes 2:2, --host-timeout 9 s; here it i
 start_dlaunch 3 --nnodes 2 --secret-file other true; wait_host 10 3 69
 start_dlaunch 4 --nnodes 2 true; wait_host 10 4 0; wait_host 10 1 0
 
-# A host behind a NAT is told of, once, unless --interface chooses the addresses.
+# dlaunch warns once about a host behind a NAT, unless --interface chooses the addresses.
 hide() { # hide H: its packets bear another address here than at its end
   on "$1" ip addr add 10.88.0.7/32 dev eth0 &&
     on "$1" ip route replace 10.77.0.0/24 dev eth0 src 10.88.0.7 &&
@@ -51,9 +51,9 @@ if hide 3; then
   start_job "1 2 3" --nnodes 3 true; wait_job 20 0
   [ "$(grep -c 'translated on the way (NAT)' err.1)" = 1 ] &&
     grep -q 'host host3 has the address 10.88.0.7 for itself and 10.77.0.3 for this host' err.1 ||
-    job_fails "not told of the NAT"
+    job_fails "no warning about the NAT"
   start_job "1 2 3" --nnodes 3 --interface eth0 true; wait_job 20 0
-  grep -q NAT err.1 && job_fails "told of a NAT that nobody minds"
+  grep -q NAT err.1 && job_fails "a warning about a NAT that does no harm"
 else
   echo "this kernel translates no addresses: no host behind a NAT"
 fi

@@ -33,7 +33,7 @@ end_steps 90 6
 kept 2
 for h in 1 2 3; do nothing_left $h; [ -z "$(ls "$(host_dir $h)/tmp")" ] || job_fails "left on host $h"; done
 
-# Not started again: the others end with a sentence. Started again after that: a job anew.
+# A leader that is not started again: the others end with a sentence. If it starts after that, it begins a new job.
 by_hand=(--nnodes 2 --max-restarts 9)
 start_job "1 2" "${by_hand[@]}" --join-timeout 3s "$rounds" --steps 100000 --step-ms 10
 wait_until 60 later_round 0 2 || job_fails "no first round"
@@ -44,10 +44,10 @@ grep -q "was not started again within 3 s (--join-timeout); ending this host's w
 nothing_left 2
 by_hand+=(--join-timeout 20s)
 start_job "1 2" "${by_hand[@]}" "$rounds" --steps 5; wait_job 60 0
-grep -q "nothing is left of an earlier job 'test'; it begins anew" err.1 || job_fails "not anew"
+grep -q "found nothing of an earlier job 'test'; the job starts from the beginning" err.1 || job_fails "not from the beginning"
 [ -z "$(journals)" ] || job_fails "left: $(journals)"
 
-# Without its journal it knows nothing: the others' workers end, and begin anew with it.
+# Without its journal it knows nothing: the others' workers end, and start over with it.
 by_hand+=(--journal "$PWD/journal" "$rounds" --until enough --step-ms 10)
 start_job "1 2" "${by_hand[@]}"
 wait_until 60 later_round 0 2 || job_fails "no first round"

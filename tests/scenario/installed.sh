@@ -120,7 +120,7 @@ wheel_up() {
   expect_code 0; expect_out "/dlaunch-[0-9.]+-cp39-abi3-${platform}_$(uname -m)\.whl$"
   wheel=$(cat out)
   chmod 644 "$wheel"
-  # What pip was told of where it finds packages, it is told here, too.
+  # pip gets the same options for finding packages here, too.
   settings=$(env | grep -E '^(PIP_|SSL_CERT|REQUESTS_CA|https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY)' | tr '\n' ' ')
   for tool in sh env cat; do ln -s "$(command -v $tool)" few/; done
   cd home || exit 1

@@ -85,7 +85,7 @@ start_waiting; kill -KILL "$agent"; wait "$job"; expect_clean "the agent's loss"
 start_waiting; kill -KILL "$job"; wait "$job"; expect_clean "the keeper's loss"
 start_waiting; kill -STOP "$server"; kill -INT "$job"; wait "$job"; expect_clean "a stop of the server"
 
-# Who is waited for in vain is told of.
+# dlaunch names the rank for which the others wait in vain.
 dlaunch --nproc 2 sh -c '[ $RANK = 1 ] || exec ./program' >out 2>err </dev/null & job=$!
 started+=("$job")
 told() { grep -q 'MPI_Init() waits for rank 1, which has ended without it' err; }

@@ -1,6 +1,6 @@
 # A DistributedDataParallel training whose state is libdlelastic's: a lost worker is replaced while the
-# others keep their processes, to the weights of an undisturbed run; it shrinks and grows; it begins
-# anew from a snapshot; and it runs without dlaunch, too.
+# others keep their processes, to the weights of an undisturbed run; it shrinks and grows; it restarts
+# from a snapshot; and it runs without dlaunch, too.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
@@ -33,7 +33,7 @@ expect_code 0; expect_out 'steps 30 commits 31 again 1'
 expect_err 'rank 1 .*killed by SIGKILL .*(a spare takes its place|starting it again): round [23]'
 same quiet.pt spare.pt
 [ "$(grep -l '^begins at 13 ' spare/steps.* | wc -l)" = 3 ] || fail "not all went on after 13 steps"
-[ "$(grep -l '^begins at 0 ' spare/steps.* | wc -l)" = 3 ] || fail "somebody began anew"
+[ "$(grep -l '^begins at 0 ' spare/steps.* | wc -l)" = 3 ] || fail "a rank started over"
 run dlaunch --nproc 3 --max-restarts 3 "${train[@]}" --folder again --die 13:0 --weights again.pt
 expect_code 0; expect_out 'steps 30'
 expect_err 'rank 0 .*killed by SIGKILL .*starting it again: round [23]'
@@ -223,7 +223,7 @@ def steps(seed):
 @elastic.run
 def train(state):
     begins = steps(0)
-    state.restore()  # before any step: what optimizers keep is to be made anew
+    state.restore()  # before any step: the state of optimizers does not exist yet
     for name, weight in steps(0).items():
         assert torch.equal(weight, begins[name]), f"{name} does not begin as it did"
     state.commit()

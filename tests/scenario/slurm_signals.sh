@@ -59,7 +59,7 @@ id=$(job_id); on 1 scontrol requeue "$id"
 wait_until 60 has 2 "^1 up slurm-$id.0-r1" || { on 1 scontrol show job "$id" >&2; cat log out err >&2; fail "not started again"; }
 wait_until 30 no_jobs || fail "the job does not end"
 grep -q "Slurm has started job $id again: going on after round [23], 1 of 2 restarts used" err || fail "not told"
-grep -q "^1 up slurm-$id.0-r1 in [34]$" log || { cat log >&2; fail "the rounds are counted anew"; }
+grep -q "^1 up slurm-$id.0-r1 in [34]$" log || { cat log >&2; fail "the rounds are counted from the start again"; }
 grep -q 'all 2 restarts (--max-restarts) are used' err || { cat err >&2; fail "the restarts are not counted on"; }
 has 2 "^1 up slurm-$id.0-r1" || fail "a restart too many"
 [ ! -e journal ] || fail "the journal is left"

@@ -1,4 +1,4 @@
-# A worker that was stopped is told of within milliseconds. One that stays stopped is replaced at the
+# dlaunch reports a stopped worker within milliseconds. One that stays stopped is replaced at the
 # limit, after its stacks were shown, and the result is that of one undisturbed process; one that was
 # stopped for a second costs a warning and nothing else; one under a debugger is left alone.
 source "$SOURCE/tests/scenario/common.sh"

@@ -157,16 +157,16 @@ end = time.monotonic() + 2  # so long a word could still come
 while time.monotonic() < end:
     read_for(0.1)
 if b"is stopped" in seen or b"are stopped" in seen:
-    sys.exit(f"told of the user's own ^Z; seen: {seen}")
+    sys.exit(f"dlaunch warned about the user's own ^Z; seen: {seen}")
 os.write(master, b"fg\n")
 until("continued", lambda: all(state(w) != "T" for w in workers))
 end = time.monotonic() + 1
 while time.monotonic() < end:
     read_for(0.1)
 if b"no longer stopped" in seen:
-    sys.exit(f"told of the user's own fg; seen: {seen}")
+    sys.exit(f"dlaunch warned about the user's own fg; seen: {seen}")
 os.kill(workers[1], signal.SIGSTOP)
-until("told of a stop by somebody else", lambda: b"rank 1 is stopped" in seen)
+until("a warning about a stop by somebody else", lambda: b"rank 1 is stopped" in seen)
 os.kill(workers[1], signal.SIGCONT)
 os.write(master, b"\x03")
 until("ended", lambda: not any(os.path.exists(f"/proc/{w}") for w in workers))

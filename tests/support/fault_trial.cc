@@ -184,7 +184,7 @@ class Judge {
       const bool named = names_rank(rank.text, trial_.victim) ||
                          (trial_.lost_before >= 0 && names_rank(rank.text, trial_.lost_before));
       ++(named ? totals.directly : totals.indirectly);
-      if (!named && !names_one_that_left(r)) bad(r, "was told of a rank that was there");
+      if (!named && !names_one_that_left(r)) bad(r, "got the name of a rank that was there");
       return;
     }
     if (rank.lost == trial_.victim || (rank.lost >= 0 && rank.lost == trial_.lost_before)) {
@@ -192,8 +192,8 @@ class Judge {
       return;
     }
     ++totals.indirectly;
-    if (rank.lost < 0) return bad(r, "was told of no rank");
-    if (!had_left(rank.lost, r)) bad(r, "was told of a rank that was there");
+    if (rank.lost < 0) return bad(r, "got no rank's name");
+    if (!had_left(rank.lost, r)) bad(r, "got the name of a rank that was there");
   }
   void judge_timeout(int r) {
     const auto& rank = shared_.ranks[r];
@@ -296,7 +296,7 @@ bool run_trial(const Trial& trial, const Begin& begin, const Happen& happen, boo
 
 void print(const Totals& totals) {
   std::printf(
-      "%d trials, %d bad; %llu operations, %llu wrong results; told of a loss after at most "
+      "%d trials, %d bad; %llu operations, %llu wrong results; learned of a loss after at most "
       "%.1f ms, of a stop %.1f ms; %d directly, %d of a rank that left after it\n",
       totals.trials, totals.bad, static_cast<unsigned long long>(totals.operations),
       static_cast<unsigned long long>(totals.wrong), totals.latest * 1000,

@@ -83,7 +83,8 @@ void NodeMembership::go_on_from(const JobJournal& was) {
 
 // Its rounds get later numbers than those of the job before.
 void NodeMembership::begin_anew() {
-  warn(fmt::format("nothing is left of an earlier job '{}'; it begins anew", plan_.job_id));
+  warn(fmt::format("found nothing of an earlier job '{}'; the job starts from the beginning",
+                   plan_.job_id));
   first_round_ = was_->job.round + 1;
   was_.reset();
   roster_ = fresh_roster();

@@ -84,7 +84,7 @@ struct PmixServer::Served {
   bool ready = false;      // ranks can connect
   RankSet come, ended;     // ranks that have come to MPI_Init(); that have ended well
   TimePoint awaited_until{};
-  bool told = false;  // the user was told of missing ranks
+  bool told = false;  // dlaunch has warned about missing ranks
   Descriptor in, out, exited;
   asio::steady_timer later;
   char bytes[256];

@@ -174,7 +174,7 @@ TEST_CASE("--dry-run tells of every option that is not as usual") {
   }
 }
 
-TEST_CASE("--dry-run tells when Slurm's jobs are told of their end, and of the fewest workers") {
+TEST_CASE("--dry-run says when workers of a Slurm job learn of its end, and the fewest workers") {
   FakeMachine fake;
   fake.env["SLURM_JOB_ID"] = "7";
   fake.time_left = std::chrono::minutes(10);

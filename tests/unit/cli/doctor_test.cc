@@ -99,7 +99,7 @@ TEST_CASE("hosts that are far apart, and sockets too small for that") {
   CHECK(found[0].starts_with("h2 to h3: at that speed and distance 38.15 MiB are in flight"));
 }
 
-TEST_CASE("what is wrong with a host, told once for all of which it is true") {
+TEST_CASE("one finding names all hosts with the same fault") {
   Cluster cluster(6);
   SUBCASE("clock") {
     cluster.hosts[4].clock_ahead_s = -3;

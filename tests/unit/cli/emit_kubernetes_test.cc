@@ -34,7 +34,7 @@ std::string emit_refused(const Words& words) {
   return job ? "accepted" : job.error().what;
 }
 
-// The file in golden/, with this version in it. DL_RECORD=1 writes it anew.
+// The file in golden/, with this version in it. DL_RECORD=1 writes it again.
 void check_golden(const std::string& name, const Words& words, const Plan& plan) {
   auto job = job_of(words, plan);
   REQUIRE_MESSAGE(job, (job ? "" : job.error().what));

@@ -63,7 +63,7 @@ TEST_CASE("gpu findings: what NVML and the kernel's log tell") {
     CHECK(gpu_found(facts) ==
           Words{"!h: GPU 0000:11:00.0 has bad memory that could not be remapped"});
   }
-  SUBCASE("lost, of which all else says nothing") {
+  SUBCASE("lost, when nothing else says so") {
     gpu.figures.lost = "GPU is lost";
     gpu.figures.uncorrected = 3;
     CHECK(gpu_found(facts) == Words{"!h: GPU 0000:11:00.0 has fallen off the bus: GPU is lost"});

@@ -11,7 +11,7 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-// Small whole numbers, of which every sum, product and average here is exact in every type.
+// Small whole numbers: every sum, product and average of them here is exact in every type.
 template <class T>
 void fill(Bytes& bytes, int rank, bool alike) {
   for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {

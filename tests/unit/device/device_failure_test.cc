@@ -53,7 +53,7 @@ struct Stops {
   Gate dying;
 };
 
-// Three calls, of which the third fails everywhere; then the communicator is over, in time, and the
+// Three calls; the third fails everywhere. Then the communicator is over, in time, and the
 // process can make another one.
 int suffer(const Fault& fault, const std::string& next_url, Stops& stops, int rank,
            dl_comm*& comm) {

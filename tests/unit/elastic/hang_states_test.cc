@@ -21,7 +21,7 @@ TEST_CASE("a stopped rank: at once a warning, and at its own limit a replacement
         });
 }
 
-TEST_CASE("a stopped rank that is continued begins anew") {
+TEST_CASE("the wait for a stopped rank starts from zero when it continues") {
   HangWorld world = one_missing();
   world.set(3, ProcessState::stopped);
   world.run(27s);

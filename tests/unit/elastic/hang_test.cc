@@ -261,7 +261,7 @@ TEST_CASE("without a limit hangs are not looked for") {
   CHECK_FALSE(world.judge.deadline());
 }
 
-TEST_CASE("without a limit who is waited for is told of, and nothing else done") {
+TEST_CASE("without a limit a warning names the late rank, and nothing else happens") {
   HangWorld world(HangConfig{.warn_after = 60s});
   world.put_all(4, 16, false);
   for (const int rank : {0, 1, 2}) world.put(rank, 17, true);
@@ -328,7 +328,7 @@ TEST_CASE("a rank that is not heard of stops the time: its host is for others to
   CHECK(world.take_log().back().starts_with("680 replace 3: "));
 }
 
-TEST_CASE("after a jump of the clock waiting begins anew") {
+TEST_CASE("after a jump of the clock the wait starts from zero") {
   HangWorld world = one_missing();
   world.run(25s);
   world.now += 3600s;
@@ -383,7 +383,7 @@ TEST_CASE("data that moved and stands again is warned of again") {
   CHECK(world.take_log().size() == 1);
 }
 
-TEST_CASE("a rank that is traced in the next round too is told of again") {
+TEST_CASE("a rank that is traced in the next round, too, gets another warning") {
   HangWorld world = one_missing();
   world.set(3, ProcessState::traced);
   world.run(5s);
@@ -460,7 +460,7 @@ TEST_CASE("a collective this version has no name for") {
   CHECK(world.take_log().back().find("not entered collective #4,") != std::string::npos);
 }
 
-TEST_CASE("what a host has seen stand still before it told of it counts") {
+TEST_CASE("the time that a rank stood still before its host reported it counts") {
   HangJudge judge({.hang_timeout = 60s, .stop_limit = 60s, .dump_time = 2s});
   TimePoint now(1000s);
   const auto sample = [](int rank, std::uint64_t seq, bool inside, Duration age) {

@@ -1,4 +1,4 @@
-// Ranks whose progress a HangJudge is told of, and what it does, in words.
+// Ranks that report their progress to a HangJudge, and what it does, in words.
 #pragma once
 
 #include <map>

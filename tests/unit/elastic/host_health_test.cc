@@ -75,7 +75,7 @@ TEST_CASE("an answer that nobody asked for admits nobody") {
   CHECK(twice.test.empty());
 }
 
-TEST_CASE("one that fails is left out, for longer each time, and told of once for each reason") {
+TEST_CASE("a host that fails stays out, for longer each time, with one warning for each reason") {
   HostHealth health(1);
   TimePoint now = kStart;
   (void)step(health, now, HostHealth::Comes{7, "a"});
@@ -100,7 +100,7 @@ TEST_CASE("one that fails is left out, for longer each time, and told of once fo
   CHECK(is_about(left_out(health, now, 8, "hot"), 1s));
 }
 
-TEST_CASE("its dlaunch started anew waits as long; other hosts do not") {
+TEST_CASE("a restarted dlaunch of the host waits as long; other hosts do not") {
   HostHealth health(1);
   (void)step(health, kStart, HostHealth::Comes{7, "a"});
   CHECK(step(health, kStart, HostHealth::Tested{7, "hot"}).told.find("host a ") == 0);

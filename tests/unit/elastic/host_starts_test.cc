@@ -93,7 +93,7 @@ TEST_CASE("a job that grants no restart has none of its hosts started again") {
   CHECK_FALSE(starts.deadline());
 }
 
-TEST_CASE("a host out of reach is tried again ever more rarely, and told of once") {
+TEST_CASE("a host out of reach is tried again less and less often, with one warning") {
   HostStarts starts = starts_of(1, {.again = true});
   TimePoint now = kStart;
   starts.step(now, HostStarts::Start{});
@@ -110,7 +110,7 @@ TEST_CASE("a host out of reach is tried again ever more rarely, and told of once
   CHECK(starts.words(now, 0).starts_with("started again in "));
   CHECK(starts.words(now, 0).ends_with(": refused"));
   CHECK(about(pause_of(starts, now), 60s));
-  // It is back, and the next time begins anew.
+  // It is back, and the next failure counts from one again.
   starts.step(now, HostStarts::Ready{0});
   starts.step(now += 1h, HostStarts::Ended{0, "x"});
   CHECK(about(pause_of(starts, now), 1s));

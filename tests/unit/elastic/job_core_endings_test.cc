@@ -192,7 +192,7 @@ TEST_CASE("what failed first is judged, whoever is heard of first") {
     JobConfig config = of(2, 9);
     config.restarts.final_exit_codes = {7};
     JobWorld world(config, elastic);
-    SUBCASE("other causes, of which the same followed") {
+    SUBCASE("other causes with the same consequences") {
       for (std::uint64_t cause = 2; cause <= 4; ++cause) fail_in_turn(world, cause);
       CHECK_FALSE(world.finish);
       CHECK(world.core.restarts_used() == 3);

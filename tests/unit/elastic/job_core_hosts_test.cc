@@ -8,7 +8,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// One worker on each of up to `most` hosts, of which the job begins with so many.
+// One worker on each of up to `most` hosts; the job begins with so many.
 JobConfig one_each(int begins, int least, int most) {
   JobConfig config = of(begins, 5);
   config.min_size = least;
@@ -217,7 +217,7 @@ TEST_CASE("a round that is given up because a host is lost costs that loss alone
   CHECK(world.core.restarts_used() == 1);
 }
 
-TEST_CASE("a job of which a member has finished waits for a lost host, though it may shrink") {
+TEST_CASE("a job with a finished member waits for a lost host, though it may shrink") {
   JobWorld world(one_each(3, 1, 3));
   world.succeed(0);
   lose(world, 1);

@@ -468,7 +468,7 @@ TEST_CASE("what a lost leader had decided about a member stands") {
 TEST_CASE("who was in the newest round that may have got on") {
   const JobRecord record{.round = 5, .live = 3, .roster = {0, 2}};
   CHECK(JobCore::holds(record, {{.slot = 2, .in_round = 3, .round = 3}}));
-  CHECK(JobCore::holds(record, {{.slot = 2, .in_round = 2, .round = 2}}));  // not told of 3 yet
+  CHECK(JobCore::holds(record, {{.slot = 2, .in_round = 2, .round = 2}}));  // does not know 3 yet
   CHECK(JobCore::holds(record, {{.slot = 2, .round = 3}}));                 // not linked
   CHECK_FALSE(JobCore::holds(record, {{.slot = 2, .round = 4}}));
   CHECK_FALSE(JobCore::holds(record, {{.slot = 1, .round = 3}}));

@@ -44,8 +44,7 @@ TEST_CASE("plain programs are started again all together, once the last of them 
   CHECK(world.finish->end == JobEnding::worker_failed);
 }
 
-TEST_CASE(
-    "a job that goes on for one of which nothing is left has what that left of the restarts") {
+TEST_CASE("a job that follows one without any host has the rest of its restarts") {
   JobConfig config = of(2, 3);
   config.first_round = 8;
   config.before = {.restarts_used = 2, .restarts_left = 1};
@@ -168,7 +167,7 @@ TEST_CASE("a member that leaves a healthy round takes all of them to the next on
   CHECK(world.core.restarts_used() == 0);
 }
 
-TEST_CASE("rounds that the members give up for a cause that is nobody's end with the restarts") {
+TEST_CASE("rounds that members give up although none failed end with the restarts") {
   const auto give_up = [](JobWorld& world, std::uint64_t version) {
     for (const Slot slot : {0, 1, 2}) {
       world.feed(

@@ -113,7 +113,7 @@ TEST_CASE("a host that stands in takes the place of one with as many workers") {
   CHECK(only<NodeRoster::Back>(roster.step(kStart, NodeRoster::Join{9, "d", -1, 4}))->node == 2);
 }
 
-TEST_CASE("a host that was started anew before its loss was noticed takes its own place") {
+TEST_CASE("a host that restarts before its loss was noticed takes its own place") {
   NodeRoster roster = roster_of(2, 2);
   (void)roster.step(kStart, NodeRoster::Join{7, "b", 1, 2});
   const auto actions = roster.step(kStart, NodeRoster::Join{8, "b", 1, 2});

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A policy, and failures of which each is of a round of its own unless told otherwise.
+// A policy, and failures, each of its own round unless a test says otherwise.
 struct World {
   explicit World(RestartPolicyConfig config) : policy(std::move(config)) {}
 
@@ -402,7 +402,7 @@ TEST_CASE("a limit of same failures as it is written on the command line") {
 
 TEST_CASE("failures without a commit between them end nothing: only the budget does") {
   for (const std::uint64_t version : {0, 50}) {
-    World unknown(with(30));  // of which nothing is known but that they failed
+    World unknown(with(30));  // known only to have failed
     World differing(with(30));
     int count = 0;
     while (unknown.fail({.version = version}).restart) ++count;
@@ -506,7 +506,7 @@ TEST_CASE("what an earlier time has left is no more than is allowed now") {
   CHECK(world.policy.used() == 2);
   CHECK(world.granted() == 3);
   World refills(with(4, 4min));
-  refills.policy.go_on(refills.now, 4, 0, 1000);  // commits of which nothing is to be had any more
+  refills.policy.go_on(refills.now, 4, 0, 1000);  // commits that are lost
   CHECK(refills.granted() == 0);
   refills.now += 2min;
   CHECK(refills.granted() == 2);
@@ -528,7 +528,7 @@ TEST_CASE("words of a lost peer count only where no cause was heard of in their 
       CHECK(cause(round, kCause + static_cast<std::uint64_t>(round)).restart);
     }
   }
-  SUBCASE("causes of which nothing is known") {
+  SUBCASE("unknown causes") {
     for (int round = 1; round <= 3; ++round) {
       CHECK(victim(round).restart);
       CHECK(cause(round, 0).restart);

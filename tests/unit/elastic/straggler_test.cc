@@ -14,7 +14,7 @@ namespace {
 
 using Log = std::vector<std::string>;
 
-// Ranks with steps of 0.2 s, of which the collective takes half, told in digests of 10 steps.
+// Ranks with steps of 0.2 s, half of it in the collective, reported in digests of 10 steps.
 // What the judge does is written down.
 class StragglerWorld {
  public:

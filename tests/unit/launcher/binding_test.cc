@@ -59,7 +59,7 @@ TEST_CASE("more ranks than cores share them evenly, neighbours together") {
   CHECK(bind_ranks(synthetic("package:1 core:2 pu:1"), 4, BindPolicy::core) == expected);
 }
 
-TEST_CASE("sockets of which a mask left unequal parts are shared in proportion") {
+TEST_CASE("sockets that a mask made unequal are shared in proportion") {
   auto cpus = std::set<int>{0, 1, 8, 9, 10, 11, 12, 13};
   const auto topology = restrict_to(synthetic("package:2 core:8 pu:1"), cpus);
   const auto sets = bind_ranks(topology, 4, BindPolicy::socket);

@@ -62,7 +62,7 @@ TEST_CASE("what a command leaves in its group is killed, and holds nobody up") {
   CHECK(end.text == "over\n");
 }
 
-TEST_CASE("nobody is told of a command that is dropped") {
+TEST_CASE("a dropped command reports to nobody") {
   asio::io_context loop;
   std::set<pid_t> helpers;
   bool told = false;

@@ -85,7 +85,8 @@ TEST_CASE("earlier job: without any of its hosts a new one begins, with later ro
   world.pass(4999ms);
   CHECK(world.news.empty());
   world.pass(1ms);
-  CHECK(world.last_warning() == "nothing is left of an earlier job 'j'; it begins anew");
+  CHECK(world.last_warning() ==
+        "found nothing of an earlier job 'j'; the job starts from the beginning");
   CHECK(world.membership.who_is_here() == "2 of 3 hosts are here (a, b)");
   CHECK(world.membership.first_round() == 8);
   world.pass(3s);
@@ -111,7 +112,8 @@ TEST_CASE("earlier job: one of another command line leaves only its numbers") {
   plan.nproc = 4;
   MembershipWorld world(plan, written_by_c());
   CHECK_FALSE(world.membership.awaits_earlier());
-  CHECK(world.last_warning() == "nothing is left of an earlier job 'j'; it begins anew");
+  CHECK(world.last_warning() ==
+        "found nothing of an earlier job 'j'; the job starts from the beginning");
   CHECK(world.membership.first_round() == 8);
   NodeJoin request = with_workers(world, "b");
   world.comes(1, request);

@@ -69,7 +69,7 @@ TEST_CASE("who leaves does not wait for a file that stands still") {
   CHECK(world.drained == 0);
 }
 
-TEST_CASE("a full disk is told of once, another failure ends the file") {
+TEST_CASE("a full disk costs one warning, another failure ends the file") {
   WriterWorld world;
   const auto full = file_of(UniqueFd(::open("/dev/full", O_WRONLY | O_CLOEXEC)));
   for (int i = 0; i < 3; ++i) {

@@ -67,7 +67,7 @@ struct Discovered {
   std::optional<HostDiscovery> discovery;
 };
 
-// A zombie is nobody any more, and stays one until its new parent looks.
+// A zombie does not run any more, and stays one until its new parent looks.
 bool lives(pid_t pid) { return state_of(pid) != 'Z'; }
 
 }  // namespace

@@ -168,7 +168,7 @@ TEST_CASE("what ended after a signal of ours did not fail by itself, unless it s
   for (const auto& c : cases) check(c);
 }
 
-TEST_CASE("a worker that libdlring told of a lost peer is a consequence") {
+TEST_CASE("a worker that lost a peer according to libdlring is a consequence") {
   const Case cases[] = {
       {"though it ended first",
        {lost(2, exited(0, 10, 1)), lost(2, exited(1, 11, 1)), killed(2, 12, SIGSEGV)},

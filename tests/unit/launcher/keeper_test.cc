@@ -32,7 +32,7 @@ TEST_CASE("a signal that comes while the agent ends does not take its exit code"
   CHECK(WEXITSTATUS(status) == 143);
 }
 
-TEST_CASE("the agent is told of signals") {
+TEST_CASE("the keeper reports signals to the agent") {
   const int status = kept([](UniqueFd signals, const OriginalSignals&) {
     ::kill(::getppid(), SIGUSR1);
     unsigned char told = 0;

@@ -174,7 +174,7 @@ TEST_CASE("node links: the end of a job waits for each host to close its end, or
       CHECK(steady_now() - began >= kLease);
     }
     CHECK(over);
-    if (leaves) links.part_all([&] { over = false; });  // there is nobody left
+    if (leaves) links.part_all([&] { over = false; });  // no peer is left
     CHECK(over != leaves);
   }
 }

@@ -151,7 +151,7 @@ TEST_CASE("in a file a bar is shown every 30 s, from 30 s on, and by its last st
   CHECK(s.end() == Lines{"65"});
 }
 
-TEST_CASE("a bar of whom no states are shown is asked for them no more often than others") {
+TEST_CASE("a bar that shows no states is asked for them no more often than others") {
   Splitter s;
   s.lines.set_pace({30s, 30s});
   s.feed("\r1%");

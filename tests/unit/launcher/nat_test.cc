@@ -4,7 +4,7 @@
 
 using namespace dlaunch;
 
-TEST_CASE("a host whose address is translated is told of, with both addresses") {
+TEST_CASE("a warning about a host with a translated address names both addresses") {
   const auto told = nat_warning("a", "192.168.0.7", "10.0.0.1");
   CHECK(told.find("host a has the address 192.168.0.7 for itself and 10.0.0.1 for this host") == 0);
   CHECK(told.find("--interface") != std::string::npos);

@@ -27,7 +27,7 @@ std::string file_text(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("a reader that has gone away harms nobody, and is told of") {
+TEST_CASE("a reader that has gone away does no harm, and a warning names it") {
   TempFolder dir;
   Hub h;
   h.plan.output.log_dir = dir.path;

@@ -69,7 +69,7 @@ TEST_CASE("pmix job: maps of who is where") {
   CHECK(nodes_with(nodes, {1}) == std::vector{1});
 }
 
-TEST_CASE("pmix job: a rank is told of the protocols that the library of its host speaks") {
+TEST_CASE("pmix job: a rank learns the protocols that its host's library speaks") {
   const auto names = [](const std::string& text) {
     PmixOrder order;
     order.nspace = "n";

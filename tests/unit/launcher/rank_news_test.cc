@@ -25,7 +25,7 @@ RankNews::Worker worker(int rank, std::uint64_t seq, bool inside, Duration since
 
 }  // namespace
 
-TEST_CASE("who moves on is told of once, and costs nothing then") {
+TEST_CASE("a rank that moves on is reported once, and costs nothing then") {
   RankNews news(1s);
   std::size_t told = 0;
   for (int i = 0; i < 100; ++i) {
@@ -40,7 +40,7 @@ TEST_CASE("who moves on is told of once, and costs nothing then") {
   CHECK(told == 1);
 }
 
-TEST_CASE("who stands still is told of once, with how long its host has seen it so") {
+TEST_CASE("a rank that stands still is reported once, with the time that its host has seen it so") {
   RankNews news(1s);
   // It stood so before anybody looked.
   const auto look = [&](Duration at) {
@@ -74,7 +74,7 @@ TEST_CASE("without a limit each move is told, where it stands now") {
   CHECK(news.look(kStart + 400ms, {worker(0, 1, false, 100ms)}).ranks.empty());
 }
 
-TEST_CASE("who was stopped is told of at once, also where nobody looks for hangs") {
+TEST_CASE("a stopped rank is reported at once, also without a watch for hangs") {
   for (const auto limit : {Duration(1s), Duration::max()}) {
     RankNews news(limit);
     (void)news.look(kStart, {worker(0, 1, true, 0s)});
@@ -92,13 +92,13 @@ TEST_CASE("who was stopped is told of at once, also where nobody looks for hangs
   }
 }
 
-TEST_CASE("without a limit for standing still nothing is told of it") {
+TEST_CASE("without a limit for standing still it is not reported") {
   RankNews news(Duration::max());
   CHECK(news.look(kStart, {worker(0, 1, true, 0s)}).ranks.size() == 1);
   CHECK(news.look(kStart + 600s, {worker(0, 1, true, 0s)}).ranks.empty());
 }
 
-TEST_CASE("a worker in another round, or that waits for it, is told of anew") {
+TEST_CASE("a worker in another round, or waiting for it, is reported again") {
   RankNews news(1s);
   (void)news.look(kStart, {worker(0, 5, true, 0s)});
   auto left = worker(0, 5, false, 0s);
@@ -115,7 +115,7 @@ TEST_CASE("a worker in another round, or that waits for it, is told of anew") {
   CHECK(news.look(kStart + 23s, {}).ranks.empty());
 }
 
-TEST_CASE("that it sleeps uninterruptibly is told of who stands still, and not over and over") {
+TEST_CASE("the report of a rank that stands still says once that it sleeps uninterruptibly") {
   RankNews news(1s);
   auto blocked = worker(0, 1, true, 0s);
   blocked.state = ProcessState::uninterruptible;

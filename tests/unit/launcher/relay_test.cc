@@ -105,7 +105,7 @@ TEST_CASE("loopback owner: of a connection that is there, and of none") {
   CHECK_FALSE(owner_of_loopback(0, to));  // of one that is no more, beside one that is there
   CHECK(has_loopback(::geteuid(), to));
   CHECK_FALSE(has_loopback(::geteuid() + 1, to));
-  // Who has left is nobody, and above all not root.
+  // A user who has left is unknown, and above all is not root.
   tcp::socket accepted = listener.accept();
   client.close();
   CHECK_FALSE(owner_of_loopback(from, to));

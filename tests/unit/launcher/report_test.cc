@@ -106,7 +106,7 @@ TEST_CASE("out of memory is told with its evidence; an unexplained SIGKILL says 
         "or start fewer workers");
 }
 
-TEST_CASE("losses that are nobody's failure") {
+TEST_CASE("losses without a failed worker") {
   CHECK(text(facts({exited(1, 5, 0), lost(1, exited(0, 10, 3))}))[0] ==
         "rank 1 left early with exit code 0; rank 0 (pid 100 on host h) still needed it: exit code "
         "3 after "

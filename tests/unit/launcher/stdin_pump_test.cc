@@ -81,7 +81,7 @@ TEST_CASE("stdin goes to hosts as they ask, and no faster than the slowest of al
   settle(loop);
   CHECK(given.back() == "1:");
   CHECK(got(*taker) == "<end>");
-  pump.host_asks(2, true);  // it starts one anew
+  pump.host_asks(2, true);  // it starts another one
   CHECK(given.back() == "2:");
 }
 

@@ -53,7 +53,7 @@ NodeSteps::Record spans(std::uint64_t first, std::uint64_t last, Duration late) 
   return out;
 }
 
-// Two ranks, of which each has so much from the other after `calls` collectives.
+// Two ranks; each has so much from the other after `calls` collectives.
 Records linked(std::uint64_t calls, const FlightReceived& by_0, const FlightReceived& by_1) {
   Records records{{0, spans(calls > 60 ? calls - 60 : 1, calls, 0ms)},
                   {1, spans(calls > 60 ? calls - 60 : 1, calls, 0ms)}};
@@ -105,7 +105,7 @@ TEST_CASE("what came over a link between two looks is told for one collective") 
   const auto first = digest.add(linked(50, {1, 50'000'000, 5ms}, {0, 50'000'000, 5ms}));
   REQUIRE(first);
   CHECK(first->links.empty());  // there is nothing yet to compare with
-  // 200 collectives later, of which the records hold 61.
+  // 200 collectives later; the records hold 61 of them.
   const auto step = digest.add(linked(250, {1, 250'000'000, 45ms}, {0, 70'000'000, 405ms}));
   REQUIRE(step);
   REQUIRE(step->links.size() == 2);

@@ -1,4 +1,5 @@
-// Workers that have printed a traceback and still run: of whom the leading dlaunch is told.
+// Workers that have printed a traceback and still run: which of them the node reports to the
+// leader.
 #include "launcher/node/watch/traceback_news.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +18,7 @@ TracebackNews::Worker threw(Slot slot) {
 
 }  // namespace
 
-TEST_CASE("a worker that shows nothing after its traceback is told of once") {
+TEST_CASE("a worker that shows nothing after its traceback is reported once") {
   TracebackNews news;
   const auto worker = threw(1);
   CHECK(news.look(kStart, {worker}).empty());
@@ -35,7 +36,7 @@ TEST_CASE("a worker that shows nothing after its traceback is told of once") {
   CHECK_FALSE(news.deadline());
 }
 
-TEST_CASE("one that goes on is not told of") {
+TEST_CASE("a worker that goes on is not reported") {
   for (const bool prints : {true, false}) {
     CAPTURE(prints);
     TracebackNews news;
@@ -55,7 +56,7 @@ TEST_CASE("words and moves right behind the traceback are no sign of progress") 
   CHECK(news.look(kStart + 10s, {worker}).size() == 1);
 }
 
-TEST_CASE("when one that was told of goes on after all, that is told") {
+TEST_CASE("when a reported worker goes on after all, that is reported, too") {
   TracebackNews news;
   auto worker = threw(0);
   CHECK(news.look(kStart + 10s, {worker}).size() == 1);
@@ -70,7 +71,7 @@ TEST_CASE("when one that was told of goes on after all, that is told") {
   CHECK(news.look(kStart + 30s, {worker}).size() == 1);
 }
 
-TEST_CASE("one that waits for others is not told of, unless it does not any more") {
+TEST_CASE("a worker that waits for others is not reported until it stops waiting") {
   TracebackNews news;
   auto worker = threw(0);
   worker.after.inside = true;

@@ -111,7 +111,7 @@ TEST_CASE("after a reply that makes no sense nothing more is read as replies") {
   CHECK(next.error().code == Errc::io);
 }
 
-TEST_CASE("a socket that was connected to itself is nobody's answer") {
+TEST_CASE("a socket that was connected to itself is no answer") {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -28,7 +28,7 @@ TEST_CASE("api: collectives and messages over both transports") {
       EXPECT(dl_broadcast(comm, &root, 1, DL_INT32, 2) == DL_OK);
       EXPECT(root == 42);
       EXPECT(dl_barrier(comm) == DL_OK);
-      // Around the ring, large enough that nobody's send ends before somebody receives.
+      // Around the ring, large enough that no send ends before its receive begins.
       std::vector<double> out(1 << 20, rank), in(1 << 20);
       EXPECT(dl_send(comm, out.data(), out.size(), DL_FLOAT64, (rank + 1) % 3, 7) == DL_OK);
       EXPECT(dl_recv(comm, in.data(), in.size(), DL_FLOAT64, (rank + 2) % 3, 7) == DL_OK);

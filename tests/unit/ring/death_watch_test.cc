@@ -127,7 +127,7 @@ TEST_CASE("death watch: who exits with its watch there is dead; who has ended it
   CHECK(watcher.all() == std::vector<int>{2});
 }
 
-TEST_CASE("death watch: a rank that is not there yet is nobody's trouble") {
+TEST_CASE("death watch: a rank that has not come yet is no loss") {
   const Lives lives = shared_lives();
   Watcher first(0, lives), second(1, lives);
   if (!first.supported()) return;

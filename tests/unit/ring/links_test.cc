@@ -263,20 +263,20 @@ TEST_CASE("links: ranks that wait in different calls hear of it from each other"
     trio[0].links->enter(1, call(1));
     trio[1].links->enter(1, call(1, Collective::barrier));
   }
-  SUBCASE("of which one has gone on into the next") {
+  SUBCASE("and one has gone on into the next") {
     trio[1].links->enter(1, call(1, Collective::barrier));
     trio[1].links->complete(1);
     trio[1].links->enter(2, call(2));
     trio[0].links->enter(1, call(1));
   }
-  SUBCASE("of which one told before the other came, and was gone before that could tell") {
+  SUBCASE("and one reported before the other came, and left before that could report") {
     trio[0].links->enter(1, call(1));
     CHECK(trio[1].raised.wait_for(1500ms) == std::future_status::timeout);
     trio[1].links->enter(1, call(1, Collective::barrier));
     trio[1].links->complete(1);
     trio[1].links->enter(2, call(2));
   }
-  SUBCASE("of which one has come later than the other told") {
+  SUBCASE("and one came after the other had reported") {
     trio[0].links->enter(1, call(1));
     CHECK(trio[1].raised.wait_for(1500ms) == std::future_status::timeout);
     trio[1].links->enter(1, call(1, Collective::barrier));
@@ -292,7 +292,7 @@ TEST_CASE("links: ranks that wait in different calls hear of it from each other"
   CHECK(steady_now() - begin < 8s);
 }
 
-TEST_CASE("links: who is told of another call than its own says so in the names of the job") {
+TEST_CASE("links: the error of a rank in another call has the job's names") {
   LinkedRank rank;
   int fds[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);

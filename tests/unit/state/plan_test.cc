@@ -17,7 +17,7 @@ Holding holding(Version version, int world, std::vector<ObjectId> objects,
 
 }  // namespace
 
-TEST_CASE("plan: a later round beats a higher number, and nobody's is none") {
+TEST_CASE("plan: a later round beats a higher number, and without a holder there is no commit") {
   const std::vector<std::vector<Holding>> by_rank = {
       {holding({2, 7}, 3, {0}), holding({2, 6}, 3, {0})}, {}, {holding({3, 5}, 3, {0})}};
   const auto choice = choose(by_rank, false);

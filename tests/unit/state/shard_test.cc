@@ -90,7 +90,7 @@ TEST_CASE("shard: a replaced rank gets its shard from its neighbour") {
   }
 }
 
-TEST_CASE("shard: with a rank fewer the array is cut anew, and nothing of it is lost") {
+TEST_CASE("shard: with a rank fewer the array is divided again, and nothing of it is lost") {
   for (const int dies : {0, 2, 3}) {
     CAPTURE(dies);
     std::atomic<int> checks = 0;
@@ -157,7 +157,8 @@ TEST_CASE("shard: two neighbours at once are survived with two replicas, not wit
   }
 }
 
-TEST_CASE("shard: shards that were cut anew have their keepers before the next commit has ended") {
+TEST_CASE(
+    "shard: shards that were divided again have their keepers before the next commit has ended") {
   Job job;
   std::atomic<int> right = 0;
   job.start({0, 1, 2, 3}, [&](Member& m) {

@@ -102,7 +102,7 @@ TEST_CASE("snapshot: a damaged one is said, and the one before it is used") {
   CHECK((warnings.count("commit-3-7.shard-1-of-2.dlstate is damaged") > 0) == !gone);
 }
 
-TEST_CASE("snapshot: if none is whole the job does not begin anew unasked") {
+TEST_CASE("snapshot: if none is complete the job does not start over by itself") {
   Warnings warnings;
   const TempFolder folder;
   CHECK(run(folder.path.string(), 2, 0, 1) == "right");
