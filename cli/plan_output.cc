@@ -150,6 +150,13 @@ bool wants_color(const Machine& machine) {
          machine.environment("TERM").value_or("dumb") != "dumb";
 }
 
+// srun's --output takes the name of a file.
+Error hint_at_files(Error error, const std::string& mode) {
+  if (mode.find_first_of("/.%") == mode.npos) return error;
+  error.what += "; --log-dir DIR writes what workers print to files";
+  return error;
+}
+
 }  // namespace
 
 Result<void> plan_output(PlanDraft& draft) {
@@ -166,7 +173,7 @@ Result<void> plan_output(PlanDraft& draft) {
                                                                 {"files", OutputMode::files},
                                                                 {"none", OutputMode::none}});
     auto mode = one_of(options.output, kModes);
-    if (!mode) return mode.error();
+    if (!mode) return hint_at_files(mode.error(), *options.output);
     output.mode = *mode;
   }
   if (auto done = check_terminal_flags(options, output.mode); !done) return done.error();

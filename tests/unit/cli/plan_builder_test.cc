@@ -197,6 +197,12 @@ TEST_CASE("output: modes and files") {
   CHECK(fake.plan({"--tag-output", "p"}).output.mode == OutputMode::prefix);
   CHECK(fake.refused({"--output", "loud", "p"}) ==
         "64 --output: 'loud' is not one of prefix, merged, raw, files, none");
+  for (const std::string file : {"out.txt", "logs/out", "slurm-%j"}) {
+    CHECK(fake.refused({"--output", file, "p"}) ==
+          "64 --output: '" + file +
+              "' is not one of prefix, merged, raw, files, none; --log-dir DIR writes what workers "
+              "print to files");
+  }
   CHECK(fake.refused({"--output", "files", "p"}) == "64 --output files needs --log-dir");
   CHECK(fake.refused({"--output", "raw", "--log-dir", "d", "p"}) ==
         "64 --output raw leaves nothing for --log-dir: use --output files or prefix");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <regex>
 
 #include <doctest/doctest.h>
 
@@ -158,6 +159,11 @@ TEST_CASE("--help has usage, examples and the options that most jobs need; --hel
   }
 }
 
+// The text without its line breaks.
+static std::string squeeze(const std::string& text) {
+  return std::regex_replace(text, std::regex("\\s+"), " ");
+}
+
 TEST_CASE("dlaunch help explains a topic, an option, or another launcher's option") {
   const std::string names = topic_names();
   for (const auto topic : split_words(names, ',')) {
@@ -171,6 +177,8 @@ TEST_CASE("dlaunch help explains a topic, an option, or another launcher's optio
   CHECK(*topic_text("torchrun") == *topic_text("coming-from-torchrun"));
   CHECK(topic_text("--nproc")->find("Other names: --nproc-per-node") != std::string::npos);
   CHECK(topic_text("xterm")->starts_with("--xterm of mpirun: "));
+  const std::string roles = squeeze(*topic_text("--roles"));
+  CHECK(roles.find("ends when the chief and the evaluators have ended") != std::string::npos);
   CHECK(topic_text("")->starts_with("Topics:\n  workers, "));
   const auto unknown = topic_text("exit-cods");
   REQUIRE_FALSE(unknown);
