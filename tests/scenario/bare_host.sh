@@ -1,5 +1,5 @@
-# Hosts that lack what most have: only IPv6's loopback, none at all, a folder for temporary files that
-# cannot be written, or one that is full.
+# Unusual hosts: one with only IPv6's loopback, one without a loopback, and ones whose folder for temporary
+# files is full or cannot be written.
 source "$SOURCE/tests/scenario/common.sh"
 unshare -nm true 2>/dev/null || skip "it needs root, for namespaces"
 dlaunch=$BUILD/cli/dlaunch

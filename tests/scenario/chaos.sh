@@ -1,5 +1,5 @@
-# --chaos spares all workers until each of them has begun its work: one that joins rounds, until it
-# has joined; another one for its first seconds.
+# --chaos spares all workers until each of them has begun its work. A worker of an elastic program begins when
+# it joins a round; any other worker is spared in its first seconds.
 source "$SOURCE/tests/scenario/common.sh"
 rounds=$BUILD/tests/support/rounds_worker
 

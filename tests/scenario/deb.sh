@@ -1,7 +1,7 @@
-# The packages for Debian that `script/package deb` has put into the folder DEBS: lintian has nothing to say, and a
-# Debian without anything of this machine, where apt installs them and what they depend on, builds and runs the
-# README's programs. Purged, nothing is left. DEBS_ROOT may name the root of such a Debian, with apt, g++ and
-# pkg-config, which stays as it is; otherwise mmdebstrap makes one, in some minutes.
+# The packages for Debian that `script/package deb` has put into the folder DEBS: lintian finds nothing. A
+# Debian without anything of this machine, where apt installs them and their dependencies, builds and runs the
+# README's programs. After a purge nothing is left. DEBS_ROOT may name the root of such a Debian, with apt,
+# g++ and pkg-config, which stays as it is; otherwise mmdebstrap makes one, in some minutes.
 source "$SOURCE/tests/scenario/installed.sh" || exit 1
 for tool in dpkg-buildpackage dh lintian; do command -v $tool >/dev/null || skip "$tool is not installed"; done
 [ -n "${DEBS:-}" ] || skip "DEBS names no folder with packages of script/package deb"

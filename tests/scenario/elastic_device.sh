@@ -1,6 +1,6 @@
-# The state of an elastic program on GPUs, by look-alikes of CUDA and NCCL: what is lost with a
-# worker comes back on the newcomer's GPU, from another's where NCCL brings them together, and what
-# survivors have changed is as it was committed.
+# The state of an elastic program on GPUs, with imitations of CUDA and NCCL: a newcomer gets a lost worker's
+# state onto its GPU, from another GPU where NCCL connects them, and memory that survivors have changed
+# returns to the commit.
 source "$SOURCE/tests/scenario/common.sh"
 worker=$BUILD/tests/support/elastic_device_worker
 [ -x "$worker" ] || skip "built without the headers of CUDA and NCCL"

@@ -1,4 +1,4 @@
-# The state of an elastic program: whoever dies, the result is that of one undisturbed process.
+# The state of an elastic program: whichever worker dies, the result equals that of one undisturbed process.
 source "$SOURCE/tests/scenario/common.sh"
 worker=("$BUILD/tests/support/elastic_worker" --steps 60 --size 200000 --shard 1003)
 

@@ -1,7 +1,7 @@
-# Something happens to a rank at each edge of the protocols: it is killed there, stops, is late, writes
-# in small pieces, or dies after half a write. The others are told in time who was lost, or nothing
-# where nobody was, and no result is wrong. FAILPOINTS is how many trials of each edge, 0 for all that
-# there are; FAILPOINT_SEED chooses.
+# A rank has an accident at each edge of the protocols: it is killed there, stops, is late, writes in small
+# pieces, or dies after half a write. If a rank is lost, the others learn its name in time; otherwise no error
+# comes. No result is wrong. FAILPOINTS is the number of trials of each edge, 0 for all edges; FAILPOINT_SEED
+# chooses them.
 source "$SOURCE/tests/scenario/common.sh"
 parts=4 pids=()
 for ((part = 1; part <= parts; ++part)); do

@@ -1,5 +1,5 @@
-# A worker for which the others wait is named, with its stacks and those of one that waits, and
-# replaced, whatever it is that it does.
+# dlaunch names a worker for which the others wait, prints its stacks and those of a waiting worker, and
+# replaces it, whatever it does.
 source "$SOURCE/tests/scenario/common.sh"
 worker=$BUILD/tests/support/rounds_worker
 

@@ -1,5 +1,6 @@
-# Horovod's API for PyTorch: every collective gives what it should, in whatever order the ranks submit; trainings come
-# to the weights of one process; a stall, a mismatch and a lost rank are told with their names.
+# Horovod's API for PyTorch: every collective gives the right result, in whatever order the ranks submit it.
+# Trainings reach the weights of one process. The messages about a stall, a mismatch and a lost rank name the
+# ranks.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not installed"

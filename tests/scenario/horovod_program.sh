@@ -1,5 +1,5 @@
-# Unchanged programs of Horovod under --horovod: a training; an elastic one, which comes to the same weights whatever rank
-# is killed; and what happens to one that is not elastic.
+# Unchanged programs of Horovod under --horovod: a training; an elastic training, which reaches the same
+# weights whichever rank is killed; and a program that is not elastic.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not installed"

@@ -1,7 +1,7 @@
-# A host without the secret, in the network of a job that trains: it sends again what it has heard, to
-# every port, and handshakes that are not quite right, and holds connections open without a word. Sums
-# stay exact, nobody lets it in, and dlaunch needs no more memory and descriptors than for the few
-# strangers that it hears at a time. ATTACK=full: 10,000 handshakes and 5,000 connections.
+# A host without the secret is in the network of a job that trains. It repeats to every port what it has
+# heard, sends handshakes that are almost right, and holds silent connections open. Sums stay exact, no
+# process lets it in, and dlaunch needs memory and descriptors only for the few strangers that it serves at a
+# time. ATTACK=full: 10,000 handshakes and 5,000 connections.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 [ "${ATTACK:-}" = full ] && fuzzed=10000 silent=5000 crowded=60 || { fuzzed=800; silent=1500; crowded=1; }
 attack() { on 4 python3 "$SOURCE/tests/hosts/attacker.py" "$@" || job_fails "attacker: $*"; }

@@ -1,5 +1,5 @@
-# The test hosts are what they promise: names, addresses and processes of their own, links that are
-# as fast, as slow, as lossy or as broken as asked for.
+# The test hosts work as described: each has its own names, addresses and processes, and links have the
+# requested speed, delay, loss and faults.
 source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 hosts_up 3
 

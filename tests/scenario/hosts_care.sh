@@ -1,5 +1,5 @@
-# What looks after workers does so on every host of a job: who hangs, who was stopped, who is slow,
-# --chaos, dlaunchctl; and of failures on two hosts it is known which was first.
+# The watch over workers covers every host of a job: hangs, stopped workers, slow workers, --chaos and
+# dlaunchctl. Of failures on two hosts, the report knows which was first.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 export PATH="$BUILD/cli/ctl:$PATH"
 rounds=$BUILD/tests/support/rounds_worker

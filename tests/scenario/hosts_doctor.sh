@@ -1,4 +1,4 @@
-# dlaunch doctor: looks at this host, or at all hosts of a job, and says what is wrong with them.
+# dlaunch doctor checks this host, or all hosts of a job, and reports what is wrong with them.
 source "$SOURCE/tests/hosts/sshd.sh" || exit 1
 hosts_up 4
 sshd_up 1 2 3

@@ -1,5 +1,6 @@
-# dlaunchctl drain takes a host out of an elastic job in one planned round, which costs no restart, and
-# its dlaunch ends; undrain lets it come back. By ssh, and where each host was started by hand.
+# dlaunchctl drain takes a host out of an elastic job in one planned round, which costs no restart, and the
+# dlaunch there ends; undrain lets it come back. Both work with hosts that ssh starts and with hosts started
+# by hand.
 source "$SOURCE/tests/hosts/sshd.sh" || exit 1
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 hosts_up 4

@@ -1,4 +1,4 @@
-# Hosts that meet by a shared folder: one of them is elected to lead, whoever comes first.
+# Hosts that meet by a shared folder elect one of them as leader, in whatever order they come.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 hosts_up 3
 rounds=$BUILD/tests/support/rounds_worker

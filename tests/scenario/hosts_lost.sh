@@ -1,5 +1,5 @@
-# A whole host is lost in a job on several: killed, cut off, or the one that leads. The others go on
-# without it, or wait for it, and it comes back.
+# A job on several hosts loses a whole host: killed, cut off, or the leader's. The others continue without it
+# or wait for it, and it comes back.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 hosts_up 4
 rounds=$BUILD/tests/support/rounds_worker

@@ -1,6 +1,6 @@
 # Links between hosts are cut while a job trains on eight of them: between groups, in one direction,
-# for some pairs only, for data or control only, again and again. Never two rounds at once, never a
-# wrong sum; all hosts again once it is healed; nobody that only stands is taken for dead.
+# for some pairs only, for data or control only, again and again. There are never two rounds at once and
+# never a wrong sum. All hosts are back once the links are healed, and a host that only stands still is not lost.
 #
 # In CI three cases. By hand: CASES="halves flapping" or CASES=all; FLAP seconds of flapping; RANDOM
 # cuts for as many seconds as CUTS says, from CUT_SEED on, with CASES=random; LOSSY seconds of loss.

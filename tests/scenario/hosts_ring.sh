@@ -1,5 +1,5 @@
-# Ranks of several hosts find each other by MASTER_ADDR and MASTER_PORT and compute what is right:
-# one or two to a host, over IPv4 and IPv6, over links that are slow and lossy.
+# Ranks on several hosts find each other by MASTER_ADDR and MASTER_PORT and compute the right results: with
+# one or two ranks on a host, over IPv4 and IPv6, over slow and lossy links.
 source "$SOURCE/tests/hosts/ranks.sh" || exit 1
 hosts_up 4
 bench=(dlaunch-bench all_reduce -b 8 -f 8 -c 1 -n 3 -w 0 -e)

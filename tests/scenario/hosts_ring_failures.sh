@@ -1,5 +1,5 @@
-# Ranks of several hosts when one of them dies, is cut off or stands still: an error that names who
-# is lost, in time, on every rank that is left; never a hang.
+# Ranks on several hosts when one of them dies, is cut off or stands still: every other rank gets an error in
+# time that names the lost rank, and none hangs.
 source "$SOURCE/tests/hosts/ranks.sh" || exit 1
 hosts_up 4
 

@@ -1,5 +1,5 @@
-# What --emit writes is what the published schemas know of Kubernetes, JobSet and Kubeflow Trainer. They
-# come from PyPI: kubernetes-validate has the API server's, kubeflow-trainer-api the others. No package has
+# The output of --emit matches the published schemas of Kubernetes, JobSet and Kubeflow Trainer. They come
+# from PyPI: kubernetes-validate has the API server's, kubeflow-trainer-api the others. No package has
 # LeaderWorkerSet's; its fields are those of leaderworkerset_types.go, v1.
 source "$SOURCE/tests/scenario/common.sh"
 for module in yaml kubernetes_validate kubeflow_trainer_api; do

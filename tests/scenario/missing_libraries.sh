@@ -1,4 +1,5 @@
-# Libraries that only some jobs need: all others do without them, and those are told which one it is.
+# Libraries that only some jobs need: all other jobs run without them, and a job that needs one gets an error
+# with its name.
 source "$SOURCE/tests/scenario/common.sh"
 export PATH="$BUILD/cli/ctl:$PATH"
 export TMPDIR="$tmp"  # no other job of this user is seen

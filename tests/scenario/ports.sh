@@ -1,5 +1,5 @@
-# No port is guessed: MASTER_PORT is held for the workers, a taken port is told in one line, and two
-# jobs at once do not meet.
+# dlaunch guesses no port: it holds MASTER_PORT for the workers, reports a taken port in one line, and keeps
+# two jobs at once apart.
 source "$SOURCE/tests/scenario/common.sh"
 
 cat > listen.py <<'P'

@@ -1,4 +1,5 @@
-# Flag before environment before file before default, seen in what workers get.
+# A flag overrides the environment, which overrides the file, which overrides the default; the workers show
+# which value they get.
 source "$SOURCE/tests/scenario/common.sh"
 echo 'nproc = 3' >job.toml
 

@@ -1,5 +1,6 @@
 # c10d's recovery API on libdlring: members find each other by handles, without a store and without the
-# launcher; a member is killed and the others go on, a new process joins, and who does not come is named.
+# launcher. A member is killed and the others continue, a new process joins, and an error names a member that
+# does not come.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed as d; d._reconfigure' 2>/dev/null || skip "this PyTorch has no recovery API"

@@ -1,5 +1,5 @@
-# PyTorch on libdlring: every call of torch.distributed gives what it should; DDP comes to the weights
-# that it has on gloo, and under torchrun to the same; whoever waits for a killed worker is told.
+# PyTorch on libdlring: every call of torch.distributed gives the right result. DDP reaches the same weights
+# as on gloo, also under torchrun. Ranks that wait for a killed worker get an error.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"

@@ -1,6 +1,6 @@
-# Something happens to one rank of a random program, in random moments: it is killed, aborts, stops
-# for good or for a while. The others are told in time who was lost, or nothing where nobody was, no
-# result is wrong, and nothing is left behind.
+# One rank of a random program has an accident at a random moment: it is killed, aborts, stops for ever or for
+# a while. If a rank is lost, the others learn its name in time; otherwise no error comes. No result is wrong,
+# and nothing is left behind.
 source "$SOURCE/tests/scenario/common.sh"
 
 leftovers() { ls -d /dev/shm/*dl* random-faults-* 2>/dev/null; }

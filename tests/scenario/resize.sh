@@ -1,5 +1,5 @@
-# A job is made smaller and larger while it trains: nobody is restarted, and the result is that of one
-# undisturbed process, so each sample was used once and no step was lost or done twice.
+# A job shrinks and grows while it trains. No process restarts, and the result equals that of one undisturbed
+# process: each sample was used once, and no step was lost or repeated.
 source "$SOURCE/tests/scenario/common.sh"
 export PATH="$BUILD/cli/ctl:$PATH"
 export TMPDIR="$tmp"  # no other job of this user is seen

@@ -1,6 +1,6 @@
-# What Slurm does to a job of dlaunch: each worker gets a signal once, whoever Slurm sends it to, but for
-# SIGTERM, which dlaunch sends on to those that have not ended by then; the end of the time is told
-# before; and no step outlives the dlaunch that started it.
+# Slurm's signals to a job of dlaunch: each worker gets a signal once, whichever process Slurm signals. Only
+# SIGTERM goes from dlaunch to the workers that still run then. dlaunch announces the end of the time before
+# it comes, and no step outlives its dlaunch.
 source "$SOURCE/tests/hosts/slurm.sh" || exit 1
 hosts_up 4
 slurm_credential_s=8 slurm_up 1 2 3 4

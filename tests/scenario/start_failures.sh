@@ -1,4 +1,4 @@
-# What cannot be started is told by name, before other workers are started in vain.
+# dlaunch names what it cannot start, before it starts other workers in vain.
 source "$SOURCE/tests/scenario/common.sh"
 
 one_line() { [ "$(wc -l < err)" = 1 ] || fail "one line expected: $(cat err)"; }

@@ -1,4 +1,4 @@
-# stdin goes to rank 0 alone, to one rank, to all, or to none. What no worker reads is left for the
+# stdin goes to rank 0 alone, to one rank, to all, or to none. Input that no worker reads stays for the
 # shell's loop, and for the shell that reads its script there.
 source "$SOURCE/tests/scenario/common.sh"
 

@@ -1,6 +1,6 @@
-# A worker that has printed a traceback and still runs: dlaunch warns of it, says who waits for it,
-# and names it in the report of what ends the job later. It does not warn of a worker that has
-# caught the exception and goes on.
+# A worker that has printed a traceback and still runs: dlaunch warns about it, says which ranks wait for it,
+# and names it in the report of the later end of the job. It does not warn about a worker that has caught the
+# exception and continues.
 source "$SOURCE/tests/scenario/common.sh"
 
 cat > ring.py <<'P'

@@ -1,5 +1,5 @@
-# A worker that is lastingly slower than the others is named once, with the evidence, and replaced if
-# that was asked for; where all are alike nobody is named.
+# dlaunch names a worker that stays slower than the others once, with the evidence, and replaces it on
+# request. If all workers are equally fast, it names none.
 source "$SOURCE/tests/scenario/common.sh"
 worker=$BUILD/tests/support/rounds_worker
 watch=(--straggler-window 300ms --straggler-ratio 1.5)

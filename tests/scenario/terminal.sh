@@ -1,5 +1,5 @@
-# On a terminal: colours for people only, the terminal's flags stay as they were, a question is seen
-# before it is answered, and a job in its background neither stops nor loses what is typed for it.
+# On a terminal: only people see colours, the terminal's flags stay as they were, a question appears before
+# its answer is read, and a job in the background neither stops nor loses what the user types for it.
 source "$SOURCE/tests/scenario/common.sh"
 unset NO_COLOR; export TERM=xterm
 

@@ -1,5 +1,5 @@
-# dlaunchctl top on two hosts that are really one: what workers do, the GPUs that a look-alike of
-# NVML tells of, and what becomes of it all when that never answers.
+# dlaunchctl top on two hosts that are really one: what workers do, and the GPUs that an imitation of NVML
+# lists; also when that library never answers.
 source "$SOURCE/tests/scenario/common.sh"
 export PATH="$BUILD/cli/ctl:$PATH" TMPDIR="$tmp"
 fakes="$BUILD/tests/support/fake_gpu"
