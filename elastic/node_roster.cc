@@ -137,7 +137,8 @@ void NodeRoster::on(const Gone& gone) {
 void NodeRoster::on(const Clock&) {
   if (begun_) return;
   if (alone()) return begin();
-  if (here() >= config_.min_nodes && now_ >= last_came_ + config_.settle) return begin();
+  const bool enough = here() >= config_.min_nodes;
+  if (enough && now_ >= std::min(last_came_ + config_.settle, give_up_at_)) return begin();
   if (now_ < give_up_at_) return;
   over_ = true;
   actions_.push_back(GiveUp{fmt::format("{} after {}, and {} are needed", who_is_here(),

@@ -93,6 +93,13 @@ TEST_CASE("with too few it gives up, and says who was there") {
   CHECK_FALSE(roster.deadline());
 }
 
+TEST_CASE("with enough hosts the job begins, also if the last one came just before the time-out") {
+  NodeRoster roster = roster_of(2, 4);
+  CHECK(roster.step(kStart + 599s, NodeRoster::Join{7, "b", -1, 2}).empty());
+  CHECK(roster.deadline() == kStart + 600s);
+  CHECK(only<NodeRoster::Begin>(roster.step(kStart + 600s, NodeRoster::Clock{})));
+}
+
 TEST_CASE("a host that comes back has the number it had") {
   NodeRoster roster = roster_of(3, 3);
   (void)roster.step(kStart, NodeRoster::Join{7, "b", -1, 2});
