@@ -88,7 +88,9 @@ void NodeSession::clear() {
 void NodeSession::lost(const std::string& why) {
   open_ = false;
   if (std::exchange(testing_, false)) act(StopTest{});
+  tested_ = false;
   const bool was_in = std::exchange(joined_, false);
+  if (!recorded_) run_.clear();
   search_.lost(now_, goes_on());
   if (!was_in) return;
   std::string what = "lost the leading dlaunch at " + why;
@@ -139,6 +141,7 @@ void NodeSession::on(const Heard& event) {
   if (const auto* welcome = std::get_if<NodeWelcome>(&message)) return welcomed(*welcome);
   if (std::holds_alternative<NodeClear>(message)) return clear();
   if (std::holds_alternative<NodeTest>(message)) {
+    tested_ = true;
     if (!joined_ && !std::exchange(testing_, true)) act(Test{});
     return;
   }
@@ -149,6 +152,7 @@ void NodeSession::on(const Heard& event) {
 
 void NodeSession::welcomed(const NodeWelcome& welcome) {
   joined_ = true;
+  if (welcome.run != run_) recorded_ = tested_;
   run_ = welcome.run;
   number_ = welcome.number;
   slots_ = std::max(slots_, welcome.slots);
@@ -182,6 +186,7 @@ void NodeSession::on(const Tested& event) {
 // Notes the orders that the next leader must know.
 void NodeSession::note(const NodeMessage& message) {
   if (const auto* start = std::get_if<NodeStart>(&message)) {
+    recorded_ = true;
     for (const auto& place : start->places) {
       found_[place.slot] = {.slot = place.slot, .round = start->round};
       if (place.slot >= 0 && place.slot < slots_) processes_.insert(place.slot);
@@ -208,8 +213,9 @@ void NodeSession::on(const Says& event) {
   if (const auto* ready = std::get_if<NodeReady>(&message)) {
     if (clearing_) return;
     NodeFound& process = found(ready->slot);
-    process.linked = process.ready = true;
-    process.version = ready->version;
+    process.linked = true;
+    // A late message about a round before the last one is no wish for the next.
+    if (ready->left == process.in_round) process.ready = true, process.version = ready->version;
   } else if (const auto* progress = std::get_if<NodeProgress>(&message)) {
     if (clearing_) return;
     found(progress->slot).version = progress->version;

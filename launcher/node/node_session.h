@@ -5,7 +5,8 @@
 // A leader that keeps a journal names the run in its welcome. When such a leader is lost, the
 // workers stay and continue as far as they can. For --join-timeout the session offers them to the
 // next leader, or to the same one after a restart. It kills them if that time passes or the leader
-// refuses them.
+// refuses them. A leader may be lost before it has written the run down: a host without orders of
+// that run joins the next leader as a fresh host.
 //
 // Without a journal the session kills the workers at once, because they could only wait. It then
 // asks to join as a fresh host: for --join-timeout, or for 10 s if nothing listens at the leader's
@@ -154,6 +155,8 @@ class NodeSession {
   bool joined_ = false;              // the leader has accepted us
   bool clearing_ = false;            // all workers must end before we join
   bool testing_ = false;
+  bool tested_ = false;    // on this connection: the leader's job has begun
+  bool recorded_ = false;  // the journal knows the run, so that the next leader does
   bool ended_ = false;
   int stop_signal_ = 0;     // the user's
   TimePoint stopped_at_{};  // when it came

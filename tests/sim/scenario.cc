@@ -105,6 +105,8 @@ Scenario scenario_of(std::uint64_t seed) {
   all.job.restarts.limit.restarts = all.max_restarts;
   all.job.restarts.same_failures = random.chance(50) ? 0 : 2;
   all.job.restarts.seed = seed;
+  all.first_leader_is_lost = faults > 0 && random.chance(3);
+  all.wrote_down = random.chance(50);
   return all;
 }
 
@@ -121,6 +123,7 @@ std::string to_string(const Scenario& scenario) {
       job.size, job.min_size, job.max_size, job.spares, scenario.max_restarts,
       kScopes[static_cast<int>(job.scope)], kPrograms[static_cast<int>(scenario.program)],
       scenario.steps, ms(scenario.grace), ms(job.join_timeout), ms(job.timeout));
+  if (scenario.first_leader_is_lost) text += "the first leader is lost at its first decision\n";
   for (const Fault& fault : scenario.faults) {
     text += fmt::format("fault: {} at {} + {} ms, nth {}, number {}, for {} ms\n",
                         to_string(fault.harm), kMomentNames[static_cast<int>(fault.moment)],

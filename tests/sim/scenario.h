@@ -79,6 +79,8 @@ struct Scenario {
   Pace pace;
   int gives_up = 0;  // percent of the losses after which a worker exits instead of going on
   std::vector<Fault> faults;
+  // The first leader is lost with its first decision, which it has not written down, or has.
+  bool first_leader_is_lost = false, wrote_down = false;
 };
 
 // The start time of every run.

@@ -41,6 +41,10 @@ Outcome World::run() {
     stage_.timeline.add(
         {.at = kStart + faults_[i].at, .kind = Happening::fault, .a = static_cast<int>(i)});
   }
+  if (stage_.scenario.first_leader_is_lost) {
+    shell_.lose_leader(stage_.scenario.wrote_down ? AgentShell::Loss::written
+                                                  : AgentShell::Loss::unwritten);
+  }
   shell_.start();
   checker_.after_all();
   while (goes_on()) turn();

@@ -152,6 +152,19 @@ TEST_CASE("node session: workers of a run that goes on are offered to the next l
   CHECK(host.sent<NodeReady>().front().version == 7);
 }
 
+TEST_CASE("node session: a late wish to leave an earlier round is not offered as a new one") {
+  SessionHost host;
+  host.work("run");
+  host.step(NodeSession::Lost{"gone"});
+  host.say(NodeReady{0, 0, 0});
+  host.open();
+  REQUIRE(host.sent<NodeJoin>().size() == 1);
+  CHECK(!host.sent<NodeJoin>().front().found[0].ready);
+  host.say(NodeReady{0, 1, 0});
+  host.hear(NodeWelcome{.number = 1, .slots = 2, .run = "run"});
+  CHECK(host.sent<NodeReady>().size() == 1);
+}
+
 TEST_CASE("node session: a process that ended after all takes back that it cannot be killed") {
   SessionHost host;
   host.work("run");
@@ -199,10 +212,32 @@ TEST_CASE("node session: a start that still waits its turn holds back a fresh jo
   CHECK(host.sent<NodeNotStarted>().empty());
 }
 
+TEST_CASE("node session: a run that its leader may not have written down is forgotten with it") {
+  SessionHost host(SessionHost::elected());
+  host.open();
+  host.hear(NodeWelcome{.number = 1, .slots = 2, .run = "run"});
+  host.step(NodeSession::Lost{"gone"});
+  host.actions.clear();
+  host.open();
+  REQUIRE(host.sent<NodeJoin>().size() == 1);
+  CHECK(host.sent<NodeJoin>().front().run.empty());
+  // This leader's job has begun, or it would not ask for a test.
+  host.hear(NodeTest{});
+  host.step(NodeSession::Tested{""});
+  host.hear(NodeWelcome{.number = 1, .slots = 2, .run = "other"});
+  host.step(NodeSession::Lost{"gone"});
+  host.actions.clear();
+  host.open();
+  REQUIRE(host.sent<NodeJoin>().size() == 1);
+  CHECK(host.sent<NodeJoin>().front().run == "other");
+}
+
 TEST_CASE("node session: a leader that has forgotten the run gets a fresh host at once") {
   SessionHost host;
   host.open();
   host.hear(NodeWelcome{.number = 1, .slots = 2, .run = "run"});
+  host.hear(NodeStart{.round = 1, .size = 1, .places = {{0, 0, 0}}});
+  host.say(NodeStartFailed{0, {}});  // nothing is left
   host.step(NodeSession::Lost{"gone"});
   host.open();
   host.actions.clear();
