@@ -4,7 +4,16 @@
 source "$SOURCE/tests/scenario/common.sh"
 worker=$BUILD/tests/support/elastic_device_worker
 [ -x "$worker" ] || skip "built without the headers of CUDA and NCCL"
-export LD_LIBRARY_PATH=$BUILD/tests/support/fake_gpu:$LD_LIBRARY_PATH
+# Tests never run on a real driver instead, wherever LD_LIBRARY_PATH names one.
+fakes=$BUILD/tests/support/fake_gpu
+mkdir driver && cp "$fakes"/lib{cuda.so.1,nccl.so.2,nvidia-ml.so.1} driver/ || fail "no look-alikes"
+for program in "$worker" "$fakes/train_on_fake_gpu" "$BUILD"/tests/unit/device/unit_{device,device_hundred,gpu_test}; do
+  [ -x "$program" ] || continue
+  LD_LIBRARY_PATH=$tmp/driver ldd "$program" >libraries || fail "ldd $program"
+  grep -q 'fake_gpu/libcuda\.so\.1 ' libraries && ! grep -q "=> $tmp/driver/" libraries ||
+    { cat libraries; fail "$program takes a driver of LD_LIBRARY_PATH"; }
+done
+export LD_LIBRARY_PATH=$fakes:$LD_LIBRARY_PATH
 # all_right N FROM: N ranks, and the later round continued from step FROM.
 all_right() {
   expect_code 0
