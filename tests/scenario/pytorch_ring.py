@@ -394,7 +394,8 @@ def at_once():
     given.asyncOp = False
     x = torch.ones(2)
     work = group.allreduce([x], given)
-    assert work.is_completed() and work.wait()
+    assert work.is_completed() or device == "cuda"  # there it follows the stream, in the background
+    assert work.wait()
     equal(x, torch.full((2,), 4.0))
     equal(work.get_future().wait()[0], x)
     assert work.get_future().then(lambda of: of.value()[0].sum().item()).wait() == 8
