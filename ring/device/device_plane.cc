@@ -17,6 +17,7 @@
 #include "ring/device/device_way.h"
 #include "ring/device/host_path.h"
 #include "ring/device/nccl_comm.h"
+#include "ring/device/pinned_pool.h"
 #include "ring/device/stream_watch.h"
 #include "ring/stream/stream_errors.h"
 
@@ -75,6 +76,7 @@ class CudaPlane final : public DevicePlane {
   int version_ = 0;
   std::unique_ptr<NcclComm> comm_;
   std::unique_ptr<HostPath> host_;
+  std::shared_ptr<PinnedPool> for_messages_;
   CUstream put_in_ = nullptr;           // the stream of watch_'s calls
   std::unique_ptr<StreamWatch> watch_;  // null: no put() yet
 };
@@ -108,8 +110,11 @@ Result<void> CudaPlane::open(int device) {
   if (!stream) return stream.error();
   auto event = make_device_event();
   if (!event) return event.error();
+  auto pool = PinnedPool::make(device);
+  if (!pool) return pool.error();
   own_ = std::move(*stream);
   passed_ = std::move(*event);
+  for_messages_ = std::move(*pool);
   device_ = device;
   context_ = std::move(*context);
   return {};
@@ -230,12 +235,7 @@ std::string CudaPlane::explain(const Call& call) const {
 
 Result<std::shared_ptr<void>> CudaPlane::stage(int device, std::size_t bytes) {
   if (auto ok = open(device); !ok) return ok.error();
-  const CurrentContext current(context_->get());
-  if (auto ok = current.made(); !ok) return ok.error();
-  auto memory = make_pinned_memory(bytes);
-  if (!memory) return memory.error();
-  return std::shared_ptr<void>(memory->release(),
-                               [](void* old) { PinnedCloser()(static_cast<char*>(old)); });
+  return for_messages_->take(bytes);
 }
 
 Result<void> CudaPlane::copy(void* to, const void* from, std::size_t bytes, To where, void* given,
@@ -259,6 +259,7 @@ Result<void> CudaPlane::copy(void* to, const void* from, std::size_t bytes, To w
     if (sight.failed) failure = cuda_error("copy of a message", queried);
   });
   if (watched.verdict == DeviceVerdict::done) return {};
+  for_messages_->leave_behind();
   if (watched.verdict == DeviceVerdict::over) return abort_.error();
   if (watched.verdict == DeviceVerdict::failed) return watched.failure;
   return Error{

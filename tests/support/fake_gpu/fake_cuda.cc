@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -32,6 +33,35 @@ struct Memory {
   std::map<const char*, Block> device;
   std::map<const char*, std::size_t> pinned;
 };
+
+// Work of all streams that is not done, by number.
+struct Pending {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<std::uint64_t> numbers;
+  std::uint64_t next = 0;
+
+  std::uint64_t begin() {
+    const std::lock_guard lock(mutex);
+    numbers.insert(next);
+    return next++;
+  }
+  void end(std::uint64_t number) {
+    const std::lock_guard lock(mutex);
+    numbers.erase(number);
+    changed.notify_all();
+  }
+  void await_present() {
+    std::unique_lock lock(mutex);
+    const std::uint64_t until = next;
+    changed.wait(lock, [&] { return numbers.empty() || *numbers.begin() >= until; });
+  }
+};
+
+Pending& pending() {
+  static Pending* const the = new Pending;
+  return *the;
+}
 
 Memory& memory() {
   static Memory* const the = new Memory;
@@ -130,7 +160,11 @@ struct CUevent_st {
 };
 
 void fake_gpu_enqueue(CUstream stream, std::function<void()> work) {
-  stream_or_default(stream)->push(std::move(work));
+  const std::uint64_t number = pending().begin();
+  stream_or_default(stream)->push([number, work = std::move(work)] {
+    work();
+    pending().end(number);
+  });
 }
 
 // -- The driver's functions
@@ -234,7 +268,9 @@ CUresult cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   return CUDA_SUCCESS;
 }
 
+// Like the driver's, waits for all that the GPU has to do.
 CUresult cuMemFreeHost(void* pointer) {
+  pending().await_present();
   const std::lock_guard lock(memory().mutex);
   if (memory().pinned.erase(static_cast<char*>(pointer)) == 0) return CUDA_ERROR_INVALID_VALUE;
   std::free(pointer);

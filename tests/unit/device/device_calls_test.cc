@@ -403,6 +403,35 @@ TEST_CASE("device: messages come from and go to device memory, whatever the peer
   });
 }
 
+TEST_CASE("device: messages pass while NCCL waits on the GPU for peers that wait for messages") {
+  all_well({2, "shm", 30, 10}, [](int rank, dl_comm*& comm) {
+    DeviceVector<int> first(1, rank);  // makes NCCL's communicator
+    EXPECT(dl_all_reduce(comm, first.data(), first.data(), 1, DL_INT32, DL_SUM) == DL_OK);
+    for (int turn = 0; turn < 3; ++turn) {
+      DeviceVector<float> sum(5, rank, 1), note(3, rank, static_cast<float>(rank == 0 ? turn : -1));
+      if (rank == 0) {
+        dl_request* request = nullptr;
+        const int launches = fake_nccl_launches();
+        EXPECT(dl_iall_reduce(comm, sum.data(), sum.data(), 5, DL_FLOAT32, DL_SUM, &request) ==
+               DL_OK);
+        while (fake_nccl_launches() == launches) std::this_thread::yield();
+        for (int i = 0; i < 2; ++i) {
+          EXPECT(dl_send(comm, note.data(), 3, DL_FLOAT32, 1, i) == DL_OK);
+        }
+        EXPECT(dl_wait(&request) == DL_OK);
+      } else {
+        for (int i = 0; i < 2; ++i) {
+          EXPECT(dl_recv(comm, note.data(), 3, DL_FLOAT32, 0, i) == DL_OK);
+        }
+        EXPECT(note.copy() == std::vector<float>(3, static_cast<float>(turn)));
+        EXPECT(dl_all_reduce(comm, sum.data(), sum.data(), 5, DL_FLOAT32, DL_SUM) == DL_OK);
+      }
+      EXPECT(sum.copy() == std::vector<float>(5, 2));
+    }
+    return 0;
+  });
+}
+
 TEST_CASE(
     "device: copies between host and GPU come after the stream, whatever has become of the "
     "others") {
