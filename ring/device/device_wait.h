@@ -2,6 +2,7 @@
 #pragma once
 
 #include <poll.h>
+#include <sched.h>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -12,7 +13,10 @@
 namespace dlaunch {
 
 inline void nap(Duration pause) {
-  if (pause == Duration::zero()) return;
+  if (pause == Duration::zero()) {
+    ::sched_yield();
+    return;
+  }
   const timespec time{.tv_sec = 0, .tv_nsec = pause.count()};
   ::ppoll(nullptr, 0, &time, nullptr);
 }

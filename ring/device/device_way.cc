@@ -69,9 +69,9 @@ Error standstill_error(Standstill what, const Call& call, int rank, int ranks, D
 }
 
 Duration device_pause(Duration waited) {
-  constexpr Duration kSpin = std::chrono::microseconds(100);
-  if (waited < kSpin) return Duration::zero();
-  return std::min<Duration>(waited / 8, std::chrono::milliseconds(1));
+  constexpr Duration kOversleep = std::chrono::microseconds(50);  // the kernel's usual timer slack
+  return std::clamp<Duration>(waited / 8 - kOversleep, Duration::zero(),
+                              std::chrono::milliseconds(1));
 }
 
 }  // namespace dlaunch

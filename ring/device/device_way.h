@@ -46,8 +46,8 @@ enum class Standstill { setup, nccl, own_gpu };
 // round would hardly help: Errc::timeout.
 Error standstill_error(Standstill what, const Call& call, int rank, int ranks, Duration waited);
 
-// How long to sleep before the next look: not at all at first, then an eighth of the time waited,
-// at most 1 ms.
+// How long to sleep before the next look: such that a wait lasts at most an eighth longer than it
+// must, and at most 1 ms. A sleep takes longer than it should, so short waits have none.
 Duration device_pause(Duration waited);
 
 }  // namespace dlaunch
