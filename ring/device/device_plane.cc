@@ -2,7 +2,7 @@
 
 #include <poll.h>
 
-#include <cstring>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -274,7 +274,7 @@ DeviceFacts CudaPlane::own_facts() const {
   DeviceFacts facts;
   CUuuid uuid{};
   cuda_driver()->device_get_uuid(&uuid, context_->device());
-  std::memcpy(facts.gpu, uuid.bytes, sizeof facts.gpu);
+  name_gpu(facts, uuid.bytes, std::getenv("NCCL_HOSTID"));
   const auto nccl = nccl_library();
   std::string why_not;
   int version = 0;

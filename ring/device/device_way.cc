@@ -5,11 +5,22 @@
 
 #include <fmt/format.h>
 
+#include "base/fnv1a.h"
 #include "base/units.h"
 #include "ring/device/nccl_steps.h"
 #include "ring/stream/stream_errors.h"
 
 namespace dlaunch {
+
+void name_gpu(DeviceFacts& facts, const void* uuid, const char* nccl_hostid) {
+  std::memcpy(facts.gpu, uuid, sizeof facts.gpu);
+  if (nccl_hostid == nullptr) return;
+  Fnv1a hash;
+  hash.add(std::string_view(nccl_hostid));
+  for (std::size_t i = 0; i < sizeof facts.gpu; ++i) {
+    facts.gpu[i] ^= static_cast<unsigned char>(hash.value() >> i % 8 * 8);
+  }
+}
 
 DeviceWay choose_device_way(const std::vector<DeviceFacts>& ranks) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {

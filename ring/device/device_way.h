@@ -18,6 +18,10 @@ struct DeviceFacts {
   char why_not[108] = "";      // with nccl == 0
 };
 
+// Sets `gpu`. nccl_hostid: the variable NCCL_HOSTID, null if it is not set. NCCL takes ranks with
+// different values for ranks on different hosts, and refuses a GPU twice only on one host.
+void name_gpu(DeviceFacts& facts, const void* uuid, const char* nccl_hostid);
+
 struct DeviceWay {
   bool nccl = false;
   std::string why_not;  // without: "rank 1 and rank 3 share one GPU"

@@ -87,6 +87,21 @@ TEST_CASE("device: NCCL is for ranks that all have it, in one version, and a GPU
         "rank 1: there is no libnccl.so.2");
 }
 
+TEST_CASE("device: NCCL_HOSTID tells the hosts of ranks apart, as it does for NCCL") {
+  const auto way = [](const char* a, const char* b) {
+    const unsigned char uuid[16] = {1, 2, 3};
+    std::vector<DeviceFacts> ranks = {facts(0, 22809), facts(0, 22809)};
+    name_gpu(ranks[0], uuid, a);
+    name_gpu(ranks[1], uuid, b);
+    return choose_device_way(ranks);
+  };
+  for (const char* same : {static_cast<const char*>(nullptr), "", "host"}) {
+    CHECK(way(same, same).why_not == "rank 0 and rank 1 share one GPU");
+  }
+  CHECK(way("host0", "host1").nccl);
+  CHECK(way("host0", nullptr).nccl);
+}
+
 TEST_CASE("device: ops that NCCL lacks are not given to it") {
   const auto served = [](dl_dtype dtype, dl_op op) {
     return nccl_serves({.collective = Collective::all_reduce, .dtype = dtype, .op = op});
