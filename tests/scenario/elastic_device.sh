@@ -63,7 +63,7 @@ run dlaunch --nproc 2 "$worker" --snapshot kept; all_right 2
 # NCCL stands still in each round, at its first operation: no round comes to a commit.
 run env FAKE_NCCL=1:0:wedge DLAUNCH_OP_TIMEOUT=2 dlaunch --nproc 2 --max-restarts 2 --error-file report.json "$worker"
 expect_code 69
-expect_err 'dlaunch: the workers gave up a round, though none was lost: broadcast #[0-9]+ stands still .* ncclBroadcast has not ended'
+expect_err 'dlaunch: the workers gave up a round, though none was lost: broadcast #[0-9]+ hangs on the GPUs: .* ncclBroadcast has not ended'
 expect_err 'no restart: all 2 restarts \(--max-restarts\) are used'
 grep -q '"end": "given_up"' report.json || { cat report.json; fail "the report has no such end"; }
 grep -q 'from step' out && { cat out; fail "somebody got on"; }
