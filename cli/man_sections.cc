@@ -89,7 +89,7 @@ std::string accepted_section() {
 }
 
 std::string environment_section() {
-  std::string text = ".Bl -tag -width DLAUNCH_REPORT_BINDINGS -compact\n";
+  std::string text = fmt::format(".Bl -tag -width {} -compact\n", env_name("report-bindings"));
   for (const OptionRow& row : option_table()) {
     if (row.has(kHidden) || row.has(kNoEnv)) continue;
     text += fmt::format(".It Ev {}\n.{}\n", env_name(row), flag_macro(row.name));

@@ -1,5 +1,6 @@
 // The rows of the option table: what dlaunch does about failures, and times.
 #include "cli/option_rows.h"
+#include "launcher/plan/plan.h"
 
 namespace dlaunch {
 namespace {
@@ -21,7 +22,7 @@ constexpr OptionRow kFailureRows[] = {
      "replaces only the failed worker of an elastic program, and restarts all workers of any other "
      "program",
      &Options::max_restarts, kCommon},
-    {"restart-scope", "", "", "auto|worker|node|job", "auto", Group::failure,
+    {"restart-scope", "", "", kChoices<kRestartScopeWords>, "auto", Group::failure,
      "Which workers dlaunch restarts besides the failed one: those that cannot continue without it "
      "(auto), no others (worker), all on its host (node), or all (job). It also restarts workers "
      "that have ended well; with worker it does so only in an elastic program",
@@ -56,7 +57,7 @@ constexpr OptionRow kFailureRows[] = {
      "libdlring. 0 means never. After a wait that ended well, dlaunch warns again only if a wait "
      "takes twice as long",
      &Options::hang_warning},
-    {"straggler", "", "", "off|warn|restart|evict", "warn", Group::failure,
+    {"straggler", "", "", kChoices<kStragglerWords>, "warn", Group::failure,
      "What dlaunch does about a worker that stays slower than the others: nothing (off), a "
      "warning, a restart, or a spare in its place (evict). dlaunch measures when each worker "
      "enters libdlring's collectives. About a slow connection or a host's slow line it only warns",

@@ -1,11 +1,12 @@
 // The rows of the option table: how libdlring moves data, and dlaunch itself.
+#include "base/contract.h"
 #include "cli/option_rows.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr OptionRow kGeneralRows[] = {
-    {"transport", "", "", "auto|shm|tcp", "auto", Group::general,
+    {"transport", "", "", kChoices<kTransportWords>, "auto", Group::general,
      "How libdlring moves data between the workers", &Options::transport},
     {"interface", "", "network-interface network-interfaces nics iface", "NAME|ADDRESS|NET,...", "",
      Group::general,
@@ -15,7 +16,7 @@ constexpr OptionRow kGeneralRows[] = {
     {"port-range", "", "", "FIRST-LAST", "", Group::general,
      "The ports at which libdlring may listen. Without this option the kernel chooses",
      &Options::port_range},
-    {"debug", "", "", "explain", "", Group::general,
+    {"debug", "", "", kChoices<kDebugWords>, "", Group::general,
      "With explain, rank 0 prints how libdlring does each new kind and size of call",
      &Options::debug},
     {"tls", "", "", "", "", Group::general,

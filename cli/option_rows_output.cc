@@ -1,11 +1,12 @@
 // The rows of the option table: the workers' output and input.
 #include "cli/option_rows.h"
+#include "launcher/plan/plan.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr OptionRow kOutputRows[] = {
-    {"output", "", "", "prefix|merged|raw|files|none", "prefix", Group::output,
+    {"output", "", "", kChoices<kOutputWords>, "prefix", Group::output,
      "How dlaunch shows what workers print: prefix puts the rank before each line, merged shows "
      "equal lines of several ranks as one, raw shows everything unchanged, files writes it only to "
      "--log-dir, and none drops it",
@@ -25,7 +26,7 @@ constexpr OptionRow kOutputRows[] = {
      "Show the lines of these ranks only, for example 0,2-5. Log files and the report have the "
      "lines of all ranks",
      &Options::only_rank},
-    {"progress-bars", "", "", "first|all|final|lines", "first", Group::output,
+    {"progress-bars", "", "", kChoices<kBarWords>, "first", Group::output,
      "Which progress bars are shown while they run: first, that of the first rank that has one; "
      "all, those of all ranks; or final, none. A terminal shows them in place below all lines, a "
      "pipe or file as a line every 30 s. Each bar's last state is always shown. lines shows every "

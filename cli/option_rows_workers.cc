@@ -1,5 +1,6 @@
 // The rows of the option table: the workers: their number, program, environment and placement.
 #include "cli/option_rows.h"
+#include "launcher/plan/plan.h"
 
 namespace dlaunch {
 namespace {
@@ -47,7 +48,7 @@ constexpr OptionRow kWorkersRows[] = {
      "chief and the evaluators have ended. Any other job ends when all ranks except the parameter "
      "servers have ended",
      &Options::roles},
-    {"framework", "", "", "auto|tensorflow|none", "auto", Group::workers,
+    {"framework", "", "", kChoices<kFrameworkWords>, "auto", Group::workers,
      "Give each worker a TF_CONFIG with the addresses of all: when it imports TensorFlow (auto), "
      "from its start (tensorflow), or never (none). A TF_CONFIG of your own stays",
      &Options::framework},
@@ -58,7 +59,7 @@ constexpr OptionRow kWorkersRows[] = {
     {"no-python", "", "", "", "", Group::workers,
      "Never put python3 before the program, not even before a file.py that cannot be executed",
      &Options::no_python},
-    {"bind", "", "bind-to", "none|core|l3|numa|socket|gpu", "none", Group::placement,
+    {"bind", "", "bind-to", kChoices<kBindWords>, "none", Group::placement,
      "Give each worker its own share of the cores, in whole objects of this kind. gpu means "
      "the cores near the GPU of the worker's local rank",
      &Options::bind, kCommon},

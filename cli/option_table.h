@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/contract.h"
 #include "base/text.h"
 #include "cli/options.h"
 
@@ -51,7 +52,7 @@ const OptionRow* find_option(std::string_view name);
 
 // "DLAUNCH_LOG_DIR"
 std::string env_name(const OptionRow& row);
-std::string env_name(std::string_view option, std::string_view prefix = "DLAUNCH_");
+std::string env_name(std::string_view option, std::string_view prefix = contract::kPrefix);
 
 // The literal words of a value: "N|auto|numa" -> auto, numa.
 std::vector<std::string_view> choices(const OptionRow& row);

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "base/contract.h"
 #include "cli/config_file.h"
 #include "cli/option_table.h"
 #include "cli/read_file.h"
@@ -79,7 +80,7 @@ std::map<const OptionRow*, std::string> torchrun_variables(bool inside_worker) {
 Registered register_table(CLI::App& app) {
   app.set_help_flag();
   // A worker's environment describes the outer job; a dlaunch that it starts is a job of its own.
-  const bool inside_worker = std::getenv("DLAUNCH_ROUND") != nullptr;
+  const bool inside_worker = std::getenv(contract::kRound) != nullptr;
   const auto theirs = torchrun_variables(inside_worker);
   Registered registered;
   for (const OptionRow& row : option_table()) {

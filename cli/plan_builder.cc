@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/contract.h"
 #include "base/endpoint.h"
 #include "base/units.h"
 #include "cli/plan_kubernetes.h"
@@ -88,16 +89,12 @@ Result<void> plan_general(PlanDraft& draft) {
   draft.plan().quiet = options.quiet.on;
   draft.plan().host = draft.machine.hostname;
   if (options.transport) {
-    constexpr auto kTransports = std::to_array<std::pair<std::string_view, std::string_view>>(
-        {{"auto", "auto"}, {"shm", "shm"}, {"tcp", "tcp"}});
-    auto transport = one_of(options.transport, kTransports);
+    auto transport = one_of(options.transport, kTransportWords);
     if (!transport) return transport.error();
     draft.plan().transport = *transport;
   }
   if (options.debug) {
-    constexpr auto kKinds =
-        std::to_array<std::pair<std::string_view, std::string_view>>({{"explain", "explain"}});
-    auto kind = one_of(options.debug, kKinds);
+    auto kind = one_of(options.debug, kDebugWords);
     if (!kind) return kind.error();
     draft.plan().debug = *kind;
   }
@@ -126,7 +123,7 @@ void place_in_flux(PlanDraft& draft, Options& options, FluxPlace place) {
 // started is for this host alone.
 Result<void> find_place(PlanDraft& draft, Options& options) {
   const Machine& machine = draft.machine;
-  if (!left_to_scheduler(options) || machine.environment("DLAUNCH_ROUND")) return {};
+  if (!left_to_scheduler(options) || machine.environment(contract::kRound)) return {};
   auto in_pod = apply_kubernetes(machine.environment, machine.hostname, machine.full_name, options);
   if (!in_pod) return in_pod.error();
   draft.in_pod = *in_pod;

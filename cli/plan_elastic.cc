@@ -68,10 +68,7 @@ Result<void> plan_restarts(PlanDraft& draft) {
     plan.same_failures = *limit;
   }
   if (options.restart_scope) {
-    using enum RestartScope;
-    constexpr auto kScopes = std::to_array<std::pair<std::string_view, RestartScope>>(
-        {{"auto", automatic}, {"worker", worker}, {"node", node}, {"job", job}});
-    auto scope = one_of(options.restart_scope, kScopes);
+    auto scope = one_of(options.restart_scope, kRestartScopeWords);
     if (!scope) return scope.error();
     plan.restart_scope = *scope;
   }
@@ -82,10 +79,7 @@ Result<void> plan_stragglers(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
   if (options.straggler) {
-    using enum StragglerMode;
-    constexpr auto kModes = std::to_array<std::pair<std::string_view, StragglerMode>>(
-        {{"off", off}, {"warn", warn}, {"restart", restart}, {"evict", evict}});
-    auto mode = one_of(options.straggler, kModes);
+    auto mode = one_of(options.straggler, kStragglerWords);
     if (!mode) return mode.error();
     plan.straggler = *mode;
   }

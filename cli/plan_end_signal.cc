@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/contract.h"
 #include "base/units.h"
 #include "cli/plan_parts.h"
 
@@ -50,7 +51,7 @@ Result<void> plan_end_signal(PlanDraft& draft) {
   const auto job = draft.machine.environment("SLURM_JOB_ID");
   const bool leads = !draft.joins && plan.nodes.lead != NodesPlan::Lead::no;
   // Workers of an outer job get the signal from the dlaunch that started them.
-  const bool may_end = job && !draft.machine.environment("DLAUNCH_ROUND");
+  const bool may_end = job && !draft.machine.environment(contract::kRound);
   if (is_mistaken(option) && !may_end && leads) {
     return refuse("{} has no effect outside a job of Slurm", option.source);
   }

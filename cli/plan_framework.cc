@@ -9,13 +9,9 @@
 namespace dlaunch {
 namespace {
 
-constexpr auto kFrameworks =
-    std::to_array<std::pair<std::string_view, Framework>>({{"auto", Framework::automatic},
-                                                           {"tensorflow", Framework::tensorflow},
-                                                           {"none", Framework::none},
-                                                           {"tf", Framework::tensorflow},
-                                                           {"keras", Framework::tensorflow}});
-constexpr std::size_t kShown = 3;
+// Other spellings.
+constexpr WordTable<Framework, 2> kTheirFrameworks = {
+    {{"tf", Framework::tensorflow}, {"keras", Framework::tensorflow}}};
 
 bool is_name(std::string_view word) {
   constexpr std::string_view kLetters =
@@ -114,7 +110,7 @@ Result<void> plan_framework(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
   if (options.framework) {
-    auto framework = one_of(options.framework, kFrameworks, kShown);
+    auto framework = one_of(options.framework, kFrameworkWords, kTheirFrameworks);
     if (!framework) return framework.error();
     plan.framework = *framework;
   } else if (plan.port_range.empty() && imports_tensorflow(draft, plan.argv)) {

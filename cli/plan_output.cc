@@ -112,12 +112,7 @@ Result<void> plan_bars(PlanDraft& draft) {
   OutputPlan& output = draft.plan().output;
   output.cursor = draft.machine.environment("TERM").value_or("dumb") != "dumb";
   if (!option) return {};
-  constexpr auto kModes =
-      std::to_array<std::pair<std::string_view, BarMode>>({{"first", BarMode::first},
-                                                           {"all", BarMode::all},
-                                                           {"final", BarMode::at_end},
-                                                           {"lines", BarMode::lines}});
-  auto mode = one_of(option, kModes);
+  auto mode = one_of(option, kBarWords);
   if (!mode) return mode.error();
   output.bars = *mode;
   return {};
@@ -166,13 +161,7 @@ Result<void> plan_output(PlanDraft& draft) {
   const Options& options = draft.options;
   OutputPlan& output = draft.plan().output;
   if (options.output) {
-    constexpr auto kModes =
-        std::to_array<std::pair<std::string_view, OutputMode>>({{"prefix", OutputMode::prefix},
-                                                                {"merged", OutputMode::merged},
-                                                                {"raw", OutputMode::raw},
-                                                                {"files", OutputMode::files},
-                                                                {"none", OutputMode::none}});
-    auto mode = one_of(options.output, kModes);
+    auto mode = one_of(options.output, kOutputWords);
     if (!mode) return hint_at_files(mode.error(), *options.output);
     output.mode = *mode;
   }

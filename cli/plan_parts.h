@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/nearest.h"
+#include "base/words.h"
 #include "cli/plan_batch.h"
 #include "cli/plan_builder.h"
 #include "cli/plan_flux.h"
@@ -110,18 +111,18 @@ Error refuse(fmt::format_string<Args...> format, Args&&... args) {
 // names the host if the job may have several.
 Result<std::string> chosen_address(const PlanDraft& draft);
 
-// The value for the word; an error lists the first `shown` words (all if 0; the rest are other
-// launchers' names) and suggests the nearest.
-template <class T, std::size_t N>
-Result<T> one_of(const Text& option, const std::array<std::pair<std::string_view, T>, N>& words,
-                 std::size_t shown = 0) {
+// The value for the word. An error lists `words` and suggests the nearest; `theirs` are other
+// launchers' spellings.
+template <class T, std::size_t N, std::size_t M = 0>
+Result<T> one_of(const Text& option, const WordTable<T, N>& words,
+                 const WordTable<T, M>& theirs = {}) {
+  if (const auto value = value_of(words, *option)) return *value;
+  if (const auto value = value_of(theirs, *option)) return *value;
   std::string list;
   std::vector<std::string_view> known;
-  for (std::size_t i = 0; i < N; ++i) {
-    if (*option == words[i].first) return words[i].second;
-    if (shown != 0 && i >= shown) continue;
-    list += (i > 0 ? ", " : "") + std::string(words[i].first);
-    known.push_back(words[i].first);
+  for (const auto& [word, value] : words) {
+    list += (list.empty() ? "" : ", ") + std::string(word);
+    known.push_back(word);
   }
   return refuse("{}: '{}' is not one of {}{}", option.source, *option, list,
                 did_you_mean(*option, known));

@@ -16,25 +16,19 @@ using Policies = std::pair<std::string_view, BindPolicy>;
 // mpirun's "core:overload-allowed": its qualifiers mean nothing here. Its hwthread and its caches
 // within a core are shares of a core, which workers get whole.
 Result<BindPolicy> policy_of(Text bind) {
-  constexpr auto kPolicies = std::to_array<Policies>({{"none", BindPolicy::none},
-                                                      {"core", BindPolicy::core},
-                                                      {"l3", BindPolicy::l3},
-                                                      {"numa", BindPolicy::numa},
-                                                      {"socket", BindPolicy::socket},
-                                                      {"gpu", BindPolicy::gpu},
-                                                      {"l3cache", BindPolicy::l3},
-                                                      {"package", BindPolicy::socket},
-                                                      {"board", BindPolicy::none},
-                                                      {"machine", BindPolicy::none},
-                                                      {"hwthread", BindPolicy::core},
-                                                      {"l1cache", BindPolicy::core},
-                                                      {"l2cache", BindPolicy::core}});
+  constexpr WordTable<BindPolicy, 7> kTheirs = {{{"l3cache", BindPolicy::l3},
+                                                 {"package", BindPolicy::socket},
+                                                 {"board", BindPolicy::none},
+                                                 {"machine", BindPolicy::none},
+                                                 {"hwthread", BindPolicy::core},
+                                                 {"l1cache", BindPolicy::core},
+                                                 {"l2cache", BindPolicy::core}}};
   for (const std::string_view qualifier :
        {"overload-allowed", "no-overload", "if-supported", "ordered", "REPORT", "report"}) {
     const auto at = bind.value->find(":" + std::string(qualifier));
     if (at != std::string::npos) bind.value->erase(at, qualifier.size() + 1);
   }
-  return one_of(bind, kPolicies, 6);
+  return one_of(bind, kBindWords, kTheirs);
 }
 
 // torchrun binds workers to the CPUs near the GPU of their local rank.

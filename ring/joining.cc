@@ -105,7 +105,7 @@ Result<void> Communicator::connect(const ParentEnd* parent) {
   if (!met) return met.error();
   job_.local_cores = met->cores;  // for groups, too
   locals_ = met->locals;
-  if (job_.transport == "tcp") {  // tcp hides which ranks share a host: perhaps all
+  if (job_.transport == Transport::tcp) {  // tcp hides which ranks share a host: perhaps all
     locals_.resize(static_cast<std::size_t>(job_.size));
     std::iota(locals_.begin(), locals_.end(), 0);
   }

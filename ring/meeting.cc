@@ -107,8 +107,8 @@ Result<Met> Meeting::hold(const Secret& secret, const ParentEnd* parent) {
   for (int r = 0; r < job_.size; ++r) {
     if (r == job_.rank || peer(r).same_host) met_.locals.push_back(r);
   }
-  const bool may_share =
-      job_.transport == "auto" || (job_.transport == "shm" && met_.mesh.one_host());
+  const bool may_share = job_.transport == Transport::automatic ||
+                         (job_.transport == Transport::shm && met_.mesh.one_host());
   LinkMessage own = may_share ? try_sharing() : no("the ranks are not all on one host");
   own.cpus = own_cpus_;
   own.cores = job_.local_cores;
@@ -125,7 +125,7 @@ Result<Met> Meeting::hold(const Secret& secret, const ParentEnd* parent) {
     met_.shm.reset();
     met_.lives = {};
     met_.memory.reset();
-    if (job_.transport == "shm") {
+    if (job_.transport == Transport::shm) {
       return Error{.code = Errc::unsupported, .what = "transport shm: " + verdict->error.what};
     }
     if (may_share && job_.rank == 0) {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/contract.h"
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "cli/doctor/findings.h"
@@ -21,8 +22,8 @@
 namespace dlaunch {
 namespace {
 
-constexpr const char* kBegan = "DLAUNCH_DOCTOR_BEGAN";  // host and time by its clock
-constexpr const char* kAsJson = "DLAUNCH_DOCTOR_JSON";
+constexpr const char* kBegan = contract::kDoctorBegan;  // host and time by its clock
+constexpr const char* kAsJson = contract::kDoctorJson;
 constexpr int kTries = 5;                                    // of a round trip
 constexpr std::size_t kFirst = 256 << 10, kLarge = 8 << 20;  // bytes
 constexpr double kSlow_s = 0.05;  // for kFirst: if slower, no more is sent

@@ -18,34 +18,9 @@ namespace {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-const char* mode_name(OutputMode mode) {
-  static constexpr std::array kNames = {"prefix", "merged", "raw", "files", "none"};
-  return kNames[static_cast<std::size_t>(mode)];
-}
-
-const char* mode_name(BarMode mode) {
-  static constexpr std::array kNames = {"first", "all", "final", "lines"};
-  return kNames[static_cast<std::size_t>(mode)];
-}
-
-const char* mode_name(BindPolicy policy) {
-  static constexpr std::array kNames = {"none", "core", "l3", "numa", "socket", "gpu"};
-  return kNames[static_cast<std::size_t>(policy)];
-}
-
-const char* mode_name(StreamSet streams) {
+const char* names_of(StreamSet streams) {
   static constexpr std::array kNames = {"nothing", "stdout", "stderr", "stdout and stderr"};
   return kNames[static_cast<std::size_t>(streams)];
-}
-
-const char* mode_name(RestartScope scope) {
-  static constexpr std::array kNames = {"auto", "worker", "node", "job"};
-  return kNames[static_cast<std::size_t>(scope)];
-}
-
-const char* mode_name(StragglerMode mode) {
-  static constexpr std::array kNames = {"off", "warn", "restart", "evict"};
-  return kNames[static_cast<std::size_t>(mode)];
 }
 
 std::string way_to(const NodesPlan& nodes) { return fmt::format("{}", fmt::join(nodes.ssh, " ")); }
@@ -92,7 +67,8 @@ Facts about_workers(const Plan& plan) {
     lines.emplace_back("role " + role.name, "rank " + format_rank_set(ranks));
   }
   if (plan.framework == Framework::tensorflow) lines.emplace_back("framework", "tensorflow");
-  if (plan.framework == Framework::none) lines.emplace_back("framework", "none");
+  if (plan.framework == Framework::none)
+    lines.emplace_back("framework", word_of(kFrameworkWords, plan.framework));
   if (plan.in_place_of_horovod) lines.emplace_back("import horovod", "dlaunch.horovod");
   return lines;
 }
@@ -136,8 +112,9 @@ Facts about_connections(const Plan& plan) {
       plan.master_port == 0 ? "reserved at start" : std::to_string(plan.master_port);
   Facts lines = {{"store", "tcp://" + plan.store_listen},
                  {"master", plan.master_addr + ":" + port},
-                 {"transport", plan.transport}};
-  if (!plan.debug.empty()) lines.emplace_back("debug", plan.debug);
+                 {"transport", std::string(word_of(kTransportWords, plan.transport))}};
+  if (plan.debug != DebugOutput::none)
+    lines.emplace_back("debug", word_of(kDebugWords, plan.debug));
   if (!plan.interface.empty()) lines.emplace_back("interface", plan.interface);
   if (!plan.port_range.empty()) lines.emplace_back("ports", plan.port_range);
   if (plan.tls) lines.emplace_back("connections", "TLS 1.3");
@@ -161,7 +138,7 @@ std::string chaos_of(const ChaosConfig& chaos) {
 Facts about_restarts(const Plan& plan) {
   Facts lines = {{"restarts", format_restart_limit(plan.max_restarts)}};
   if (plan.restart_scope != RestartScope::automatic) {
-    lines.emplace_back("restart scope", mode_name(plan.restart_scope));
+    lines.emplace_back("restart scope", word_of(kRestartScopeWords, plan.restart_scope));
   }
   if (!plan.final_exit_codes.empty()) {
     lines.emplace_back("no restart after", "exit codes " + format_rank_set(plan.final_exit_codes));
@@ -190,7 +167,7 @@ Facts about_watch(const Plan& plan) {
   limit("hang warning", &Plan::hang_warning);
   limit("hang time-out", &Plan::hang_timeout);
   if (plan.straggler != usual.straggler)
-    lines.emplace_back("stragglers", mode_name(plan.straggler));
+    lines.emplace_back("stragglers", word_of(kStragglerWords, plan.straggler));
   if (plan.straggler_ratio != usual.straggler_ratio) {
     lines.emplace_back("straggler ratio", fmt::format("{}", plan.straggler_ratio));
   }
@@ -217,15 +194,16 @@ Facts about_times(const Plan& plan) {
 
 Facts about_output(const Plan& plan) {
   const OutputPlan& output = plan.output;
-  Facts lines = {{"output", mode_name(output.mode)}};
+  Facts lines = {{"output", std::string(word_of(kOutputWords, output.mode))}};
   if (!output.log_dir.empty()) lines.emplace_back("log folder", output.log_dir);
-  if (output.tee != StreamSet::both) lines.emplace_back("also shown", mode_name(output.tee));
+  if (output.tee != StreamSet::both) lines.emplace_back("also shown", names_of(output.tee));
   for (const auto& [rank, set] : output.tee_of) {
-    lines.emplace_back(fmt::format("also shown of local rank {}", rank), mode_name(set));
+    lines.emplace_back(fmt::format("also shown of local rank {}", rank), names_of(set));
   }
   if (!output.prefix.empty()) lines.emplace_back("before each line", output.prefix);
   if (output.only_ranks) lines.emplace_back("shown ranks", format_rank_set(*output.only_ranks));
-  if (output.bars != BarMode::first) lines.emplace_back("progress bars", mode_name(output.bars));
+  if (output.bars != BarMode::first)
+    lines.emplace_back("progress bars", word_of(kBarWords, output.bars));
   if (output.timestamps) lines.emplace_back("time stamps", "before each line");
   if (plan.quiet) lines.emplace_back("messages", "errors only");
   lines.emplace_back("stdin",
@@ -234,7 +212,7 @@ Facts about_output(const Plan& plan) {
 }
 
 Facts about_placement(const Plan& plan) {
-  Facts lines = {{"bind", mode_name(plan.bind)}};
+  Facts lines = {{"bind", std::string(word_of(kBindWords, plan.bind))}};
   if (plan.omp_threads) lines.emplace_back("OMP_NUM_THREADS", std::to_string(*plan.omp_threads));
   for (const auto& [key, value] : plan.env) {
     lines.emplace_back("env", key + "=" + shell_quoted(value));

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/contract.h"
 #include "base/rank_set.h"
+#include "base/words.h"
 #include "elastic/chaos.h"
 #include "elastic/job_core.h"
 #include "elastic/straggler.h"
@@ -30,6 +32,11 @@ enum class OutputMode {
   files,   // only into --log-dir
   none,    // discarded (the report still quotes stderr)
 };
+inline constexpr WordTable<OutputMode, 5> kOutputWords = {{{"prefix", OutputMode::prefix},
+                                                           {"merged", OutputMode::merged},
+                                                           {"raw", OutputMode::raw},
+                                                           {"files", OutputMode::files},
+                                                           {"none", OutputMode::none}}};
 // What is shown of progress bars, which workers draw with carriage returns.
 enum class BarMode {
   first,   // of the first rank that has one now; of others the end
@@ -37,6 +44,10 @@ enum class BarMode {
   at_end,  // only how each ends
   lines,   // of all ranks, as lines, once a second
 };
+inline constexpr WordTable<BarMode, 4> kBarWords = {{{"first", BarMode::first},
+                                                     {"all", BarMode::all},
+                                                     {"final", BarMode::at_end},
+                                                     {"lines", BarMode::lines}}};
 enum class StreamSet { none, out, err, both };  // torchrun's 0, 1, 2, 3
 
 struct OutputPlan {
@@ -57,6 +68,12 @@ struct OutputPlan {
 enum class StdinPlan { none, one_rank, all };
 
 enum class BindPolicy { none, core, l3, numa, socket, gpu };
+inline constexpr WordTable<BindPolicy, 6> kBindWords = {{{"none", BindPolicy::none},
+                                                         {"core", BindPolicy::core},
+                                                         {"l3", BindPolicy::l3},
+                                                         {"numa", BindPolicy::numa},
+                                                         {"socket", BindPolicy::socket},
+                                                         {"gpu", BindPolicy::gpu}}};
 
 // The program that starts the dlaunch of another host: ssh, or the scheduler's own launcher.
 enum class Starter : std::uint8_t { ssh, srun, pbsdsh, blaunch, qrsh, flux };
@@ -143,6 +160,18 @@ const JobRole* role_of(const std::vector<JobRole>& roles, int rank);
 // jobs with a chief and parameter servers, the workers, which get their work from the chief.
 std::set<int> serving_ranks(const std::vector<JobRole>& roles);
 
+// The words of --restart-scope and --straggler.
+inline constexpr WordTable<RestartScope, 4> kRestartScopeWords = {
+    {{"auto", RestartScope::automatic},
+     {"worker", RestartScope::worker},
+     {"node", RestartScope::node},
+     {"job", RestartScope::job}}};
+inline constexpr WordTable<StragglerMode, 4> kStragglerWords = {
+    {{"off", StragglerMode::off},
+     {"warn", StragglerMode::warn},
+     {"restart", StragglerMode::restart},
+     {"evict", StragglerMode::evict}}};
+
 // The framework whose variables workers get beside the common ones.
 enum class Framework {
   automatic,   // TF_CONFIG once a Python program imports TensorFlow
@@ -150,6 +179,9 @@ enum class Framework {
   tensorflow_if_possible,
   none,
 };
+inline constexpr WordTable<Framework, 3> kFrameworkWords = {{{"auto", Framework::automatic},
+                                                             {"tensorflow", Framework::tensorflow},
+                                                             {"none", Framework::none}}};
 
 // Jobs with more ranks get no list of addresses: an environment variable has at most 128 KiB.
 inline constexpr int kMostPeers = 1024;
@@ -203,13 +235,13 @@ struct Plan {
   std::string master_addr = "127.0.0.1";  // the workers' MASTER_ADDR; an address of this host
   int master_port = 0;                    // 0: reserve a free one
   std::string secret_file;                // "": make a secret for this job
-  std::string key_file;            // the user's own, from which to make the secret; "": at random
-  std::string secret;              // its bytes if they were passed to us; never printed
-  std::string transport = "auto";  // exported as DLAUNCH_TRANSPORT
-  std::string debug;               // exported as DLAUNCH_DEBUG; "": not
-  std::string interface;           // exported as DLAUNCH_INTERFACE; "": not
-  std::string port_range;          // exported as DLAUNCH_PORT_RANGE; "": not
-  bool tls = false;                // connections are encrypted; exported as DLAUNCH_TLS
+  std::string key_file;  // the user's own, from which to make the secret; "": at random
+  std::string secret;    // its bytes if they were passed to us; never printed
+  Transport transport = Transport::automatic;  // exported as DLAUNCH_TRANSPORT
+  DebugOutput debug = DebugOutput::none;       // exported as DLAUNCH_DEBUG; none: not
+  std::string interface;                       // exported as DLAUNCH_INTERFACE; "": not
+  std::string port_range;                      // exported as DLAUNCH_PORT_RANGE; "": not
+  bool tls = false;                            // connections are encrypted; exported as DLAUNCH_TLS
   bool quiet = false;
   bool says_all = false;  // the program reports its errors itself: no report if it exits with 1
 

@@ -6,6 +6,7 @@ import os
 import pickle
 import struct
 
+from . import _contract
 from ._errors import PeerLost
 
 
@@ -17,7 +18,7 @@ class RoundOver(BaseException):
 
 def in_elastic_job():
     """Whether dlaunch started this process, and forms another round when a rank is lost."""
-    return "DLAUNCH_AGENT" in os.environ
+    return _contract.AGENT in os.environ
 
 
 def run_rounds(one_round, lost, into_next=lambda: None):

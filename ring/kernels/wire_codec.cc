@@ -3,13 +3,6 @@
 #include "ring/kernels/reduce_isa.h"
 
 namespace dlaunch {
-std::optional<WireCodec> wire_codec_named(std::string_view name) {
-  if (name == "none") return WireCodec::none;
-  if (name == "bf16") return WireCodec::bf16;
-  if (name == "int8") return WireCodec::int8;
-  return std::nullopt;
-}
-
 std::size_t encoded_bytes(WireCodec codec, std::size_t count) {
   switch (codec) {
     case WireCodec::bf16:

@@ -8,15 +8,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
+
+#include "base/words.h"
 
 namespace dlaunch {
 
 enum class WireCodec : std::uint8_t { none, bf16, int8 };
-
-// "none", "bf16", "int8".
-std::optional<WireCodec> wire_codec_named(std::string_view name);
+inline constexpr WordTable<WireCodec, 3> kWireCodecWords = {
+    {{"none", WireCodec::none}, {"bf16", WireCodec::bf16}, {"int8", WireCodec::int8}}};
 
 std::size_t encoded_bytes(WireCodec codec, std::size_t count);
 void encode_floats(WireCodec codec, const float* from, std::size_t count, std::byte* to);

@@ -9,6 +9,7 @@
 
 #include <climits>
 
+#include "base/contract.h"
 #include "base/units.h"
 
 namespace dlaunch {
@@ -65,83 +66,93 @@ std::string bracketed(const std::string& host) {
 
 // Uses dlaunch's own store, or MASTER_ADDR and MASTER_PORT of other launchers.
 Result<void> from_environment(const Environment& env, JobView& job) {
-  if (const auto rdzv = env("DLAUNCH_RDZV")) {
+  if (const auto rdzv = env(contract::kRdzv)) {
     job.store_url = *rdzv;
     return {};
   }
   const auto address = env("MASTER_ADDR");
   const auto port = env("MASTER_PORT");
   if (!address || !port) {
-    return bad("neither DLAUNCH_RDZV nor MASTER_ADDR and MASTER_PORT are set");
+    return bad(std::string("neither ") + contract::kRdzv +
+               " nor MASTER_ADDR and MASTER_PORT are set");
   }
   job.store_url = "tcp://" + bracketed(*address) + ":" + *port;
   job.hosts_store = job.rank == 0;
   return {};
 }
 
+template <class T, std::size_t N>
+Result<T> word(const std::string& text, const WordTable<T, N>& words, const char* name) {
+  if (const auto value = value_of(words, text)) return *value;
+  return bad(std::string(name) + " '" + text + "' is not " + list_of(words));
+}
+
 Result<void> settings(const dl_options& options, const Environment& env, JobView& job) {
-  auto init = timeout(options.init_timeout_s, env, "DLAUNCH_INIT_TIMEOUT", job.init_timeout);
+  auto init = timeout(options.init_timeout_s, env, contract::kInitTimeout, job.init_timeout);
   if (!init) return init.error();
   job.init_timeout = *init;
   auto op = operation_limit(options.op_timeout_s, env, job.op_timeout);
   if (!op) return op.error();
   job.op_timeout = *op;
-  auto link = timeout(-1, env, "DLAUNCH_LINK_TIMEOUT", job.link_timeout);
+  auto link = timeout(-1, env, contract::kLinkTimeout, job.link_timeout);
   if (!link) return link.error();
   if (*link != Duration::zero() && *link < std::chrono::seconds(2)) {
-    return bad("DLAUNCH_LINK_TIMEOUT: the least is 2 s; 0 means never");
+    return bad(std::string(contract::kLinkTimeout) + ": the least is 2 s; 0 means never");
   }
   job.link_timeout = *link;
 
   auto text = [&](const char* option, const char* name, const std::string& otherwise) {
     return option != nullptr ? std::string(option) : env(name).value_or(otherwise);
   };
-  job.transport = text(options.transport, "DLAUNCH_TRANSPORT", "auto");
-  if (job.transport != "auto" && job.transport != "shm" && job.transport != "tcp") {
-    return bad("transport '" + job.transport + "' is not auto, shm or tcp");
-  }
-  const auto codec = text(options.wire_codec, "DLAUNCH_WIRE_CODEC", "none");
-  const auto backend = text(nullptr, "DLAUNCH_BACKEND", "auto");
-  if (backend != "auto" && backend != "cpu")
-    return bad("backend '" + backend + "' is not auto or cpu");
-  job.use_nccl = backend == "auto";
-  const auto known = wire_codec_named(codec);
-  if (!known) return bad("wire codec '" + codec + "' is not none, bf16 or int8");
-  job.codec = *known;
-  job.job_id = text(options.job_id, "DLAUNCH_JOB_ID", "default");
-  job.secret_file = text(options.secret_file, "DLAUNCH_SECRET_FILE", "");
-  const auto tls = env("DLAUNCH_TLS").value_or("");
+  const auto transport =
+      word(text(options.transport, contract::kTransport, "auto"), kTransportWords, "transport");
+  if (!transport) return transport.error();
+  job.transport = *transport;
+  const auto backend = word(text(nullptr, contract::kBackend, "auto"), kBackendWords, "backend");
+  if (!backend) return backend.error();
+  job.use_nccl = *backend == Backend::automatic;
+  const auto codec =
+      word(text(options.wire_codec, contract::kWireCodec, "none"), kWireCodecWords, "wire codec");
+  if (!codec) return codec.error();
+  job.codec = *codec;
+  job.job_id = text(options.job_id, contract::kJobId, "default");
+  job.secret_file = text(options.secret_file, contract::kSecretFile, "");
+  const auto tls = env(contract::kTls).value_or("");
   if (!tls.empty() && tls != "0" && tls != "1")
-    return bad("DLAUNCH_TLS is 1 or 0, not '" + tls + "'");
+    return bad(std::string(contract::kTls) + " is 1 or 0, not '" + tls + "'");
   job.tls = tls == "1";
-  job.plan = env("DLAUNCH_PLAN").value_or("");
+  job.plan = env(contract::kPlan).value_or("");
   auto rules = parse_plan_rules(job.plan);
-  if (!rules) return bad("DLAUNCH_PLAN: " + rules.error().what);
+  if (!rules) return bad(std::string(contract::kPlan) + ": " + rules.error().what);
   job.plan_rules = std::move(*rules);
-  const auto sockets = env("DLAUNCH_SOCKETS").value_or("auto");
+  const auto sockets = env(contract::kSockets).value_or("auto");
   if (sockets != "auto") {
-    auto parsed = parse_int(sockets, 1, kMaxSockets, "DLAUNCH_SOCKETS");
+    auto parsed = parse_int(sockets, 1, kMaxSockets, contract::kSockets);
     if (!parsed) return parsed.error();
     job.sockets = *parsed;
   }
-  const auto debug = env("DLAUNCH_DEBUG").value_or("");
-  if (!debug.empty() && debug != "explain")
-    return bad("DLAUNCH_DEBUG is explain, not '" + debug + "'");
-  job.explains = debug == "explain";
-  job.interface = env("DLAUNCH_INTERFACE").value_or("");
-  if (const auto ports = env("DLAUNCH_PORT_RANGE")) {
+  if (const auto debug = env(contract::kDebug)) {
+    const auto kind = value_of(kDebugWords, *debug);
+    if (!kind && !debug->empty()) {
+      return bad(std::string(contract::kDebug) + " is " + list_of(kDebugWords) + ", not '" +
+                 *debug + "'");
+    }
+    job.explains = kind == DebugOutput::explain;
+  }
+  job.interface = env(contract::kInterface).value_or("");
+  if (const auto ports = env(contract::kPortRange)) {
     auto parsed = parse_port_range(*ports);
-    if (!parsed) return bad("DLAUNCH_PORT_RANGE: " + parsed.error().what);
+    if (!parsed) return bad(std::string(contract::kPortRange) + ": " + parsed.error().what);
     job.ports = *parsed;
   }
-  job.round_dir = env("DLAUNCH_ROUND_DIR").value_or("");
-  if (const auto round = env("DLAUNCH_ROUND")) {
-    auto parsed = parse_int(*round, 0, 1 << 30, "DLAUNCH_ROUND");
+  job.round_dir = env(contract::kRoundDir).value_or("");
+  if (const auto round = env(contract::kRound)) {
+    auto parsed = parse_int(*round, 0, 1 << 30, contract::kRound);
     if (!parsed) return parsed.error();
     job.round = static_cast<std::uint64_t>(*parsed);
   }
-  if (const auto cores = env("DLAUNCH_LOCAL_CORES")) {
-    auto parsed = parse_int(*cores, 1, 1 << 20, "DLAUNCH_LOCAL_CORES");
+  if (const auto cores = env(contract::kLocalCores)) {
+    auto parsed = parse_int(*cores, 1, 1 << 20, contract::kLocalCores);
     if (!parsed) return parsed.error();
     job.local_cores = *parsed;
   }
@@ -190,10 +201,10 @@ Result<void> split_meeting(JobView& job) {
 Result<void> place(const std::string& where, const dl_options& options, const Environment& env,
                    JobView& job) {
   // The agent will assign rank and size, round by round.
-  if (options.elastic != 0 && where == "env://" && env("DLAUNCH_AGENT")) {
-    auto worker = parse_int(env("DLAUNCH_WORKER").value_or(""), 0, 1 << 30, "DLAUNCH_WORKER");
+  if (options.elastic != 0 && where == "env://" && env(contract::kAgent)) {
+    auto worker = parse_int(env(contract::kWorker).value_or(""), 0, 1 << 30, contract::kWorker);
     if (!worker) return worker.error();
-    job.agent = *env("DLAUNCH_AGENT");
+    job.agent = *env(contract::kAgent);
     job.worker = *worker;
     return {};
   }
@@ -220,7 +231,7 @@ Result<void> place(const std::string& where, const dl_options& options, const En
 }  // namespace
 
 Result<Duration> operation_limit(double option_s, const Environment& env, Duration otherwise) {
-  auto limit = timeout(option_s, env, "DLAUNCH_OP_TIMEOUT", otherwise);
+  auto limit = timeout(option_s, env, contract::kOpTimeout, otherwise);
   return limit && *limit == Duration::zero() ? Duration(-1) : limit;
 }
 
@@ -247,7 +258,7 @@ Result<JobView> resolve_job(const char* url, const dl_options* given, const Envi
     return ok.error();
   }
   if (job.tls && job.secret_file.empty() && (job.size > 1 || !job.agent.empty())) {
-    return bad("DLAUNCH_TLS needs a secret: DLAUNCH_SECRET_FILE");
+    return bad(std::string(contract::kTls) + " needs a secret: " + contract::kSecretFile);
   }
   return job;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/contract.h"
 #include "base/endpoint.h"
 #include "base/environment.h"
 #include "base/result.h"
@@ -29,7 +30,7 @@ struct JobView {
   Duration init_timeout = std::chrono::seconds(600);
   Duration op_timeout = std::chrono::seconds(1800);  // negative: no limit
   Duration link_timeout = std::chrono::seconds(5);   // until a silent host is lost; 0: never
-  std::string transport = "auto";
+  Transport transport = Transport::automatic;
   WireCodec codec = WireCodec::none;
   bool use_nccl = true;  // for device memory
   std::string plan;      // the text of DLAUNCH_PLAN, the same on all ranks, and its rules

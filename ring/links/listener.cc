@@ -12,6 +12,7 @@
 
 #include "base/address.h"
 #include "base/complaints.h"
+#include "base/contract.h"
 #include "base/failpoint.h"
 #include "base/socket.h"
 #include "rendezvous/crowd.h"
@@ -49,8 +50,8 @@ Result<UniqueFd> listen_on_one_of(const std::string& host, PortRange ports) {
     if (!taken) return fd;
   }
   return Error{.code = Errc::io,
-               .what = "listen on " + host + ": all ports of " + to_string(ports) +
-                       " (DLAUNCH_PORT_RANGE) are taken; each rank of a host needs its own",
+               .what = "listen on " + host + ": all ports of " + to_string(ports) + " (" +
+                       contract::kPortRange + ") are taken; each rank of a host needs its own",
                .os_errno = EADDRINUSE};
 }
 

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "base/codec.h"
+#include "base/contract.h"
 #include "base/failpoint.h"
 #include "base/interfaces.h"
 #include "base/log.h"
@@ -216,7 +217,7 @@ Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted, std::ato
 Result<void> MeshBuilder::publish() {
   const auto address = listen_address(job_);
   if (!address) return address.error();
-  auto listener = Listener::open(*address, job_.transport != "tcp", job_.ports);
+  auto listener = Listener::open(*address, job_.transport != Transport::tcp, job_.ports);
   if (!listener) return listener.error();
   listener_ = std::move(*listener);
   failpoint("mesh.listens");
@@ -275,8 +276,8 @@ Result<Address> MeshBuilder::address_of(int rank) {
   }
   if (address->plan != job_.plan) {
     return Error{.code = Errc::mismatch,
-                 .what = fmt::format("init: {} and {} have different DLAUNCH_PLAN: '{}' and '{}'",
-                                     self().who, address->who, job_.plan, address->plan),
+                 .what = fmt::format("init: {} and {} have different {}: '{}' and '{}'", self().who,
+                                     address->who, contract::kPlan, job_.plan, address->plan),
                  .rank = rank};
   }
   seen_.insert(rank);
@@ -371,16 +372,16 @@ Result<UniqueFd> MeshBuilder::connect_patiently(const Address& address) {
   auto fd = connect_tcp(address.tcp, std::min(deadline_, tell_at));
   if (fd || fd.error().os_errno != ETIMEDOUT || tell_at >= deadline_) return fd;
   log_warn(
-      "{} does not answer at {}: does a firewall stop rank {}? DLAUNCH_PORT_RANGE "
+      "{} does not answer at {}: does a firewall stop rank {}? {} "
       "(--port-range) chooses the ports that ranks listen on",
-      address.who, to_string(address.tcp), job_.world_rank(job_.rank));
+      address.who, to_string(address.tcp), job_.world_rank(job_.rank), contract::kPortRange);
   return connect_tcp(address.tcp, deadline_);
 }
 
 Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purpose purpose,
                                           bool& is_unix) {
   is_unix = false;
-  if (job_.transport != "tcp" && !address.unix_name.empty()) {
+  if (job_.transport != Transport::tcp && !address.unix_name.empty()) {
     auto local = connect_unix(address.unix_name);
     if (local) {
       failpoint("mesh.before_hello");
@@ -485,7 +486,8 @@ Result<std::string> listen_address(const JobView& job) {
   if (!job.interface.empty()) {
     auto chosen = choose_address(job.interface, host_addresses());
     if (!chosen)
-      return Error{.code = Errc::usage, .what = "DLAUNCH_INTERFACE: " + chosen.error().what};
+      return Error{.code = Errc::usage,
+                   .what = std::string(contract::kInterface) + ": " + chosen.error().what};
     return chosen;
   }
   const std::string host = store_host(job.store_url);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/contract.h"
 #include "ring/plan/host_costs.h"
 #include "ring/plan/schedule_ways.h"
 
@@ -185,8 +186,12 @@ std::string words_for(Way way, const Tuning& tuning) {
 
 }  // namespace
 
+std::string rule_note(bool by_rule) {
+  return by_rule ? std::string(" (") + contract::kPlan + ")" : "";
+}
+
 std::string describe_way(Way way, const Tuning& tuning) {
-  return words_for(way, tuning) + (tuning.by_rule ? " (DLAUNCH_PLAN)" : "");
+  return words_for(way, tuning) + rule_note(tuning.by_rule);
 }
 
 Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {

@@ -93,6 +93,9 @@ Tuning tuning_within_host(int ranks, bool crowded);
 // a rank to which several send, until a switch has no room for it.
 Tuning tuning_between_hosts(Duration round_trip);
 
+// " (DLAUNCH_PLAN)" behind the words for a choice that a plan rule made; else "".
+std::string rule_note(bool by_rule);
+
 // Decides from facts that all ranks share.
 Way way_of(const Shape& shape, int ranks, const Tuning& tuning);
 // "direct, granules of 48 KiB, 3 ahead"

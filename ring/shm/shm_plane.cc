@@ -8,6 +8,7 @@
 #include "base/rank_set.h"
 #include "ring/kernels/copy.h"
 #include "ring/kernels/reduce.h"
+#include "ring/plan/schedule.h"
 #include "ring/shm/shm_staging.h"
 
 namespace dlaunch {
@@ -59,7 +60,7 @@ Result<void> ShmPlane::in_blocks(bool reduces) {
 std::string ShmPlane::explain(const Call& call) const {
   const Shape shape = shape_of(call, n_);
   const ShmPlan plan = this->plan(shape);
-  const char* const by = plan.by_rule ? " (DLAUNCH_PLAN)" : "";
+  const std::string by = rule_note(plan.by_rule);
   const std::size_t chunk = plan.chunk * dtype_bytes(call.dtype) >> 10;
   switch (plan.way) {
     case ShmPlan::Way::in_entry:

@@ -23,6 +23,7 @@
 
 #include <climits>
 
+#include "base/contract.h"
 #include "ring/torch/torch_work.h"
 
 namespace dlring_torch {
@@ -141,7 +142,7 @@ inline std::string address_for_members(const c10::intrusive_ptr<c10d::Store>& st
 inline std::string choose_url(const c10::intrusive_ptr<c10d::Store>& store, int size,
                               Socket& holder) {
   const bool whole_job = variable("RANK") == "0" && variable("WORLD_SIZE") == std::to_string(size);
-  if (whole_job && !variable("DLAUNCH_RDZV").empty()) return "env://";
+  if (whole_job && !variable(contract::kRdzv).empty()) return "env://";
   static std::string url;
   if (url.empty()) {
     std::string address = own_address(store_host(store));

@@ -106,6 +106,9 @@ WALL_CLOCK = (r"\bsystem_clock\b|\bCLOCK_REALTIME\b|\bgettimeofday\(|\btime\((nu
 # slurm_time: Slurm says when a job ends by that clock. doctor: compares the hosts'.
 MAY_READ_WALL_CLOCK = {"launcher/output/output_printer.cc", "cli/slurm_time.cc",
                        "cli/doctor/doctor.cc"}
+# The names that dlaunch and its workers agree on.
+CONTRACT = "base/contract.h"
+OWN_VARIABLE = re.compile(r'"[^"\n]*\bDLAUNCH_(?!VERSION\b)\w*')
 CODE = ("base", "rendezvous", "ring", "elastic", "python", "launcher", "cli", "examples")
 
 
@@ -165,6 +168,8 @@ def check_file(root, path, complain):
         if len(line) > 100:
             complain(path, line_no, f"{len(line)} columns, 100 allowed")
     bare = strip_comments(text)
+    for match in [] if path == CONTRACT else OWN_VARIABLE.finditer(bare):
+        complain(path, bare.count("\n", 0, match.start()) + 1, f"a variable's name: take it from {CONTRACT}")
     rules = BANNED + (BANNED_IN_CORES if CORES.match(path) else [])
     if path not in MAY_READ_WALL_CLOCK:
         rules = rules + [WALL_CLOCK]

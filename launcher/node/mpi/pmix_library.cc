@@ -7,13 +7,14 @@
 
 #include <fmt/format.h>
 
+#include "base/contract.h"
 #include "base/symbols.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr const char* kPmixName = "libpmix.so.2";  // of versions 2 to 6
-constexpr const char* kPmixVariable = "DLAUNCH_PMIX_LIBRARY";
+constexpr const char* kPmixVariable = contract::kPmixLibrary;
 
 Error no_pmix(std::string what) { return {.code = Errc::unsupported, .what = std::move(what)}; }
 

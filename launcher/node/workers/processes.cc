@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/contract.h"
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -293,7 +294,7 @@ void Processes::kill_leftovers() {
 // Its environment names its worker, wherever it has moved; a process with another environment may
 // still be in the worker's group.
 bool Processes::is_leftover(pid_t pid) const {
-  const auto worker = environment_of(pid, "DLAUNCH_WORKER");
+  const auto worker = environment_of(pid, contract::kWorker);
   if (!worker) return ended_groups_.contains(::getpgid(pid));
   return !find([&](const Process& process) {
             return std::to_string(process.place.worker) == *worker;
@@ -302,7 +303,7 @@ bool Processes::is_leftover(pid_t pid) const {
 
 // Leftovers of a failed worker are not reported.
 void Processes::tell_of_leftover(pid_t pid) const {
-  const auto worker = environment_of(pid, "DLAUNCH_WORKER");
+  const auto worker = environment_of(pid, contract::kWorker);
   const auto done = ranks_of_done_.find(worker ? std::atoi(worker->c_str()) : 0);
   if (done == ranks_of_done_.end()) return;
   log_warn("rank {} has ended and left {} (pid {}) behind, which is killed", done->second,

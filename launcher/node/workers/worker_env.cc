@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "base/contract.h"
 #include "launcher/node/workers/tf_config.h"
 
 namespace dlaunch {
@@ -26,15 +27,15 @@ constexpr std::array kStalePrefixes = {"PMI_",
                                        "SLURM_MEM_BIND",
                                        "HOROVOD_",
                                        "TORCHELASTIC_",
-                                       "DLAUNCH_AGENT",
-                                       "DLAUNCH_WORKER",
-                                       "DLAUNCH_RDZV",
-                                       "DLAUNCH_ROUND",
-                                       "DLAUNCH_ROUND_DIR",
-                                       "DLAUNCH_SECRET_FILE",
-                                       "DLAUNCH_JOB_ID",
-                                       "DLAUNCH_LOCAL_CORES",
-                                       "DLAUNCH_TF_CONFIG"};
+                                       contract::kAgent,
+                                       contract::kWorker,
+                                       contract::kRdzv,
+                                       contract::kRound,
+                                       contract::kRoundDir,
+                                       contract::kSecretFile,
+                                       contract::kJobId,
+                                       contract::kLocalCores,
+                                       contract::kTfConfig};
 constexpr std::array kStaleNames = {"MPI_LOCALRANKID",    "MPI_LOCALNRANKS",      "SLURM_PROCID",
                                     "SLURM_LOCALID",      "JSM_JSRUN_PORT",       "FLUX_TASK_RANK",
                                     "FLUX_TASK_LOCAL_ID", "FLUX_PMI_LIBRARY_PATH"};
@@ -179,7 +180,7 @@ void set_tensorflow(EnvByName& env, const Plan& plan, const WorkerPlace& place) 
       (plan.framework == Framework::tensorflow_if_possible && has_peers)) {
     env.emplace("TF_CONFIG", config);
   }
-  if (has_peers) env["DLAUNCH_TF_CONFIG"] = config;
+  if (has_peers) env[contract::kTfConfig] = config;
 }
 
 // Only if a server answers: a linked MPI library treats it as an invitation to a job.
@@ -210,22 +211,22 @@ void set_nics(EnvByName& env, const Plan& plan) {
 void set_patience(EnvByName& env, const Plan& plan) {
   if (plan.nodes.host_timeout <= kOwnPatience) return;
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(plan.nodes.host_timeout);
-  env.emplace("DLAUNCH_LINK_TIMEOUT", std::to_string(seconds.count()));
+  env.emplace(contract::kLinkTimeout, std::to_string(seconds.count()));
 }
 
 void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
-  env["DLAUNCH_JOB_ID"] = plan.job_id;
-  env["DLAUNCH_ROUND"] = std::to_string(place.round);
-  env["DLAUNCH_AGENT"] = place.agent_socket;
-  env["DLAUNCH_WORKER"] = std::to_string(place.worker);
-  env["DLAUNCH_RDZV"] = place.store_url;
-  if (!place.secret_file.empty()) env["DLAUNCH_SECRET_FILE"] = place.secret_file;
-  env["DLAUNCH_ROUND_DIR"] = place.round_dir;
-  env["DLAUNCH_TRANSPORT"] = plan.transport;
-  if (!plan.debug.empty()) env["DLAUNCH_DEBUG"] = plan.debug;
-  if (!plan.interface.empty()) env["DLAUNCH_INTERFACE"] = plan.interface;
-  if (!plan.port_range.empty()) env["DLAUNCH_PORT_RANGE"] = plan.port_range;
-  env["DLAUNCH_TLS"] = plan.tls ? "1" : "0";  // whatever the user's own word is
+  env[contract::kJobId] = plan.job_id;
+  env[contract::kRound] = std::to_string(place.round);
+  env[contract::kAgent] = place.agent_socket;
+  env[contract::kWorker] = std::to_string(place.worker);
+  env[contract::kRdzv] = place.store_url;
+  if (!place.secret_file.empty()) env[contract::kSecretFile] = place.secret_file;
+  env[contract::kRoundDir] = place.round_dir;
+  env[contract::kTransport] = word_of(kTransportWords, plan.transport);
+  if (plan.debug != DebugOutput::none) env[contract::kDebug] = word_of(kDebugWords, plan.debug);
+  if (!plan.interface.empty()) env[contract::kInterface] = plan.interface;
+  if (!plan.port_range.empty()) env[contract::kPortRange] = plan.port_range;
+  env[contract::kTls] = plan.tls ? "1" : "0";  // whatever the user's own word is
   if (!plan.gpus.empty() && place.local_rank >= 0) {
     const auto at = static_cast<std::size_t>(place.local_rank) % plan.gpus.size();
     env["CUDA_VISIBLE_DEVICES"] = plan.gpus[at];
@@ -236,7 +237,7 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   }
   set_nics(env, plan);
   set_patience(env, plan);
-  env["DLAUNCH_LOCAL_CORES"] = std::to_string(place.usable_cores);
+  env[contract::kLocalCores] = std::to_string(place.usable_cores);
   if (plan.omp_threads) env["OMP_NUM_THREADS"] = std::to_string(*plan.omp_threads);
   env.emplace("PYTHONUNBUFFERED", "1");  // lines appear when they are printed
 }
@@ -245,7 +246,7 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
 void drop_outer_tf_config(EnvByName& env, const std::vector<std::string>& inherited) {
   const auto own = env.find("TF_CONFIG");
   if (own == env.end()) return;
-  const std::string outer = "DLAUNCH_TF_CONFIG=" + own->second;
+  const std::string outer = contract::kTfConfig + ("=" + own->second);
   if (std::find(inherited.begin(), inherited.end(), outer) != inherited.end()) env.erase(own);
 }
 

@@ -8,6 +8,7 @@ import struct
 import sys
 import threading
 
+from .. import _contract
 from .. import init as _join_job
 from .._errors import PeerLost
 from . import _engine
@@ -124,7 +125,7 @@ class _World:
         process, host, namespace = self._processes[rank]
         if (host, namespace) == self._processes[self.rank()][1:]:
             _wait_for_end(process)
-        folder = os.environ.get("DLAUNCH_ROUND_DIR")
+        folder = os.environ.get(_contract.ROUND_DIR)
         if folder:
             folder = os.path.join(os.path.dirname(folder), str(self._comm.round))
             note = os.path.join(folder, f"peer_lost.{self._launched(self.rank())}")
@@ -299,7 +300,7 @@ class _World:
 
 def may_be_elastic():
     """Whether the launcher may form another round: then the survivors of a loss keep their process (elastic.run())."""
-    return "DLAUNCH_AGENT" in os.environ
+    return _contract.AGENT in os.environ
 
 
 def _first_line(path):

@@ -292,7 +292,7 @@ TEST_CASE("times, restarts, error file, transport") {
   CHECK(plan.timeout == std::chrono::hours(1));
   CHECK(plan.max_restarts.restarts == 3);
   CHECK(plan.error_file == "e.json");
-  CHECK(plan.transport == "tcp");
+  CHECK(plan.transport == Transport::tcp);
   CHECK(plan.interface == "eth0,10.0.0.0/8");
   CHECK(plan.port_range == "29600-29700");
   CHECK(fake.refused({"--grace", "soon", "p"}) ==
@@ -307,7 +307,7 @@ TEST_CASE("times, restarts, error file, transport") {
         "73 --error-file: write /full/e: No space");
   CHECK(fake.refused({"--transport", "rdma", "p"}) ==
         "64 --transport: 'rdma' is not one of auto, shm, tcp");
-  CHECK(fake.plan({"--debug", "explain", "p"}).debug == "explain");
+  CHECK(fake.plan({"--debug", "explain", "p"}).debug == DebugOutput::explain);
   CHECK(fake.refused({"--debug", "all", "p"}) == "64 --debug: 'all' is not one of explain");
   CHECK(fake.refused({"--port-range", "7-3", "p"}) ==
         "64 --port-range: '7-3' is not a range of ports such as 29600-29700");

@@ -140,7 +140,7 @@ TEST_CASE("worker environment: encryption is the job's, whatever word the user's
 
 TEST_CASE("worker environment: what --debug says is libdlring's") {
   Plan p = plan();
-  p.debug = "explain";
+  p.debug = DebugOutput::explain;
   CHECK(has(worker_environment(p, kPlace, {}), "DLAUNCH_DEBUG=explain"));
 }
 

@@ -88,13 +88,13 @@ TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
   CHECK(job->link_timeout == 30s);
   CHECK(job->interface == "eth0");
   CHECK(job->ports == PortRange{29600, 29700});
-  CHECK(job->transport == "tcp");
+  CHECK(job->transport == Transport::tcp);
   auto given = options();
   given.op_timeout_s = 0;
   given.transport = "shm";
   job = resolve_job(nullptr, &given, env(variables));
   CHECK(job->op_timeout < 0s);
-  CHECK(job->transport == "shm");
+  CHECK(job->transport == Transport::shm);
 }
 
 TEST_CASE("a time limit is a number of seconds") {

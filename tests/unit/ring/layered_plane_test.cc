@@ -72,8 +72,8 @@ TEST_CASE(
     CHECK(!std::isfinite(back[4]));
   }
   CHECK(encoded_bytes(WireCodec::int8, 1024) == 1040);
-  CHECK(wire_codec_named("bf16") == WireCodec::bf16);
-  CHECK_FALSE(wire_codec_named("fp4"));
+  CHECK(value_of(kWireCodecWords, "bf16") == WireCodec::bf16);
+  CHECK_FALSE(value_of(kWireCodecWords, "fp4"));
 }
 
 // hosts * locals ranks as threads; rank r is on host r % hosts, so that neighbours are strangers.
