@@ -99,7 +99,7 @@ dl_result dl_init(const char* url, const dl_options* options, dl_comm** comm) {
     auto made = std::make_unique<dl_comm>();
     made->job = *job;
     if (job->agent.empty()) {
-      auto joined = Communicator::join(*job);
+      auto joined = Communicator::make(*job);
       if (!joined) return joined.error();
       made->impl = std::move(*joined);
     } else {

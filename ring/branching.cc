@@ -1,6 +1,6 @@
 // Making a group whose ranks share memory on one host: it meets on the links of its parent
 // communicator. The first member makes the group's segment and passes it to the others; each tells
-// all that it has come. The meeting needs no store and no new connections.
+// all that it has come. The bootstrap needs no store and no new connections.
 #include <chrono>
 #include <numeric>
 #include <utility>
@@ -31,13 +31,13 @@ Result<std::unique_ptr<Communicator>> Communicator::branch(const JobView& job, C
                                                            const std::vector<int>& ranks) {
   if (job.explains) set_log_level(LogLevel::info);
   std::unique_ptr<Communicator> comm(new Communicator(job));
-  if (auto ok = comm->meet_on_links(parent, ranks); !ok) return ok.error();
+  if (auto ok = comm->bootstrap_on_links(parent, ranks); !ok) return ok.error();
   add_process_events(*comm);
   failpoint("communicator.joined");
   return comm;
 }
 
-Result<void> Communicator::meet_on_links(Communicator& parent, const std::vector<int>& ranks) {
+Result<void> Communicator::bootstrap_on_links(Communicator& parent, const std::vector<int>& ranks) {
   const TimePoint began = steady_now();
   const TimePoint deadline = deadline_after(began, job_.init_timeout);
   group_hash_ = hash_of_group(job_.group);
@@ -68,7 +68,7 @@ Result<void> Communicator::meet_on_links(Communicator& parent, const std::vector
   }
   if (!met) {
     if (met.error().code == Errc::unsupported && !abort_.raised()) return met;
-    const Error error = meeting_failed(met.error(), missing, began);
+    const Error error = bootstrap_failed(met.error(), missing, began);
     links_->abort(error);
     return error;
   }
@@ -111,7 +111,7 @@ Result<ShmMemory> Communicator::share_segment(const ShmShape& shape, TimePoint d
   return map_group(job_.rank, shape, *segment);
 }
 
-Error Communicator::meeting_failed(Error error, const RankSet& missing, TimePoint began) const {
+Error Communicator::bootstrap_failed(Error error, const RankSet& missing, TimePoint began) const {
   if (abort_.raised()) return abort_.error();
   if (error.code != Errc::timeout || missing.empty()) {
     error.what = "init: " + error.what;

@@ -294,7 +294,7 @@ Result<void> Communicator::run(Message& message) {
   return finish(message, std::move(done));
 }
 
-// An awaited rank, at a message or a meeting, may itself wait for a rank that stands still.
+// An awaited rank, at a message or a bootstrap, may itself wait for a rank that stands still.
 Error Communicator::blame_silent(Error error) const {
   if (error.code != Errc::timeout || abort_.raised()) return error;
   const RankSet silent = links_->call_roll(0).silent;

@@ -23,16 +23,16 @@
 
 #include "base/rank_set.h"
 #include "base/result.h"
+#include "ring/bootstrap.h"
 #include "ring/call/abort_flag.h"
 #include "ring/call/background.h"
 #include "ring/call/flight_recorder.h"
 #include "ring/call/operation.h"
 #include "ring/call/plane.h"
 #include "ring/device/device_plane.h"
-#include "ring/links/bootstrap.h"
 #include "ring/links/death_watch.h"
+#include "ring/links/job_view.h"
 #include "ring/links/links.h"
-#include "ring/meeting.h"
 #include "ring/process_hooks.h"
 #include "ring/shared_keys.h"
 #include "ring/shm/host_memory.h"
@@ -44,9 +44,9 @@ namespace dlaunch {
 
 class Communicator : private ProcessEvents {
  public:
-  // Meets all ranks; blocks until they have come or job.init_timeout has passed.
-  // `parent`: for a split; the end of the parent communicator ends this meeting, too.
-  static Result<std::unique_ptr<Communicator>> join(const JobView& job,
+  // Connects all ranks; blocks until they have come or job.init_timeout has passed.
+  // `parent`: for a split; the end of the parent communicator ends this bootstrap, too.
+  static Result<std::unique_ptr<Communicator>> make(const JobView& job,
                                                     const ParentEnd* parent = nullptr);
   // A group of these ranks of `parent`, all on one host with shared memory: it meets on the
   // parent's links and has no connections of its own (see can_branch()). Errc::unsupported, on all
@@ -132,15 +132,15 @@ class Communicator : private ProcessEvents {
   bool can_branch(const std::vector<int>& ranks) const;
   Result<std::unique_ptr<Communicator>> make_group(const JobView& group,
                                                    const std::vector<int>& ranks);
-  Result<void> meet_on_links(Communicator& parent, const std::vector<int>& ranks);
+  Result<void> bootstrap_on_links(Communicator& parent, const std::vector<int>& ranks);
   Result<ShmMemory> share_segment(const ShmShape& shape, TimePoint deadline,
                                   const ParentEnd& parent);
-  Error meeting_failed(Error error, const RankSet& missing, TimePoint began) const;
+  Error bootstrap_failed(Error error, const RankSet& missing, TimePoint began) const;
   Result<void> open_messenger(TimePoint deadline);
   ShmExchange& exchange();
   Result<void> connect(const ParentEnd* parent);
   Sockets take_sockets(Mesh& mesh);
-  Result<void> open_planes(Met& met, Sockets& sockets);
+  Result<void> open_planes(Bootstrapped& ready, Sockets& sockets);
   void tell_of_loss(int peer) const;
   CallRoll call_roll();
   Error blame_silent(Error error) const;

@@ -10,9 +10,9 @@
 #include "base/failpoint.h"
 #include "base/fnv1a.h"
 #include "base/log.h"
+#include "ring/bootstrap.h"
 #include "ring/communicator.h"
 #include "ring/hosts/hosts.h"
-#include "ring/meeting.h"
 
 namespace dlaunch {
 namespace {
@@ -79,11 +79,11 @@ bool Communicator::can_branch(const std::vector<int>& ranks) const {
 Result<std::unique_ptr<Communicator>> Communicator::make_group(const JobView& group,
                                                                const std::vector<int>& ranks) {
   const ParentEnd end(abort_, ranks);
-  if (!can_branch(ranks)) return join(group, &end);
+  if (!can_branch(ranks)) return make(group, &end);
   auto branched = branch(group, *this, ranks);
   if (branched || branched.error().code != Errc::unsupported) return branched;
   if (group.rank == 0) log_warn("{}", branched.error().what);
-  return join(group, &end);
+  return make(group, &end);
 }
 
 // `ranks` of this communicator, in the group's order.
@@ -99,7 +99,7 @@ JobView Communicator::group_view(const std::vector<int>& ranks, const std::strin
   }
   group.local_cores = cores_of_group(job_.local_cores, locals_, ranks);
   group.hosts_store = false;  // the store's server already exists
-  // They all exist: the meeting is an operation, too, and has the limit of one.
+  // They all exist: the bootstrap is an operation, too, and has the limit of one.
   group.op_timeout = op_timeout();
   if (group.op_timeout >= Duration::zero()) {
     group.init_timeout = std::min(job_.init_timeout, group.op_timeout);
@@ -138,7 +138,7 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>
 }
 
 // As after any failed collective, this communicator is over: some of its ranks may have a group and
-// some not. Ranks that left the meeting did so because of a lost rank, and have reported it.
+// some not. Ranks that left the bootstrap did so because of a lost rank, and have reported it.
 Error Communicator::failed_split(Error error, const JobView& group) {
   if (error.code == Errc::usage || error.code == Errc::unsupported) return error;
   (void)abort_.told();

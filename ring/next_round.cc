@@ -50,7 +50,7 @@ Result<void> join_next_round(Membership& membership, const JobView& job, std::ui
     // The round can have no results before all have met: leave it at once, whatever ends it.
     membership.on_over([&over](const Error& why) { over.raise(why); }, Membership::Ends::all);
     const ParentEnd end(over);
-    auto joined = Communicator::join(in_round(job, *notice), &end);
+    auto joined = Communicator::make(in_round(job, *notice), &end);
     membership.on_over({});
     if (joined) {
       impl = std::move(*joined);

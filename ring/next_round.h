@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "ring/communicator.h"
-#include "ring/links/bootstrap.h"
+#include "ring/links/job_view.h"
 #include "ring/membership.h"
 
 namespace dlaunch {

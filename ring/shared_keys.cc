@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "base/units.h"
-#include "ring/meeting.h"
+#include "ring/bootstrap.h"
 
 namespace dlaunch {
 namespace {

@@ -1,5 +1,5 @@
 // SharedKeys: the keys of dl_key_set() and its kin. They lie in the store where the ranks met,
-// under the prefix of the round and the group; in a world without a meeting, in this object. The
+// under the prefix of the round and the group; in a world of one, in this object. The
 // first call makes the connection. Any number of threads.
 #pragma once
 
@@ -15,7 +15,7 @@
 #include "base/result.h"
 #include "rendezvous/store.h"
 #include "ring/call/abort_flag.h"
-#include "ring/links/bootstrap.h"
+#include "ring/links/job_view.h"
 
 namespace dlaunch {
 

@@ -25,7 +25,7 @@ def init(url: Optional[str] = None, *, rank: Optional[int] = None, size: Optiona
     """Joins the job and waits until all ranks have joined. Collective.
 
     url: None or "env://": the environment of the launcher (dlaunch, torchrun and others; without a launcher the world
-    has one rank). "tcp://host:port", "tcp://host:port/meeting" (apart from other meetings at that port),
+    has one rank). "tcp://host:port", "tcp://host:port/NAME" (apart from worlds of other names at that port),
     "file:///folder": with rank and size. Times are in seconds; op_timeout=0 sets no limit. elastic: this process goes
     on when others are lost (dlaunch.elastic).
     """

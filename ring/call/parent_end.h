@@ -1,4 +1,4 @@
-// ParentEnd: shows a group's meeting that the parent communicator has ended, with ranks in the
+// ParentEnd: shows a group's bootstrap that the parent communicator has ended, with ranks in the
 // group's numbers.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Plane: one way of moving a communicator's data (shared memory, stream sockets). The communicator
+// Plane: one transport for a communicator's data (shared memory, stream sockets). The communicator
 // checks arguments, numbers the calls and picks the plane; a plane executes one call at a time on
 // the caller's thread. Internal to libdlring.
 #pragma once

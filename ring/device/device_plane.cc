@@ -12,9 +12,9 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "ring/device/device_choice.h"
 #include "ring/device/device_memory.h"
 #include "ring/device/device_wait.h"
-#include "ring/device/device_way.h"
 #include "ring/device/host_path.h"
 #include "ring/device/nccl_comm.h"
 #include "ring/device/pinned_pool.h"
@@ -37,8 +37,8 @@ class CudaPlane final : public DevicePlane {
   ~CudaPlane() override;
 
   const char* name() const override {
-    if (!way_) return "";
-    return way_->nccl ? "nccl" : "host";
+    if (!choice_) return "";
+    return choice_->nccl ? "nccl" : "host";
   }
   Result<void> attach(Call& call, int device, void* stream, bool at_once) override;
   Result<std::shared_ptr<void>> stage(int device, std::size_t bytes) override;
@@ -72,7 +72,7 @@ class CudaPlane final : public DevicePlane {
   int device_ = -1;
   DeviceStream own_;
   DeviceEvent passed_;
-  std::optional<DeviceWay> way_;
+  std::optional<DeviceChoice> choice_;
   int version_ = 0;
   std::unique_ptr<NcclComm> comm_;
   std::unique_ptr<HostPath> host_;
@@ -136,11 +136,11 @@ Result<void> CudaPlane::attach(Call& call, int device, void* stream, bool at_onc
 // Prepares the call.
 Result<void> CudaPlane::begin(const Call& call) {
   if (abort_.raised()) return abort_.error();
-  return way_ || settings_.size == 1 ? Result<void>() : agree(call);
+  return choice_ || settings_.size == 1 ? Result<void>() : agree(call);
 }
 
 bool CudaPlane::moves_here(const Call& call) const {
-  return settings_.size == 1 || (way_->nccl && nccl_serves(call));
+  return settings_.size == 1 || (choice_->nccl && nccl_serves(call));
 }
 
 Result<void> CudaPlane::run(const Call& call) {
@@ -224,10 +224,10 @@ Result<void> CudaPlane::launch_here(const Call& call, CUstream stream) {
 
 std::string CudaPlane::explain(const Call& call) const {
   if (settings_.size == 1) return "a single rank: a copy on the GPU";
-  if (!way_) return "on a GPU: the first call decides how";
-  if (way_->nccl && nccl_serves(call)) return nccl_version_text(version_);
+  if (!choice_) return "on a GPU: the first call decides how";
+  if (choice_->nccl && nccl_serves(call)) return nccl_version_text(version_);
   return fmt::format("through the host's memory, because {}; {}",
-                     way_->nccl ? "NCCL lacks this op" : way_->why_not,
+                     choice_->nccl ? "NCCL lacks this op" : choice_->why_not,
                      HostPath::explain(call, settings_.size));
 }
 
@@ -302,29 +302,29 @@ Result<void> CudaPlane::agree(const Call& call) {
   const DeviceFacts own = own_facts();
   std::vector<DeviceFacts> all(static_cast<std::size_t>(settings_.size));
   if (auto ok = step(Collective::all_gather, &own, all.data(), sizeof own); !ok) return ok;
-  DeviceWay way = choose_device_way(all);
-  if (way.nccl) {
+  DeviceChoice choice = choose_for_device(all);
+  if (choice.nccl) {
     struct {
       ncclUniqueId id{};
       std::int32_t failed = 0;
-    } meeting;
+    } root_id;
     if (settings_.rank == 0) {
-      meeting.failed = (*nccl_library())->get_unique_id(&meeting.id) != ncclSuccess;
+      root_id.failed = (*nccl_library())->get_unique_id(&root_id.id) != ncclSuccess;
     }
-    if (auto ok = step(Collective::broadcast, &meeting, &meeting, sizeof meeting); !ok) return ok;
-    if (meeting.failed != 0) {
-      way = {.nccl = false, .why_not = "NCCL finds no network on rank 0"};
-    } else if (auto ok = make_comm(call, meeting.id); !ok) {
+    if (auto ok = step(Collective::broadcast, &root_id, &root_id, sizeof root_id); !ok) return ok;
+    if (root_id.failed != 0) {
+      choice = {.nccl = false, .why_not = "NCCL finds no network on rank 0"};
+    } else if (auto ok = make_comm(call, root_id.id); !ok) {
       return ok;
     }
   }
   version_ = own.nccl;
-  way_ = std::move(way);
+  choice_ = std::move(choice);
   if (settings_.rank == 0) {
-    if (way_->nccl) {
+    if (choice_->nccl) {
       log_info("GPU memory: {}", nccl_version_text(version_));
     } else {
-      log_info("GPU memory goes through the host's: {}", way_->why_not);
+      log_info("GPU memory goes through the host's: {}", choice_->why_not);
     }
   }
   return {};
@@ -397,7 +397,7 @@ Error CudaPlane::lateness(const Call& call, Duration waited) const {
   };
   if (!comm_ || !nccl_serves(call)) return standstill(Standstill::own_gpu);
   if (auto absent = settings_.absent(call, waited)) return *absent;
-  return standstill(way_ ? Standstill::nccl : Standstill::setup);
+  return standstill(choice_ ? Standstill::nccl : Standstill::setup);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "ring/call/abort_flag.h"
-#include "ring/device/device_way.h"
+#include "ring/device/device_choice.h"
 #include "ring/device/libraries.h"
 
 namespace dlaunch {

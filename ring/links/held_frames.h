@@ -1,7 +1,7 @@
 // HeldFrames: frames for a channel that this rank has not opened yet. A rank that is early at the
-// meeting of a group announces itself on its links, and passes descriptors that it has made for the
-// group; both wait here until this rank comes, too. Frames for a channel that this rank has closed
-// are useless. Pure but for the descriptors that it keeps.
+// bootstrap of a group announces itself on its links, and passes descriptors that it has made for
+// the group; both wait here until this rank comes, too. Frames for a channel that this rank has
+// closed are useless. Pure but for the descriptors that it keeps.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ class HeldFrames {
  public:
   explicit HeldFrames(std::size_t most = 4096) : most_(most) {}
 
-  // A frame for a channel that is not open. It is kept if it belongs to a meeting: a JOIN, the PASS
-  // of a segment, and the ABORT of a peer with a kept JOIN or PASS. Beyond `most` the oldest is
-  // dropped.
+  // A frame for a channel that is not open. It is kept if it belongs to a bootstrap: a JOIN, the
+  // PASS of a segment, and the ABORT of a peer with a kept JOIN or PASS. Beyond `most` the oldest
+  // is dropped.
   void hold(int peer, const LinkFrame& frame, UniqueFd descriptor);
   // Takes the frames for the channel, in order.
   std::vector<HeldFrame> take(std::uint64_t channel);

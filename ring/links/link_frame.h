@@ -10,7 +10,7 @@
 //            while it is in there, -1 afterwards
 //   INSIDE   the sender is in its collective `seq`; instead of text its call there: u64
 //            count, u32 the rest
-//   JOIN     the sender is in the meeting of the channel's group; with Errc::unsupported as its
+//   JOIN     the sender is in the bootstrap of the channel's group; with Errc::unsupported as its
 //            code: the group cannot meet here, and the text says why
 //   PASS     one descriptor comes with the frame; the low byte of `seq` is its purpose, the rest
 //            its number. With Errc::io as its code none comes: the sender could not get it

@@ -319,7 +319,7 @@ void Links::tell(int peer, const LinkFrame& frame) {
   if (peer != rank_) trunk_->tell(member(peer), encode(frame));
 }
 
-// -- The meeting of a group, and descriptors
+// -- The bootstrap of a group, and descriptors
 
 // Waits until ready() is true; false at the deadline. In slices, because the parent's end does not
 // wake it.

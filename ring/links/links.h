@@ -78,7 +78,7 @@ class Links : private Trunk::Channel {
   int member(int r) const { return peers_[static_cast<std::size_t>(r)].member; }
   std::string who(int r) const { return trunk_->who(member(r)); }
 
-  // The meeting of a group: tells all members that this rank has come. await_all() waits for
+  // The bootstrap of a group: tells all members that this rank has come. await_all() waits for
   // theirs.
   void join();
   // Instead of join(): tells them that the group cannot meet here, and why.

@@ -16,7 +16,7 @@
 #include "rendezvous/store.h"
 #include "ring/call/abort_flag.h"
 #include "ring/call/parent_end.h"
-#include "ring/links/bootstrap.h"
+#include "ring/links/job_view.h"
 
 namespace dlaunch {
 

@@ -15,24 +15,24 @@ struct Job {
   double slices() const { return 2 * others / (others + 1) * data; }
 };
 
-double all_reduce_seconds(Way way, const Job& job) {
-  switch (way) {
-    case Way::doubling:
+double all_reduce_seconds(Algorithm algorithm, const Job& job) {
+  switch (algorithm) {
+    case Algorithm::doubling:
       return std::bit_width(static_cast<unsigned>(job.others)) * job.hop() + job.others * job.data;
-    case Way::star:
+    case Algorithm::star:
       return 2 * job.latency + 2 * job.others * (kMessage + job.data);
-    case Way::ring:
+    case Algorithm::ring:
       return 2 * job.others * job.hop() + job.slices();
     default:
       return 2 * job.latency + 4 * job.others * kMessage + job.slices();
   }
 }
 
-double reduce_seconds(Way way, const Job& job) {
-  switch (way) {
-    case Way::star:
+double reduce_seconds(Algorithm algorithm, const Job& job) {
+  switch (algorithm) {
+    case Algorithm::star:
       return job.latency + job.others * (kMessage + job.data);
-    case Way::ring:
+    case Algorithm::ring:
       return (job.others + 1) * job.hop() + job.others * kMessage + job.slices();
     default:
       return 2 * job.latency + 3 * job.others * kMessage + job.slices();
@@ -41,20 +41,20 @@ double reduce_seconds(Way way, const Job& job) {
 
 }  // namespace
 
-Way cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning) {
+Algorithm cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning) {
   const auto bytes = static_cast<double>(shape.count * shape.element_bytes);
   const Job job{.others = ranks - 1.0,
                 .data = bytes / kSlowBytesPerSecond,
                 .latency = to_seconds(*tuning.latency)};
   const bool all = shape.collective == Collective::all_reduce;
-  const auto seconds = [&](Way way) {
-    return all ? all_reduce_seconds(way, job) : reduce_seconds(way, job);
+  const auto seconds = [&](Algorithm algorithm) {
+    return all ? all_reduce_seconds(algorithm, job) : reduce_seconds(algorithm, job);
   };
-  Way best = ranks <= tuning.direct_ranks ? Way::direct : Way::ring;
-  if (seconds(Way::star) < seconds(best)) best = Way::star;
+  Algorithm best = ranks <= tuning.direct_ranks ? Algorithm::direct : Algorithm::ring;
+  if (seconds(Algorithm::star) < seconds(best)) best = Algorithm::star;
   // A few ranks exchange everything directly, if that pays.
   const bool room = ranks > tuning.exchange_ranks && job.others * bytes <= kMostExchanged;
-  return all && room && seconds(Way::doubling) < seconds(best) ? Way::doubling : best;
+  return all && room && seconds(Algorithm::doubling) < seconds(best) ? Algorithm::doubling : best;
 }
 
 }  // namespace dlaunch

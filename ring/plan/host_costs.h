@@ -1,6 +1,6 @@
-// The cost of a reduction between hosts, for each way that takes more than one latency, in the
-// model of Hockney (1994): latencies, messages one after the other at one rank, and bytes over its
-// link. Pure.
+// The cost of a reduction between hosts, for each algorithm that takes more than one latency, in
+// the model of Hockney (1994): latencies, messages one after the other at one rank, and bytes over
+// its link. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ inline constexpr double kSlowBytesPerSecond = 1e9 / 8;
 // The most that a rank takes in from all others in an exchange, through others or not.
 inline constexpr std::size_t kMostExchanged = 4 << 20;
 
-// The cheapest way for an all_reduce or a reduce of at least two ranks; `tuning` must have a
+// The cheapest algorithm for an all_reduce or a reduce of at least two ranks; `tuning` must have a
 // latency.
-Way cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning);
+Algorithm cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning);
 
 }  // namespace dlaunch

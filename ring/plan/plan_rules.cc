@@ -15,8 +15,8 @@ constexpr std::size_t kLeastGranule = 4 << 10, kMostGranule = 16 << 20;
 constexpr std::size_t kLine = 64;  // granularity of cuts
 constexpr int kMostWindow = 1024;
 constexpr std::size_t kLongestText = 250;  // it travels with a rank's address
-constexpr std::array kShmWays = {ShmPlan::Way::one_shot, ShmPlan::Way::blocks,
-                                 ShmPlan::Way::exchange};
+constexpr std::array kShmAlgorithms = {ShmPlan::Algorithm::one_shot, ShmPlan::Algorithm::blocks,
+                                       ShmPlan::Algorithm::exchange};
 
 // Takes the text up to the separator, and the separator; all of it if there is no separator.
 std::string_view cut_off(std::string_view& text, char separator) {
@@ -41,30 +41,32 @@ Result<void> parse_sizes(std::string_view text, PlanRule& rule) {
   return Error{.code = Errc::usage, .what = "no size is in that range"};
 }
 
-bool takes(const PlanRule& rule, Way way) {
-  return rule.collective ? has_way(*rule.collective, way) : !way_name(way).empty();
+bool takes(const PlanRule& rule, Algorithm algorithm) {
+  return rule.collective ? has_algorithm(*rule.collective, algorithm)
+                         : !algorithm_name(algorithm).empty();
 }
 
-bool takes(const PlanRule& rule, ShmPlan::Way way) {
+bool takes(const PlanRule& rule, ShmPlan::Algorithm algorithm) {
   const auto collective = rule.collective.value_or(Collective::all_reduce);
-  return !shm_way_name(way).empty() && (way != ShmPlan::Way::exchange || has_exchange(collective));
+  return !shm_algorithm_name(algorithm).empty() &&
+         (algorithm != ShmPlan::Algorithm::exchange || has_exchange(collective));
 }
 
-Result<void> parse_way(std::string_view word, PlanRule& rule) {
+Result<void> parse_algorithm(std::string_view word, PlanRule& rule) {
   std::string known;
   bool found = false;
-  const auto look = [&](const auto& ways, auto name, auto& wish) {
-    for (const auto way : ways) {
-      if (!takes(rule, way)) continue;
-      if (name(way) == word) {
-        wish = way;
+  const auto look = [&](const auto& algorithms, auto name, auto& wish) {
+    for (const auto algorithm : algorithms) {
+      if (!takes(rule, algorithm)) continue;
+      if (name(algorithm) == word) {
+        wish = algorithm;
         found = true;
       }
-      known += fmt::format(" {}", name(way));
+      known += fmt::format(" {}", name(algorithm));
     }
   };
-  look(kWays, way_name, rule.way);
-  look(kShmWays, shm_way_name, rule.shm.way);
+  look(kAlgorithms, algorithm_name, rule.algorithm);
+  look(kShmAlgorithms, shm_algorithm_name, rule.shm.algorithm);
   // Without this error the other collectives would silently ignore the rule.
   if (found && !rule.collective) {
     return Error{.code = Errc::usage, .what = "an algorithm belongs to one collective, not to all"};
@@ -98,7 +100,7 @@ Result<void> parse_change(std::string_view text, PlanRule& rule) {
     rule.window = static_cast<std::size_t>(*granules);
     return {};
   }
-  return parse_way(text, rule);
+  return parse_algorithm(text, rule);
 }
 
 Result<PlanRule> parse_rule(std::string_view text) {
@@ -160,9 +162,9 @@ Result<PlanRules> parse_plan_rules(std::string_view text) {
 
 Tuning tuning_by(const PlanRules& rules, const Shape& shape, int ranks, const Tuning& tuning) {
   const PlanRule* const rule = rule_for(rules, shape, ranks);
-  if (rule == nullptr || !(rule->way || rule->granule_bytes || rule->window)) return tuning;
+  if (rule == nullptr || !(rule->algorithm || rule->granule_bytes || rule->window)) return tuning;
   Tuning changed = tuning;
-  changed.forced = rule->way;
+  changed.forced = rule->algorithm;
   changed.granule_bytes = rule->granule_bytes.value_or(tuning.granule_bytes);
   changed.window = rule->window.value_or(tuning.window);
   changed.by_rule = true;

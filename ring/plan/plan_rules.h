@@ -4,8 +4,8 @@
 //   COLLECTIVE:SIZES:CHANGE[,CHANGE…]     all_reduce:1M-:ring,granule=128K;all::window=8
 //
 // COLLECTIVE as in dl_explain, or all. SIZES: from-to with both ends, either one left out, or
-// empty; bytes of the larger one of what a rank gives and gets. CHANGE, over sockets: a way that
-// the collective has (exchange, doubling, star, direct, ring, tree, chain; see
+// empty; bytes of the larger one of what a rank gives and gets. CHANGE, over sockets: an algorithm
+// that the collective has (exchange, doubling, star, direct, ring, tree, chain; see
 // ring/plan/schedule.h), granule=BYTES or window=GRANULES; through shared memory: shm-one-shot,
 // shm-blocks, shm-exchange or shm-chunk=BYTES, as far as ring/plan/shm_plan.h has room for it.
 // If several hosts have several ranks each, the calls are those between the hosts, and those on
@@ -28,7 +28,7 @@ namespace dlaunch {
 struct PlanRule {
   std::optional<Collective> collective;  // none: all
   std::size_t least = 0, most = SIZE_MAX;
-  std::optional<Way> way;
+  std::optional<Algorithm> algorithm;
   std::optional<std::size_t> granule_bytes, window;
   ShmWish shm;
 };

@@ -1,4 +1,4 @@
-// Tools for the ways of ring/plan/schedule.h: a builder of programs, and cuts of byte ranges.
+// Tools for the algorithms of ring/plan/schedule.h: a builder of programs, and cuts of byte ranges.
 #pragma once
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 
 #include "base/contract.h"
 #include "ring/plan/host_costs.h"
-#include "ring/plan/schedule_ways.h"
+#include "ring/plan/schedule_algorithms.h"
 
 namespace dlaunch {
 namespace {
@@ -78,79 +78,79 @@ Tuning tuning_between_hosts(Duration round_trip) {
   return tuning;
 }
 
-Way way_of(const Shape& shape, int ranks, const Tuning& tuning) {
-  if (ranks == 1) return Way::copy;
+Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning) {
+  if (ranks == 1) return Algorithm::copy;
   if (tuning.forced) return *tuning.forced;
   const std::size_t bytes = shape.count * shape.element_bytes;
   const bool small = bytes <= tuning.small_bytes;
-  const Way large = ranks <= tuning.direct_ranks ? Way::direct : Way::ring;
+  const Algorithm large = ranks <= tuning.direct_ranks ? Algorithm::direct : Algorithm::ring;
   switch (shape.collective) {
     case Collective::all_reduce:
-      if (ranks == 2 && bytes <= tuning.pair_bytes) return Way::exchange;
+      if (ranks == 2 && bytes <= tuning.pair_bytes) return Algorithm::exchange;
       if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.exchange_bytes) {
-        return Way::exchange;
+        return Algorithm::exchange;
       }
       if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning);
-      if (bytes <= tuning.doubling_bytes) return Way::doubling;
-      return bytes <= tuning.star_bytes ? Way::star : large;
+      if (bytes <= tuning.doubling_bytes) return Algorithm::doubling;
+      return bytes <= tuning.star_bytes ? Algorithm::star : large;
     case Collective::reduce:
-      if (ranks <= tuning.star_ranks) return Way::star;
+      if (ranks <= tuning.star_ranks) return Algorithm::star;
       if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning);
-      return small ? Way::star : large;
+      return small ? Algorithm::star : large;
     case Collective::reduce_scatter:
     case Collective::all_gather:
       return large;
     case Collective::gather:
     case Collective::scatter:
     case Collective::all_to_all:
-      return Way::direct;
+      return Algorithm::direct;
     case Collective::broadcast:
-      return small ? Way::tree : Way::chain;
+      return small ? Algorithm::tree : Algorithm::chain;
     case Collective::barrier:
       break;
   }
-  return Way::dissemination;
+  return Algorithm::dissemination;
 }
 
-std::string_view way_name(Way way) {
-  switch (way) {
-    case Way::exchange:
+std::string_view algorithm_name(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::exchange:
       return "exchange";
-    case Way::doubling:
+    case Algorithm::doubling:
       return "doubling";
-    case Way::star:
+    case Algorithm::star:
       return "star";
-    case Way::direct:
+    case Algorithm::direct:
       return "direct";
-    case Way::ring:
+    case Algorithm::ring:
       return "ring";
-    case Way::tree:
+    case Algorithm::tree:
       return "tree";
-    case Way::chain:
+    case Algorithm::chain:
       return "chain";
-    case Way::copy:
-    case Way::dissemination:
+    case Algorithm::copy:
+    case Algorithm::dissemination:
       break;
   }
   return "";
 }
 
-bool has_way(Collective collective, Way way) {
-  switch (way) {
-    case Way::exchange:
-    case Way::doubling:
+bool has_algorithm(Collective collective, Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::exchange:
+    case Algorithm::doubling:
       return collective == Collective::all_reduce;
-    case Way::star:
+    case Algorithm::star:
       return collective == Collective::all_reduce || collective == Collective::reduce;
-    case Way::direct:
+    case Algorithm::direct:
       return collective != Collective::broadcast && collective != Collective::barrier;
-    case Way::ring:
+    case Algorithm::ring:
       return traits_of(collective).reduces || collective == Collective::all_gather;
-    case Way::tree:
-    case Way::chain:
+    case Algorithm::tree:
+    case Algorithm::chain:
       return collective == Collective::broadcast;
-    case Way::copy:
-    case Way::dissemination:
+    case Algorithm::copy:
+    case Algorithm::dissemination:
       break;
   }
   return false;
@@ -158,27 +158,27 @@ bool has_way(Collective collective, Way way) {
 
 namespace {
 
-std::string words_for(Way way, const Tuning& tuning) {
+std::string words_for(Algorithm algorithm, const Tuning& tuning) {
   const auto pieces = fmt::format("granules of {} KiB", tuning.granule_bytes >> 10);
-  switch (way) {
-    case Way::copy:
+  switch (algorithm) {
+    case Algorithm::copy:
       return "a copy";
-    case Way::exchange:
+    case Algorithm::exchange:
       return "each with each";
-    case Way::doubling:
+    case Algorithm::doubling:
       return "each with each, through other ranks";
-    case Way::star:
+    case Algorithm::star:
       return "all with one";
-    case Way::direct:
+    case Algorithm::direct:
       return fmt::format("straight to the owner of each slice, {}, {} ahead", pieces,
                          tuning.window);
-    case Way::ring:
+    case Algorithm::ring:
       return fmt::format("cut-through ring, {}, {} ahead", pieces, tuning.window);
-    case Way::tree:
+    case Algorithm::tree:
       return "binomial tree";
-    case Way::chain:
+    case Algorithm::chain:
       return "chain, " + pieces;
-    case Way::dissemination:
+    case Algorithm::dissemination:
       return "dissemination";
   }
   return "";
@@ -190,40 +190,40 @@ std::string rule_note(bool by_rule) {
   return by_rule ? std::string(" (") + contract::kPlan + ")" : "";
 }
 
-std::string describe_way(Way way, const Tuning& tuning) {
-  return words_for(way, tuning) + rule_note(tuning.by_rule);
+std::string describe_algorithm(Algorithm algorithm, const Tuning& tuning) {
+  return words_for(algorithm, tuning) + rule_note(tuning.by_rule);
 }
 
 Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
   if (!shape.members.empty()) return make_members_program(shape, rank, ranks, tuning);
   ProgramBuilder b(rank, ranks);
   copy_own_data(shape, b);
-  switch (way_of(shape, ranks, tuning)) {
-    case Way::copy:
+  switch (algorithm_of(shape, ranks, tuning)) {
+    case Algorithm::copy:
       break;
-    case Way::exchange:
+    case Algorithm::exchange:
       exchange_all_reduce(shape, b);
       break;
-    case Way::doubling:
+    case Algorithm::doubling:
       doubling_all_reduce(shape, b);
       break;
-    case Way::star:
+    case Algorithm::star:
       star_reduction(shape, tuning, b);
       break;
-    case Way::direct:
+    case Algorithm::direct:
       traits_of(shape.collective).reduces ? direct_reduction(shape, tuning, b)
                                           : direct_exchange(shape, tuning, b);
       break;
-    case Way::ring:
+    case Algorithm::ring:
       ring_schedule(shape, tuning, b);
       break;
-    case Way::tree:
+    case Algorithm::tree:
       binomial_broadcast(shape, b);
       break;
-    case Way::chain:
+    case Algorithm::chain:
       chain_broadcast(shape, tuning, b);
       break;
-    case Way::dissemination:
+    case Algorithm::dissemination:
       dissemination_barrier(b);
       break;
   }

@@ -40,8 +40,8 @@ namespace dlaunch {
 // From this round trip on, hosts are far from each other: latency counts more than bytes.
 inline constexpr Duration kFarAway = std::chrono::milliseconds(2);
 
-// The way of a call.
-enum class Way : std::uint8_t {
+// The algorithm of a call.
+enum class Algorithm : std::uint8_t {
   copy,
   exchange,
   doubling,
@@ -52,13 +52,15 @@ enum class Way : std::uint8_t {
   chain,
   dissemination
 };
-inline constexpr Way kWays[] = {Way::exchange, Way::doubling, Way::star, Way::direct,
-                                Way::ring,     Way::tree,     Way::chain};
-std::string_view way_name(Way way);  // "ring"; empty for ways without an alternative
-bool has_way(Collective collective, Way way);
+inline constexpr Algorithm kAlgorithms[] = {
+    Algorithm::exchange, Algorithm::doubling, Algorithm::star, Algorithm::direct,
+    Algorithm::ring,     Algorithm::tree,     Algorithm::chain};
+std::string_view algorithm_name(
+    Algorithm algorithm);  // "ring"; empty for algorithms without an alternative
+bool has_algorithm(Collective collective, Algorithm algorithm);
 
 struct Tuning {
-  std::optional<Duration> latency = {};  // between hosts: weighs the ways of a reduction
+  std::optional<Duration> latency = {};  // between hosts: weighs the algorithms of a reduction
   std::size_t small_bytes = 64 << 10;    // broadcast: a tree, above a chain; reduce: to the root
   std::size_t doubling_bytes = 0;        // all_reduce: through others;
   std::size_t star_bytes = 0;            // from there on with rank 0
@@ -69,8 +71,8 @@ struct Tuning {
   std::size_t pair_bytes = 256 << 10;  // two ranks exchange up to here
   int star_ranks = 2;  // reduce, of any size: all with the root between at most so many
   int direct_ranks = 16;
-  std::optional<Way> forced = {};  // one that the collective has
-  bool by_rule = false;            // DLAUNCH_PLAN has changed this
+  std::optional<Algorithm> forced = {};  // one that the collective has
+  bool by_rule = false;                  // DLAUNCH_PLAN has changed this
 };
 
 // On one host system calls cost more than waiting for a whole granule, as long as those of all
@@ -97,9 +99,9 @@ Tuning tuning_between_hosts(Duration round_trip);
 std::string rule_note(bool by_rule);
 
 // Decides from facts that all ranks share.
-Way way_of(const Shape& shape, int ranks, const Tuning& tuning);
+Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning);
 // "direct, granules of 48 KiB, 3 ahead"
-std::string describe_way(Way way, const Tuning& tuning);
+std::string describe_algorithm(Algorithm algorithm, const Tuning& tuning);
 
 // With Shape::members, `rank` must be a member: the program is for the members, over the sockets of
 // all ranks.

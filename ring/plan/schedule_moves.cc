@@ -1,6 +1,6 @@
 #include <bit>
 
-#include "ring/plan/schedule_ways.h"
+#include "ring/plan/schedule_algorithms.h"
 
 namespace dlaunch {
 

@@ -45,15 +45,18 @@ std::size_t most_in_one_shot(const Shape& shape, const ShmShape& layout) {
   return std::clamp(kReadByAll / (n * n), kLeastInOneShot, layout.small_bytes);
 }
 
-ShmPlan::Way way_for(const Shape& shape, const ShmShape& layout, std::size_t bytes,
-                     const ShmWish& wish) {
-  using Way = ShmPlan::Way;
-  if (bytes <= kInlineBytes) return Way::in_entry;
+ShmPlan::Algorithm algorithm_for(const Shape& shape, const ShmShape& layout, std::size_t bytes,
+                                 const ShmWish& wish) {
+  using Algorithm = ShmPlan::Algorithm;
+  if (bytes <= kInlineBytes) return Algorithm::in_entry;
   const bool exchange = layout.exchange_bytes > 0 && has_exchange(shape.collective);
-  if (wish.way == Way::one_shot && bytes <= layout.small_bytes) return Way::one_shot;
-  if (wish.way == Way::blocks || (wish.way == Way::exchange && exchange)) return *wish.way;
-  if (bytes <= (exchange ? kExchangeAbove : most_in_one_shot(shape, layout))) return Way::one_shot;
-  return exchange ? Way::exchange : Way::blocks;
+  if (wish.algorithm == Algorithm::one_shot && bytes <= layout.small_bytes)
+    return Algorithm::one_shot;
+  if (wish.algorithm == Algorithm::blocks || (wish.algorithm == Algorithm::exchange && exchange))
+    return *wish.algorithm;
+  if (bytes <= (exchange ? kExchangeAbove : most_in_one_shot(shape, layout)))
+    return Algorithm::one_shot;
+  return exchange ? Algorithm::exchange : Algorithm::blocks;
 }
 
 }  // namespace
@@ -62,15 +65,15 @@ bool has_exchange(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce;
 }
 
-std::string_view shm_way_name(ShmPlan::Way way) {
-  switch (way) {
-    case ShmPlan::Way::one_shot:
+std::string_view shm_algorithm_name(ShmPlan::Algorithm algorithm) {
+  switch (algorithm) {
+    case ShmPlan::Algorithm::one_shot:
       return "shm-one-shot";
-    case ShmPlan::Way::blocks:
+    case ShmPlan::Algorithm::blocks:
       return "shm-blocks";
-    case ShmPlan::Way::exchange:
+    case ShmPlan::Algorithm::exchange:
       return "shm-exchange";
-    case ShmPlan::Way::in_entry:
+    case ShmPlan::Algorithm::in_entry:
       break;
   }
   return "";
@@ -83,11 +86,12 @@ ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout, const Sh
   // For scatter also on ranks that give nothing.
   plan.input_bytes =
       longest_part(shape) * shape.element_bytes * (traits_of(shape.collective).in_parts ? n : 1);
-  plan.way = way_for(shape, layout, plan.input_bytes, wish);
-  plan.by_rule = plan.way == wish.way || (plan.way >= ShmPlan::Way::blocks && wish.chunk_bytes);
-  if (plan.way == ShmPlan::Way::exchange) {
+  plan.algorithm = algorithm_for(shape, layout, plan.input_bytes, wish);
+  plan.by_rule = plan.algorithm == wish.algorithm ||
+                 (plan.algorithm >= ShmPlan::Algorithm::blocks && wish.chunk_bytes);
+  if (plan.algorithm == ShmPlan::Algorithm::exchange) {
     cut_in_blocks(plan, shape, n, kExchange, layout.exchange_bytes, wish);
-  } else if (plan.way == ShmPlan::Way::blocks) {
+  } else if (plan.algorithm == ShmPlan::Algorithm::blocks) {
     // Two ranks with a core each use transfers for calls without a reduction; see
     // ring/shm/shm_engine.h.
     const bool transfer = layout.exchange_bytes > 0 && !traits_of(shape.collective).reduces;
@@ -99,7 +103,7 @@ ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout, const Sh
 
 ShmPlan plan_direct(const Shape& shape, int ranks, const ShmShape& layout) {
   ShmPlan plan = plan_shm(shape, ranks, layout);
-  plan.way = ShmPlan::Way::blocks;
+  plan.algorithm = ShmPlan::Algorithm::blocks;
   // The inputs come from other ranks, the results go to them: both must fit the cache.
   cut_in_blocks(plan, shape, static_cast<std::size_t>(ranks), kPipeline,
                 std::min(layout.chunk_bytes, kMostDirect), {});

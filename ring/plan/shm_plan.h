@@ -43,10 +43,10 @@ struct ShmShape {
 // whose results only the root takes.
 bool has_exchange(Collective collective);
 
-// The way of a call through shared memory, chosen from facts that all ranks share.
+// The algorithm of a call through shared memory, chosen from facts that all ranks share.
 struct ShmPlan {
-  enum class Way : std::uint8_t { in_entry, one_shot, blocks, exchange };
-  Way way = Way::in_entry;
+  enum class Algorithm : std::uint8_t { in_entry, one_shot, blocks, exchange };
+  Algorithm algorithm = Algorithm::in_entry;
   std::size_t input_bytes = 0;  // the most that a rank gives
   std::size_t chunk = 0;        // blocks, exchange: elements of a full chunk
   std::size_t blocks = 0;
@@ -55,7 +55,7 @@ struct ShmPlan {
 // The wishes of DLAUNCH_PLAN, as far as possible: one shot takes what fits into its slots, an
 // exchange takes two ranks with a core each, and chunks have a largest size.
 struct ShmWish {
-  std::optional<ShmPlan::Way> way;
+  std::optional<ShmPlan::Algorithm> algorithm;
   std::optional<std::size_t> chunk_bytes;
 };
 ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout, const ShmWish& wish = {});
@@ -63,6 +63,6 @@ ShmPlan plan_shm(const Shape& shape, int ranks, const ShmShape& layout, const Sh
 ShmPlan plan_direct(const Shape& shape, int ranks, const ShmShape& layout);
 
 // "" if the data go with the arrival, else as in DLAUNCH_PLAN.
-std::string_view shm_way_name(ShmPlan::Way way);
+std::string_view shm_algorithm_name(ShmPlan::Algorithm algorithm);
 
 }  // namespace dlaunch

@@ -31,7 +31,7 @@ Result<void> ShmPlane::await_free_slot(std::uint64_t block) {
 
 // The place of a chunk of this block in its slot.
 std::size_t ShmPlane::turn(std::uint64_t block) const {
-  if (meet_) return 0;
+  if (uses_barrier_) return 0;
   // Data that a rank gives alike to all has the room of all chunks. Longer data drives out enough
   // of the cache by itself.
   const auto& traits = traits_of(call_.collective);

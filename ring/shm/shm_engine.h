@@ -66,9 +66,9 @@ class ShmPlane : public Plane {
         memory_(std::move(memory)),
         layout_(layout_for(memory_.shape, options)),
         abort_(abort),
-        meet_(!layout_.own_cores),
+        uses_barrier_(!layout_.own_cores),
         share_((n_ - 1) / std::max(options.usable_cores, 1) + 1),
-        waiter_(abort, rank_, own().bell, !meet_, [this] { return cores_of_others(); }),
+        waiter_(abort, rank_, own().bell, !uses_barrier_, [this] { return cores_of_others(); }),
         names_(options.names),
         regions_(options.regions),
         rules_(options.plan_rules),
@@ -129,7 +129,7 @@ class ShmPlane : public Plane {
   // shm_plane.cc: messages in one shot.
   Result<void> in_blocks(bool reduces);
   Result<void> one_shot();
-  Result<void> meet(bool reduce_for_all);
+  Result<void> barrier(bool reduce_for_all);
   bool keeps_core();
   Result<void> await_givers();
   const char* small_input(int r) const;
@@ -240,8 +240,8 @@ class ShmPlane : public Plane {
   const ShmMemory memory_;
   const ShmShape layout_;
   AbortFlag& abort_;
-  const bool meet_;  // more ranks than cores
-  const int share_;  // of a core
+  const bool uses_barrier_;  // more ranks than cores
+  const int share_;          // of a core
   Waiter waiter_;
   const std::vector<int> names_;
   const std::shared_ptr<const ShmRegions> regions_;
@@ -275,7 +275,7 @@ class ShmPlane : public Plane {
   std::uint64_t all_entered_ = 0;      // the last call that every rank was seen to enter
   std::uint64_t base_ = 0;             // blocks of all calls before this one
   std::uint64_t passed_ = 0;           // blocks of all transfers before this one
-  std::uint64_t meetings_ = 0;
+  std::uint64_t barriers_ = 0;
   bool lends_ = false;   // in this call
   bool direct_ = false;  // all reduce from regions, in this call
 };

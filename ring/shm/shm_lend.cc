@@ -46,7 +46,7 @@ ShmPlane::Loan ShmPlane::loan_of(int r) const {
 Result<bool> ShmPlane::all_in_regions() {
   const bool results = call_.collective == Collective::all_reduce;
   const bool whole = call_.collective != Collective::reduce_scatter;
-  const bool exchange = plan_.way == ShmPlan::Way::exchange;
+  const bool exchange = plan_.algorithm == ShmPlan::Algorithm::exchange;
   const auto fits = [&](const Loan& loan) {
     if (loan.in_region == 0) return false;
     if (!results) return true;

@@ -67,7 +67,7 @@ struct alignas(64) ShmHeader {
   std::uint64_t chunk_bytes = 0;               // the largest chunk
   std::uint64_t small_bytes = 0;               // room for a message in one shot
   std::uint64_t exchange_bytes = 0;
-  // Meeting point if ranks outnumber cores: the last to arrive does the work, the rest sleep.
+  // A barrier if ranks outnumber cores: the last to arrive does the work, the rest sleep.
   alignas(64) std::atomic<std::uint64_t> arrivals{0};
   alignas(64) std::atomic<std::uint64_t> released{0};  // call number << 16 | rank with the result
   Bell bell;

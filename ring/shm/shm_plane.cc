@@ -31,7 +31,7 @@ Result<void> ShmPlane::run(const Call& call) {
   if (auto free = await_own_entry(); !free) return free;
   plan_ = plan(shape_);
   stages_ = false;
-  if (plan_.way < ShmPlan::Way::blocks) return one_shot();
+  if (plan_.algorithm < ShmPlan::Algorithm::blocks) return one_shot();
   const bool reduces = traits_of(call.collective).reduces;
   Loans loans(*this, reduces);
   if (auto ok = loans.borrow(); !ok) return ok;
@@ -54,7 +54,8 @@ Result<void> ShmPlane::in_blocks(bool reduces) {
   }
   streaming_ = streams();
   if (!reduces) return layout_.exchange_bytes > 0 ? transfer_in_blocks() : deliver_in_blocks();
-  return plan_.way == ShmPlan::Way::exchange ? exchange_in_blocks() : reduce_in_blocks();
+  return plan_.algorithm == ShmPlan::Algorithm::exchange ? exchange_in_blocks()
+                                                         : reduce_in_blocks();
 }
 
 std::string ShmPlane::explain(const Call& call) const {
@@ -62,14 +63,14 @@ std::string ShmPlane::explain(const Call& call) const {
   const ShmPlan plan = this->plan(shape);
   const std::string by = rule_note(plan.by_rule);
   const std::size_t chunk = plan.chunk * dtype_bytes(call.dtype) >> 10;
-  switch (plan.way) {
-    case ShmPlan::Way::in_entry:
+  switch (plan.algorithm) {
+    case ShmPlan::Algorithm::in_entry:
       return "shm: in the cache line of the arrival";
-    case ShmPlan::Way::one_shot:
+    case ShmPlan::Algorithm::one_shot:
       return fmt::format("shm: one shot{}", by);
-    case ShmPlan::Way::blocks:
+    case ShmPlan::Algorithm::blocks:
       return fmt::format("shm: {} blocks, chunks of {} KiB{}", plan.blocks, chunk, by);
-    case ShmPlan::Way::exchange:
+    case ShmPlan::Algorithm::exchange:
       return fmt::format("shm: exchange, {} blocks, chunks of {} KiB{}", plan.blocks, chunk, by);
   }
   return "";
@@ -85,7 +86,7 @@ std::size_t ShmPlane::own_input() const {
 // data meanwhile that the lines are in the cache in time.
 bool ShmPlane::streams() const {
   const bool exchanges =
-      plan_.way == ShmPlan::Way::exchange && call_.collective == Collective::all_reduce;
+      plan_.algorithm == ShmPlan::Algorithm::exchange && call_.collective == Collective::all_reduce;
   if (call_.in == call_.out || exchanges) return false;
   const std::size_t each = (in_count(shape_, rank_, n_) + out_count(shape_, rank_, n_)) * element_;
   return each >= kKeptOfEach && each * static_cast<std::size_t>(n_) >= kKeptOfAll;
@@ -146,7 +147,7 @@ void ShmPlane::arrive(std::size_t inline_count) {
   entry.seq.store(signature_.seq, std::memory_order_release);
   failpoint("shm.arrived");
   // An offer follows at once, and wakes ranks that wait for either.
-  if (plan_.way != ShmPlan::Way::exchange || lends_) ring_bell(own().bell);
+  if (plan_.algorithm != ShmPlan::Algorithm::exchange || lends_) ring_bell(own().bell);
 }
 
 Result<void> ShmPlane::await_entry(int r) {
@@ -191,20 +192,20 @@ Error ShmPlane::failure(int awaited) const {
 
 const char* ShmPlane::small_input(int r) const {
   if (r == rank_ && call_.list == nullptr) return static_cast<const char*>(call_.in);
-  if (plan_.way == ShmPlan::Way::in_entry)
+  if (plan_.algorithm == ShmPlan::Algorithm::in_entry)
     return memory_.ranks[r].entries[call_.seq % kEntries].payload;
   return memory_.small[static_cast<std::size_t>(r)] + layout_.small(call_.seq);
 }
 
 Result<void> ShmPlane::one_shot() {
   const std::size_t count = own_input() / element_;
-  const bool travels_inline = plan_.way == ShmPlan::Way::in_entry;
+  const bool travels_inline = plan_.algorithm == ShmPlan::Algorithm::in_entry;
   streaming_ = false;
   if (!travels_inline) read_input(memory_.own_small + layout_.small(call_.seq), 0, count);
   arrive(travels_inline ? count : 0);
   const auto& traits = traits_of(call_.collective);
-  if (meet_ && !traits.rooted) {
-    return meet(call_.collective == Collective::all_reduce && call_.count > 0);
+  if (uses_barrier_ && !traits.rooted) {
+    return barrier(call_.collective == Collective::all_reduce && call_.count > 0);
   }
   if (auto there = await_givers(); !there) return there;
   failpoint("shm.givers_there");
@@ -259,13 +260,13 @@ bool ShmPlane::keeps_core() {
   return core == Core::keep;
 }
 
-// The meeting point. `reduce_for_all`: the last rank to arrive reduces, and the others copy its
+// A barrier. `reduce_for_all`: the last rank to arrive reduces, and the others copy its
 // result. It puts the result in place of its input, which no other rank reads.
-Result<void> ShmPlane::meet(bool reduce_for_all) {
+Result<void> ShmPlane::barrier(bool reduce_for_all) {
   ShmHeader& header = *memory_.header;
-  ++meetings_;
+  ++barriers_;
   const auto arrivals = header.arrivals.fetch_add(1, std::memory_order_acq_rel) + 1;
-  if (arrivals == meetings_ * static_cast<std::uint64_t>(n_)) {
+  if (arrivals == barriers_ * static_cast<std::uint64_t>(n_)) {
     failpoint("shm.last_arrived");
     if (auto all = await_all_entries(); !all) return all;
     finish_one_shot();

@@ -34,14 +34,14 @@ std::shared_ptr<const StagingReaders> ShmPlane::readers_of(const ShmMemory& memo
 // A call planned as an exchange may still go in blocks, from memory that is read in place.
 bool ShmPlane::stages_in_pool(bool reduces) const {
   if (!host_memory_ || (!reduces && layout_.exchange_bytes > 0)) return false;
-  return plan_.way == ShmPlan::Way::blocks || (regions_ && !regions_->empty());
+  return plan_.algorithm == ShmPlan::Algorithm::blocks || (regions_ && !regions_->empty());
 }
 
 // Whether this call, in blocks, is one of two ranks that need memory that both write, and lack
 // memory of their own for it.
 bool ShmPlane::borrows_pair(bool reduces) const {
   if (!host_memory_ || memory_.own != nullptr || layout_.exchange_bytes == 0) return false;
-  return !reduces || plan_.way == ShmPlan::Way::exchange;
+  return !reduces || plan_.algorithm == ShmPlan::Algorithm::exchange;
 }
 
 ShmPlane::Loans::Loans(ShmPlane& plane, bool reduces)

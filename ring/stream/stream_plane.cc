@@ -123,7 +123,7 @@ class SocketPlane final : public StreamPlane {
       const std::lock_guard lock(count_mutex_);
       used = count_.best(make_program(shape, rank_, ranks_, tuning).most_to_one);
     }
-    return "tcp: " + describe_way(way_of(shape, taking_part, tuning), tuning) +
+    return "tcp: " + describe_algorithm(algorithm_of(shape, taking_part, tuning), tuning) +
            (used > 1 ? fmt::format(", over {} sockets each", used) : "");
   }
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "ring/torch/torch_bootstrap.h"
 #include "ring/torch/torch_group.h"
-#include "ring/torch/torch_meeting.h"
 #include "ring/torch/torch_rounds.h"
 #include "ring/torch/torch_store.h"
 

@@ -2,8 +2,8 @@
 // they make, and where they meet. Pure: no PyTorch, no sockets.
 //
 // A handle names a port that its process holds, a secret that proves knowledge of the handle, and
-// the group. The member of rank 0 serves the meeting at its port, under a name that only calls with
-// the same number and the same handles use.
+// the group. The member of rank 0 serves the bootstrap at its port, under a name that only calls
+// with the same number and the same handles use.
 #pragma once
 
 #include <algorithm>

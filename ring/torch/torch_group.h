@@ -13,9 +13,9 @@
 
 #include <climits>
 
+#include "ring/torch/torch_bootstrap.h"
 #include "ring/torch/torch_group_base.h"
 #include "ring/torch/torch_lists.h"
-#include "ring/torch/torch_meeting.h"
 #include "ring/torch/torch_monitored.h"
 #include "ring/torch/torch_reconfigure.h"
 #include "ring/torch/torch_sparse.h"

@@ -25,7 +25,7 @@
 #else
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #endif
-#include "ring/torch/torch_meeting.h"
+#include "ring/torch/torch_bootstrap.h"
 #include "ring/torch/torch_tensors.h"
 #include "ring/torch/torch_work.h"
 

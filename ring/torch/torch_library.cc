@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "ring/torch/torch_bootstrap.h"
 #include "ring/torch/torch_group.h"
-#include "ring/torch/torch_meeting.h"
 #include "ring/torch/torch_rounds.h"
 #include "ring/torch/torch_store.h"
 
@@ -36,7 +36,7 @@ struct Communicator final : torch::CustomClassHolder {
 using CommunicatorPtr = c10::intrusive_ptr<Communicator>;
 
 // Python can unbox c10d's groups: this one holds its back end. where: a group with the store of the
-// meeting.
+// bootstrap.
 ProcessGroupPtr make_group(const ProcessGroupPtr& where, std::int64_t rank, std::int64_t size,
                            double timeout_s, const std::string& id, std::vector<std::int64_t> ranks,
                            bool reconfigured_first) {

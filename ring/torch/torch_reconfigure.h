@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "ring/torch/reconfigure_plan.h"
-#include "ring/torch/torch_meeting.h"
+#include "ring/torch/torch_bootstrap.h"
 
 namespace dlring_torch {
 
@@ -40,7 +40,7 @@ inline std::string random_secret() {
 }
 
 // The ports and secrets in the handles of this process. It holds a port for as long as the process
-// lives, for all meetings that one of its groups leads. A forked child has its own ports and
+// lives, for all bootstraps that one of its groups leads. A forked child has its own ports and
 // secret.
 class HandleMaker {
  public:

@@ -51,7 +51,7 @@ bool join(const Trial& trial, int rank, const std::string& url, Shared::Rank& ow
   options.op_timeout_s = trial.op_timeout();
   options.init_timeout_s = trial.init_timeout;
   own.result = dl_init(url.c_str(), &options, &world);
-  // Here the meeting includes the memory that others read.
+  // Here the bootstrap includes the memory that others read.
   const bool joined = own.result == DL_OK;
   if (joined) own.result = dl_alloc(world, kSharedBytes, &memory);
   if (own.result == DL_OK) return true;

@@ -39,7 +39,7 @@ struct Trial {
   int groups_permille = 0;
   // Seconds of the program, and of its rest after a harmless fault. 0: it goes on for ever.
   double seconds = 0, seconds_after = 0;
-  double init_timeout = 10;  // of the meeting
+  double init_timeout = 10;  // of the bootstrap
   double op_timeout() const;
   std::string text;  // the command to repeat it
 };

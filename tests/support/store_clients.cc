@@ -3,8 +3,8 @@
 //
 // usage: store_clients [--clients N] [--rounds R]
 //
-// As in a round's meeting, one client sets an address that all others wait for; then all add to one
-// counter. Prints the time and the needs of the server's process; exits with 1 if an answer is
+// As in a round's bootstrap, one client sets an address that all others wait for; then all add to
+// one counter. Prints the time and the needs of the server's process; exits with 1 if an answer is
 // wrong or missing.
 #include <pthread.h>
 #include <sys/resource.h>

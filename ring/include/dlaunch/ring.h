@@ -106,9 +106,9 @@ DL_API void dl_options_init(dl_options* options);
  *                       0 then listens on MASTER_PORT). Without RANK and WORLD_SIZE: a world of
  *                       one.
  *   "tcp://host:port"   rank 0 listens there, the others connect; rank and size from options.
- *   "tcp://host:port/meeting"  the same, apart from meetings of other names at that port: as
- *                       often as rank 0 likes, one after the other or at the same time. The name
- *                       has 1 to 64 letters, digits or one of -_.
+ *   "tcp://host:port/NAME"  the same, apart from worlds of other names at that port: as often as
+ *                       rank 0 likes, one after the other or at the same time. The name has 1 to
+ *                       64 letters, digits or one of -_.
  *   "file:///folder"    through files in a folder that all ranks share, new for each job.
  *   "etcd://host:port,host:port/prefix"  through etcd; "etcds://" by TLS. A user, a password and
  *                       files of TLS come from etcdctl's variables (ETCDCTL_USER ...).
@@ -162,10 +162,10 @@ DL_API int dl_size(const dl_comm* comm);
  * each host, sockets between hosts) or "self". */
 DL_API const char* dl_transport(const dl_comm* comm);
 
-/* Describes how this communicator would do a call: the way and its parameters. Moves nothing; not
- * collective. collective: "all_reduce" and so on; op and root matter only where the collective has
- * them. Writes at most `size` bytes with the final zero. With DLAUNCH_DEBUG=explain rank 0 prints
- * the text to stderr for each new kind or size of call. */
+/* Describes how this communicator would do a call: the algorithm and its parameters. Moves nothing;
+ * not collective. collective: "all_reduce" and so on; op and root matter only where the collective
+ * has them. Writes at most `size` bytes with the final zero. With DLAUNCH_DEBUG=explain rank 0
+ * prints the text to stderr for each new kind or size of call. */
 DL_API dl_result dl_explain(dl_comm* comm, const char* collective, size_t count, dl_dtype dtype,
                             dl_op op, int root, char* text, size_t size);
 
@@ -342,8 +342,8 @@ DL_API dl_result dl_free(dl_comm* comm, void* memory);
  * driver (libcuda.so.1) recognises such buffers.
  * NCCL (libnccl.so.2, found when first needed) moves the data if every rank has it, in one version,
  * and a GPU of its own. Otherwise, for the bitwise ops, for averages of integers, and with
- * DLAUNCH_BACKEND=cpu, the data go through the host's memory and the ways that dl_transport()
- * names. Messages go that way, too, and each side's buffer may be on a GPU or on the host;
+ * DLAUNCH_BACKEND=cpu, the data go through the host's memory and the transports that dl_transport()
+ * names. Messages go that algorithm, too, and each side's buffer may be on a GPU or on the host;
  * dl_isend() returns when the library has read the buffer, and the wait for dl_irecv() writes it.
  * Sums by NCCL have the order of NCCL, and its MAX and MIN treat NaN as it does.
  * The first such call makes NCCL's communicator; DL_ERR_TIMEOUT if not all ranks come, or NCCL does
@@ -387,12 +387,12 @@ DL_API int dl_gpu_of(const void* memory);
  * and for a single rank. */
 DL_API const char* dl_gpu_transport(const dl_comm* comm);
 
-/* Copies between the memory of a GPU and the host's, either way, after the work that the stream of
- * dl_set_stream() holds at the call; returns when the copy is done. The host's memory need not be
- * pinned: the copy goes through 8 MiB of pinned memory of the library. Between host buffers it is
- * memcpy. Not collective: it uses only the communicator's stream and time limit, works on a broken
- * communicator, and does not break one by a failure. All copies of a communicator use one GPU;
- * DL_ERR_INVALID: both buffers are on GPUs. */
+/* Copies between the memory of a GPU and the host's, either algorithm, after the work that the
+ * stream of dl_set_stream() holds at the call; returns when the copy is done. The host's memory
+ * need not be pinned: the copy goes through 8 MiB of pinned memory of the library. Between host
+ * buffers it is memcpy. Not collective: it uses only the communicator's stream and time limit,
+ * works on a broken communicator, and does not break one by a failure. All copies of a communicator
+ * use one GPU; DL_ERR_INVALID: both buffers are on GPUs. */
 DL_API dl_result dl_copy(dl_comm* comm, void* to, const void* from, size_t bytes);
 
 /* Collective. Makes a communicator of the ranks that give the same color >= 0, in the order of

@@ -421,9 +421,9 @@ TEST_CASE(
     "api: where ranks share cores all send to one, and all plan alike whatever each was told") {
   struct Told {
     int cores[3];
-    const char* way;
+    const char* algorithm;
   };
-  for (const auto& [cores, way] :
+  for (const auto& [cores, algorithm] :
        {Told{{3, 3, 3}, "each with each"}, Told{{2, 2, 2}, "all with one"},
         Told{{64, 0, 2}, "all with one"}, Told{{0, 64, 3}, "each with each"}}) {
     const TempFolder folder;
@@ -431,16 +431,17 @@ TEST_CASE(
     for (int r = 0; r < 3; ++r) {
       World world{3, "tcp"};
       world.cores = cores[r];
-      pids.push_back(start_rank(folder.url(), world, r, [way = way](int rank, dl_comm*& comm) {
-        char text[200];
-        float x[2] = {1, 2};
-        EXPECT(dl_explain(comm, "all_reduce", 2, DL_FLOAT32, DL_SUM, -1, text, sizeof text) ==
-               DL_OK);
-        EXPECT(std::string(text) == std::string("tcp: ") + way);
-        EXPECT(dl_all_reduce(comm, x, x, 2, DL_FLOAT32, DL_SUM) == DL_OK);
-        EXPECT(x[0] == 3 && x[1] == 6);
-        return 0;
-      }));
+      pids.push_back(
+          start_rank(folder.url(), world, r, [algorithm = algorithm](int rank, dl_comm*& comm) {
+            char text[200];
+            float x[2] = {1, 2};
+            EXPECT(dl_explain(comm, "all_reduce", 2, DL_FLOAT32, DL_SUM, -1, text, sizeof text) ==
+                   DL_OK);
+            EXPECT(std::string(text) == std::string("tcp: ") + algorithm);
+            EXPECT(dl_all_reduce(comm, x, x, 2, DL_FLOAT32, DL_SUM) == DL_OK);
+            EXPECT(x[0] == 3 && x[1] == 6);
+            return 0;
+          }));
     }
     for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
   }

@@ -331,7 +331,7 @@ TEST_CASE("groups: members that know each other meet without the others") {
   }
 }
 
-TEST_CASE("groups: a member that dies before it comes ends the meeting for the others") {
+TEST_CASE("groups: a member that dies before it comes ends the bootstrap for the others") {
   Together<2> failed;
   const auto codes = run(World{3, "auto"}, [&](int rank, dl_comm*& comm) {
     const int members[] = {2, 1, 0};
@@ -412,7 +412,7 @@ static dl_result begin_split(dl_comm* comm) {
   });
 }
 
-// The victim dies then instead of meeting the others.
+// The victim dies then instead of bootstrap the others.
 TEST_CASE("groups: a rank that dies in the middle of a split ends it for the others at once") {
   for (const char* transport : kTransports) {
     for (const int victim : {0, 1, 2}) {
@@ -430,7 +430,7 @@ TEST_CASE("groups: a rank that dies in the middle of a split ends it for the oth
         const auto took = std::chrono::steady_clock::now() - before;
         failed.come(rank < victim ? rank : rank - 1);
         EXPECT(result == DL_ERR_PEER_LOST);
-        EXPECT(took < std::chrono::seconds(15));  // of the 30 that a meeting has
+        EXPECT(took < std::chrono::seconds(15));  // of the 30 that a bootstrap has
         EXPECT(group == nullptr);
         EXPECT(dl_peer_lost(comm) == victim);
         EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);

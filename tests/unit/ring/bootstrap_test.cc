@@ -1,229 +1,341 @@
-#include "ring/links/bootstrap.h"
+// How ranks come together, and what they are told when they cannot.
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <cmath>
-#include <cstdlib>
-#include <map>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
+
+#include "process_world.h"
+#include "rendezvous/store.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
 namespace {
 
-using Variables = std::map<std::string, std::string>;
+constexpr const char* kVariables[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
 
-Environment env(Variables variables) {
-  return [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
-    const auto it = variables.find(name);
-    return it == variables.end() ? std::nullopt : std::optional(it->second);
-  };
+int sums(int rank, dl_comm* comm, int expected) {
+  int x = 1;
+  EXPECT(dl_all_reduce(comm, &x, &x, 1, DL_INT32, DL_SUM) == DL_OK);
+  EXPECT(x == expected);
+  return 0;
 }
 
-Variables torchrun() {
-  return {{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "29500"}};
+bool says(const char* text, const char* words) {
+  if (std::strstr(text, words) != nullptr) return true;
+  std::fprintf(stderr, "'%s' lacks '%s'\n", text, words);
+  return false;
 }
 
-dl_options options(int rank = -1, int size = -1) {
-  dl_options o;
-  dl_options_init(&o);
-  o.rank = rank;
-  o.size = size;
-  return o;
+// Held as a launcher holds MASTER_PORT: bound, never listening, so that nobody else gets it.
+struct HeldPort {
+  UniqueFd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::string number;
+
+  HeldPort() {
+    const int on = 1;
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    number = std::to_string(ntohs(address.sin_port));
+  }
+};
+
+// Until the rank has told the others where it can be reached.
+void wait_for_address(const TempFolder& folder, int rank) {
+  auto store = open_store(folder.url(), {.job_id = "default", .secret = {}, .who = "the test"},
+                          steady_now() + 10s);
+  REQUIRE(store);
+  REQUIRE((*store)->get("ring/r1/addr/" + std::to_string(rank), steady_now() + 10s));
 }
 
 }  // namespace
 
-TEST_CASE("torchrun's environment: rank 0 serves the store on MASTER_PORT") {
-  auto job = resolve_job(nullptr, nullptr, env(torchrun()));
-  REQUIRE(job);
-  CHECK(job->rank == 2);
-  CHECK(job->size == 4);
-  CHECK(job->store_url == "tcp://h:29500");
-  CHECK_FALSE(job->hosts_store);
-  auto first = torchrun();
-  first["RANK"] = "0";
-  CHECK(resolve_job("env://", nullptr, env(first))->hosts_store);
-}
-
-TEST_CASE("an empty variable counts as not set, as dlaunch has it") {
-  const char* const names[] = {"DLAUNCH_PORT_RANGE", "DLAUNCH_OP_TIMEOUT", "DLAUNCH_SOCKETS",
-                               "DLAUNCH_WIRE_CODEC", "DLAUNCH_BACKEND"};
-  for (const char* name : names) ::setenv(name, "", 1);
-  const auto job = resolve_job("tcp://h:1", nullptr, [](const std::string& name) {
-    return name == "RANK" ? "0" : name == "WORLD_SIZE" ? "1" : process_environment()(name);
+TEST_CASE("bootstrap: one communicator after another, and two at once at different places") {
+  const TempFolder a, b;
+  all_well({2}, [&](int rank, dl_comm*& comm) {
+    for (int i = 0; i < 5; ++i) {
+      dl_comm* next = nullptr;
+      EXPECT(join(a.url(), {2}, rank, next) == DL_OK);
+      EXPECT(sums(rank, next, 2) == 0);
+      dl_finalize(next);
+    }
+    dl_comm *one = nullptr, *two = nullptr;
+    EXPECT(join(a.url(), {2}, rank, one) == DL_OK);
+    EXPECT(join(b.url(), {2}, rank, two) == DL_OK);
+    EXPECT(sums(rank, two, 2) == 0);
+    EXPECT(sums(rank, one, 2) == 0);
+    // Each communicator has its own last failure.
+    EXPECT(dl_broadcast(one, &rank, 1, DL_INT32, 7) == DL_ERR_INVALID);
+    EXPECT(dl_send(two, &rank, 1, DL_INT32, 9, 0) == DL_ERR_INVALID);
+    EXPECT(says(dl_last_error(one), "root 7"));
+    EXPECT(says(dl_last_error(two), "peer 9"));
+    dl_finalize(one);
+    EXPECT(sums(rank, two, 2) == 0);
+    dl_finalize(two);
+    return 0;
   });
-  for (const char* name : names) ::unsetenv(name);
-  CHECK_MESSAGE(job, (job ? "" : job.error().what));
 }
 
-TEST_CASE("an IPv6 MASTER_ADDR is taken with brackets and without") {
-  auto variables = torchrun();
-  for (const char* address : {"fd77::1", "[fd77::1]"}) {
-    variables["MASTER_ADDR"] = address;
-    auto job = resolve_job(nullptr, nullptr, env(variables));
-    REQUIRE(job);
-    CHECK(job->store_url == "tcp://[fd77::1]:29500");
-  }
+TEST_CASE("bootstrap: several names at one port, also of a bootstrap to which not all have come") {
+  const HeldPort port;
+  const std::string place = "tcp://127.0.0.1:" + port.number;
+  all_well({2}, [&](int rank, dl_comm*& comm) {
+    World impatient{2};
+    impatient.init_timeout_s = 0.3;
+    dl_comm *alone = nullptr, *one = nullptr, *two = nullptr;
+    const std::string other = rank == 0 ? "/mine" : "/yours";
+    EXPECT(join(place + other, impatient, rank, alone) == DL_ERR_TIMEOUT);
+    EXPECT(join(place + "/one", {2}, rank, one) == DL_OK);
+    EXPECT(sums(rank, one, 2) == 0);
+    EXPECT(join(place + "/two", {2}, rank, two) == DL_OK);
+    EXPECT(sums(rank, one, 2) == 0);
+    std::size_t bytes = 0;
+    EXPECT(dl_key_set(one, "key", "x", 1) == DL_OK);
+    EXPECT(dl_key_get(two, "key", 0, nullptr, 0, &bytes) == DL_ERR_TIMEOUT);
+    dl_finalize(one);
+    EXPECT(sums(rank, two, 2) == 0);
+    dl_finalize(two);
+    return 0;
+  });
 }
 
-TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
-  auto variables = torchrun();
-  variables.insert({{"DLAUNCH_RDZV", "tcp://127.0.0.1:1"},
-                    {"DLAUNCH_JOB_ID", "j"},
-                    {"DLAUNCH_ROUND", "3"},
-                    {"DLAUNCH_OP_TIMEOUT", "5m"},
-                    {"DLAUNCH_LOCAL_CORES", "8"},
-                    {"DLAUNCH_INTERFACE", "eth0"},
-                    {"DLAUNCH_PORT_RANGE", "29600-29700"},
-                    {"DLAUNCH_LINK_TIMEOUT", "30"},
-                    {"DLAUNCH_TRANSPORT", "tcp"}});
-  auto job = resolve_job(nullptr, nullptr, env(variables));
-  REQUIRE(job);
-  CHECK(job->store_url == "tcp://127.0.0.1:1");
-  CHECK(job->job_id == "j");
-  CHECK(job->round == 3);
-  CHECK(job->op_timeout == 5min);
-  CHECK(job->local_cores == 8);
-  CHECK(job->link_timeout == 30s);
-  CHECK(job->interface == "eth0");
-  CHECK(job->ports == PortRange{29600, 29700});
-  CHECK(job->transport == Transport::tcp);
-  auto given = options();
-  given.op_timeout_s = 0;
-  given.transport = "shm";
-  job = resolve_job(nullptr, &given, env(variables));
-  CHECK(job->op_timeout < 0s);
-  CHECK(job->transport == Transport::shm);
-}
-
-TEST_CASE("a time limit is a number of seconds") {
-  for (const double wrong : {std::nan(""), HUGE_VAL, 1e10}) {
-    auto given = options();
-    given.op_timeout_s = wrong;
-    const auto job = resolve_job(nullptr, &given, env(torchrun()));
-    REQUIRE_FALSE(job);
-    CHECK(job.error().what == "a time-out is out of range");
-  }
-  auto given = options();
-  given.op_timeout_s = 1e-12;  // less than the clock can tell is not for ever
-  CHECK(resolve_job(nullptr, &given, env(torchrun()))->op_timeout == 1ns);
-  given.op_timeout_s = 0.3;
-  CHECK(resolve_job(nullptr, &given, env(torchrun()))->op_timeout == 300ms);
-}
-
-TEST_CASE("tcp://host:port/meeting: the name keeps keys and connections apart") {
-  const auto job = resolve_job("tcp://h:1/a-B_0.9", nullptr, env(torchrun()));
-  REQUIRE(job);
-  CHECK(job->store_url == "tcp://h:1");
-  CHECK(job->key_space() == "r1@a-B_0.9");
-  CHECK(job->link_id() == "default@a-B_0.9");
-  CHECK(resolve_job("tcp://[::1]:1/x", nullptr, env(torchrun()))->store_url == "tcp://[::1]:1");
-  const auto plain = resolve_job("tcp://h:1", nullptr, env(torchrun()));
-  CHECK(plain->key_space() == "r1");
-  CHECK(plain->link_id() == "default");
-
-  for (const std::string& wrong : {std::string(), std::string("a/b"), std::string("a b"),
-                                   std::string("\xc3\xa4"), std::string(65, 'a')}) {
-    CAPTURE(wrong);
-    const auto refused = resolve_job(("tcp://h:1/" + wrong).c_str(), nullptr, env(torchrun()));
-    REQUIRE_FALSE(refused);
-    CHECK(refused.error().code == Errc::usage);
-    CHECK(refused.error().what.find("the name of a meeting") != std::string::npos);
-  }
-}
-
-TEST_CASE("reports of lost peers to the launcher have the ranks of its own meeting only") {
-  auto variables = torchrun();
-  variables["DLAUNCH_ROUND_DIR"] = "/folder";
-  CHECK(resolve_job("tcp://h:1", nullptr, env(variables))->round_dir == "/folder");
-  CHECK(resolve_job("tcp://h:1/x", nullptr, env(variables))->round_dir.empty());
-}
-
-TEST_CASE("started alone it is a world of one") {
-  const auto job = resolve_job(nullptr, nullptr, env({}));
-  REQUIRE(job);
-  CHECK(job->size == 1);
-  CHECK(job->store_url.empty());
-}
-
-TEST_CASE("a world of one among others that another launcher has started is told") {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    CAPTURE(name);
-    const auto warning = [&](Variables v, const char* size) {
-      v[name] = size;
-      const auto job = resolve_job(nullptr, nullptr, env(v));
-      return job ? job->warning : job.error().what;
-    };
-    CHECK(warning({}, "4").starts_with(std::string(name) + " is 4, but RANK and WORLD_SIZE are"));
-    CHECK(warning({}, "1").empty());
-    CHECK(warning({}, "many").empty());
-    CHECK(warning(torchrun(), "4").empty());
-  }
-  CHECK(resolve_job(nullptr, nullptr, env({{"SLURM_NTASKS", "4"}}))->warning.empty());
-}
-
-TEST_CASE("connections are encrypted where the environment says 1") {
-  for (const auto& [word, tls] : {std::pair("1", true), {"0", false}, {"", false}}) {
-    auto variables = torchrun();
-    variables["DLAUNCH_SECRET_FILE"] = "/secret";
-    variables["DLAUNCH_TLS"] = word;
-    const auto job = resolve_job(nullptr, nullptr, env(variables));
-    REQUIRE(job);
-    CHECK(job->tls == tls);
-  }
-}
-
-TEST_CASE("what cannot be is refused, naming it") {
-  auto refused = [](const char* url, const dl_options* o, Variables v, const std::string& word) {
-    const auto job = resolve_job(url, o, env(std::move(v)));
-    REQUIRE_FALSE(job);
-    CHECK(job.error().code == Errc::usage);
-    CAPTURE(job.error().what);
-    CHECK(job.error().what.find(word) != std::string::npos);
+TEST_CASE("bootstrap: one program after another in the same place") {
+  const TempFolder folder;
+  // No rank waits for the others' first programs to end.
+  const auto twice = [&](int rank) {
+    return start([&, rank] {
+      for (int program = 0; program < 2; ++program) {
+        const auto body = [](int r, dl_comm*& comm) { return sums(r, comm, 3); };
+        if (const int code = end_of(start_rank(folder.url(), {3}, rank, body)); code != 0) {
+          return code;
+        }
+      }
+      return 0;
+    });
   };
-  auto bad = torchrun();
-  bad["RANK"] = "4";
-  refused(nullptr, nullptr, bad, "RANK");
-  bad = torchrun();
-  bad.erase("WORLD_SIZE");
-  refused(nullptr, nullptr, bad, "WORLD_SIZE");
-  bad = torchrun();
-  bad.erase("RANK");
-  refused(nullptr, nullptr, bad, "RANK is not set");
-  const auto sized = options(-1, 4);
-  refused(nullptr, &sized, {}, "RANK is not set");
-  for (const char* size : {"", "1"}) {
-    bad["WORLD_SIZE"] = size;
-    CHECK(resolve_job(nullptr, nullptr, env(bad)));
+  const pid_t pids[] = {twice(0), twice(1), twice(2)};
+  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+}
+
+TEST_CASE("bootstrap: what a killed job has left in the place does not disturb the next one") {
+  const TempFolder folder;
+  const auto body = [](int rank, dl_comm*& comm) { return sums(rank, comm, 3); };
+  // Rank 1 never comes to the first job. That the others have been there shows in the journal.
+  const pid_t first = start_rank(folder.url(), {3}, 0, body);
+  const pid_t third = start_rank(folder.url(), {3}, 2, body);
+  wait_for_address(folder, 0);
+  wait_for_address(folder, 2);
+  ::kill(first, SIGKILL);
+  ::kill(third, SIGKILL);
+  CHECK(end_of(first) == 128 + SIGKILL);
+  CHECK(end_of(third) == 128 + SIGKILL);
+
+  // Rank 1 is there first and finds the dead rank 0's address.
+  const pid_t pids[] = {start_rank(folder.url(), {3}, 1, body),
+                        start_rank(folder.url(), {3}, 2, body),
+                        start_rank(folder.url(), {3}, 0, body)};
+  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+}
+
+TEST_CASE("bootstrap: a failed attempt can be made again") {
+  const TempFolder folder;
+  Gate come;
+  const pid_t early = start([&] {
+    const int rank = 0;
+    dl_comm* comm = nullptr;
+    World impatient{2};
+    impatient.init_timeout_s = 0.1;
+    EXPECT(join(folder.url(), impatient, rank, comm) == DL_ERR_TIMEOUT);
+    EXPECT(says(dl_last_error(nullptr), "rank 1 of 2 has not arrived"));
+    come.open();
+    EXPECT(join(folder.url(), {2}, rank, comm) == DL_OK);
+    EXPECT(sums(rank, comm, 2) == 0);
+    dl_finalize(comm);
+    return 0;
+  });
+  const pid_t late = start([&] {
+    const int rank = 1;
+    dl_comm* comm = nullptr;
+    come.pass();
+    EXPECT(join(folder.url(), {2}, rank, comm) == DL_OK);
+    EXPECT(sums(rank, comm, 2) == 0);
+    dl_finalize(comm);
+    return 0;
+  });
+  CHECK(end_of(early) == 0);
+  CHECK(end_of(late) == 0);
+}
+
+TEST_CASE("bootstrap: ranks that never come are named") {
+  const TempFolder folder;
+  std::vector<pid_t> pids;
+  for (const int rank : {0, 3}) {
+    pids.push_back(start([&, rank] {
+      dl_comm* comm = nullptr;
+      World impatient{5};
+      impatient.init_timeout_s = 2;
+      EXPECT(join(folder.url(), impatient, rank, comm) == DL_ERR_TIMEOUT);
+      EXPECT(comm == nullptr);
+      EXPECT(says(dl_last_error(nullptr), "rank 1-2,4 of 5 have not arrived"));
+      return 0;
+    }));
   }
-  bad = torchrun();
-  bad.erase("MASTER_PORT");
-  refused(nullptr, nullptr, bad, "MASTER_PORT");
-  bad = torchrun();
-  bad["DLAUNCH_TRANSPORT"] = "pigeon";
-  refused(nullptr, nullptr, bad, "pigeon");
-  for (const char* ports : {"", "a-b", "5-3", "0-7", "1-65536", "3-", "-3"}) {
-    bad = torchrun();
-    bad["DLAUNCH_PORT_RANGE"] = ports;
-    refused(nullptr, nullptr, bad, "DLAUNCH_PORT_RANGE");
+  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+}
+
+TEST_CASE("bootstrap: ranks that never come are named even where the store has ended by then") {
+  // Rank 0 serves the store and is the first to give up. Rank 2 waits for the store to know of rank
+  // 1, or, connected to all the others, for rank 3 to connect.
+  struct Absence {
+    std::vector<int> present;
+    int ranks;
+    const char* words;
+  };
+  for (const Absence& absence : {Absence{{0, 2}, 3, "rank 1 of 3 has not arrived"},
+                                 Absence{{0, 1, 2}, 4, "rank 3 of 4 has not arrived"}}) {
+    const HeldPort port;
+    const std::string url = "tcp://127.0.0.1:" + port.number;
+    std::vector<pid_t> pids;
+    for (const int rank : absence.present) {
+      pids.push_back(start([&, rank] {
+        dl_comm* comm = nullptr;
+        World impatient{absence.ranks};
+        impatient.init_timeout_s = rank == 0 ? 2.5 : 5;
+        const dl_result joined = join(url, impatient, rank, comm);
+        EXPECT(joined != DL_OK);
+        EXPECT(says(dl_last_error(nullptr), absence.words));
+        return 0;
+      }));
+    }
+    for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
   }
-  for (const char* tls : {"yes", "no", "01", "1"}) {  // and 1 without a secret
-    bad = torchrun();
-    bad["DLAUNCH_TLS"] = tls;
-    refused(nullptr, nullptr, bad, "DLAUNCH_TLS");
+}
+
+TEST_CASE("bootstrap: a second process with a rank is refused by name, the job is unharmed") {
+  const TempFolder folder;
+  const auto body = [](int rank, dl_comm*& comm) { return sums(rank, comm, 3); };
+  const pid_t one = start_rank(folder.url(), {3}, 1, body);
+  wait_for_address(folder, 1);
+  const pid_t twin = start([&] {
+    const int rank = 1;
+    dl_comm* comm = nullptr;
+    EXPECT(join(folder.url(), {3}, rank, comm) == DL_ERR_INVALID);
+    EXPECT(says(dl_last_error(nullptr),
+                "wants to be rank 1, but that rank has joined already: rank 1 (pid "));
+    return 0;
+  });
+  CHECK(end_of(twin) == 0);
+  const pid_t zero = start_rank(folder.url(), {3}, 0, body);
+  const pid_t two = start_rank(folder.url(), {3}, 2, body);
+  for (const pid_t pid : {zero, one, two}) CHECK(end_of(pid) == 0);
+}
+
+TEST_CASE("bootstrap: ranks that believe in worlds of different sizes are told so") {
+  const TempFolder folder;
+  World small{2};
+  small.init_timeout_s = 0.5;
+  const pid_t zero = start_rank(folder.url(), small, 0, [](int, dl_comm*&) { return 0; });
+  const pid_t one = start([&] {
+    const int rank = 1;
+    dl_comm* comm = nullptr;
+    EXPECT(join(folder.url(), {3}, rank, comm) == DL_ERR_MISMATCH);
+    EXPECT(says(dl_last_error(nullptr), "is one of 3 ranks, rank 0 (pid "));
+    EXPECT(says(dl_last_error(nullptr), "is one of 2"));
+    return 0;
+  });
+  CHECK(end_of(one) == 0);
+  CHECK(end_of(zero) == 100 + DL_ERR_TIMEOUT);
+}
+
+TEST_CASE("bootstrap: where one rank gets no memory to share, all use sockets, with one warning") {
+  const TempFolder folder;
+  const std::string said = folder.path.string() + "/stderr";
+  const auto poor_2 = [&](const char* transport) {
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < 3; ++rank) {
+      pids.push_back(start([&, rank, transport] {
+        if (rank == 2) {
+          ::signal(SIGXFSZ, SIG_IGN);
+          const rlimit small{64 << 10, 64 << 10};
+          ::setrlimit(RLIMIT_FSIZE, &small);
+        }
+        if (std::freopen(said.c_str(), "a", stderr) == nullptr) return 99;
+        dl_comm* comm = nullptr;
+        const dl_result joined = join(folder.url(), {3, transport}, rank, comm);
+        if (joined != DL_OK) {
+          return says(dl_last_error(nullptr), "transport shm: rank 2: shared memory: allocate")
+                     ? static_cast<int>(joined)
+                     : 99;
+        }
+        EXPECT(std::strcmp(dl_transport(comm), "tcp") == 0);
+        EXPECT(sums(rank, comm, 3) == 0);
+        dl_finalize(comm);
+        return 0;
+      }));
+    }
+    std::vector<int> codes;
+    for (const pid_t pid : pids) codes.push_back(end_of(pid));
+    return codes;
+  };
+  CHECK(poor_2("auto") == std::vector<int>(3, 0));
+  std::ifstream file(said);
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string warning = "no shared memory, using sockets instead: rank 2: shared memory";
+  const auto at = text.str().find(warning);
+  CHECK(at != std::string::npos);
+  CHECK(text.str().find("no shared memory", at + 1) == std::string::npos);
+
+  CHECK(poor_2("shm") == std::vector<int>(3, DL_ERR_UNSUPPORTED));
+}
+
+TEST_CASE("bootstrap: ranks that want different transports meet on sockets") {
+  const TempFolder folder;
+  std::vector<pid_t> pids;
+  for (int started = 0; started < 3; ++started) {
+    const World world{3, started == 1 ? "tcp" : "auto"};
+    pids.push_back(start_rank(folder.url(), world, started, [](int rank, dl_comm*& comm) {
+      EXPECT(std::strcmp(dl_transport(comm), "tcp") == 0);
+      return sums(rank, comm, 3);
+    }));
   }
-  bad = torchrun();
-  bad["DLAUNCH_DEBUG"] = "all";
-  refused(nullptr, nullptr, bad, "DLAUNCH_DEBUG");
-  bad = torchrun();
-  bad["DLAUNCH_LINK_TIMEOUT"] = "1s";
-  refused(nullptr, nullptr, bad, "DLAUNCH_LINK_TIMEOUT");
-  refused("http://x", nullptr, torchrun(), "http://x");
-  refused("file:///x", nullptr, {}, "WORLD_SIZE");
-  const auto out_of_range = options(4, 4);
-  refused("file:///x", &out_of_range, {}, "RANK");
-  auto not_set_up = options(0, 2);
-  not_set_up.struct_size = 3;
-  refused("file:///x", &not_set_up, {}, "dl_options_init");
+  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+}
+
+TEST_CASE("bootstrap: started by hand, rank 0 serves the store and the others may come first") {
+  const HeldPort port;
+  for (const bool environment : {false, true}) {
+    CAPTURE(environment);
+    std::vector<pid_t> pids;
+    for (const int rank : {2, 1, 0}) {
+      pids.push_back(start([&, rank] {
+        dl_comm* comm = nullptr;
+        if (environment) {
+          const std::string values[] = {std::to_string(rank), "3", "127.0.0.1", port.number};
+          for (int i = 0; i < 4; ++i) ::setenv(kVariables[i], values[i].c_str(), 1);
+          EXPECT(dl_init("env://", nullptr, &comm) == DL_OK);
+        } else {
+          EXPECT(join("tcp://127.0.0.1:" + port.number, {3}, rank, comm) == DL_OK);
+        }
+        EXPECT(sums(rank, comm, 3) == 0);
+        dl_finalize(comm);
+        return 0;
+      }));
+    }
+    for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+  }
 }

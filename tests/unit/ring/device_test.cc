@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ring/device/device_way.h"
+#include "ring/device/device_choice.h"
 #include "ring/device/host_granules.h"
 #include "ring/device/nccl_steps.h"
 
@@ -77,13 +77,13 @@ bool takes_counts(Collective collective) {
 }  // namespace
 
 TEST_CASE("device: NCCL is for ranks that all have it, in one version, and a GPU of their own") {
-  CHECK(choose_device_way({facts(1, 22809), facts(2, 22809)}).nccl);
-  const auto shared = choose_device_way({facts(1, 22809), facts(2, 22809), facts(1, 22809)});
+  CHECK(choose_for_device({facts(1, 22809), facts(2, 22809)}).nccl);
+  const auto shared = choose_for_device({facts(1, 22809), facts(2, 22809), facts(1, 22809)});
   CHECK_FALSE(shared.nccl);
   CHECK(shared.why_not == "rank 0 and rank 2 share one GPU");
-  CHECK(choose_device_way({facts(1, 22809), facts(2, 22700)}).why_not ==
+  CHECK(choose_for_device({facts(1, 22809), facts(2, 22700)}).why_not ==
         "rank 0 has NCCL 22809 and rank 1 has 22700");
-  CHECK(choose_device_way({facts(1, 22809), facts(2, 0, "there is no libnccl.so.2")}).why_not ==
+  CHECK(choose_for_device({facts(1, 22809), facts(2, 0, "there is no libnccl.so.2")}).why_not ==
         "rank 1: there is no libnccl.so.2");
 }
 
@@ -93,7 +93,7 @@ TEST_CASE("device: NCCL_HOSTID tells the hosts of ranks apart, as it does for NC
     std::vector<DeviceFacts> ranks = {facts(0, 22809), facts(0, 22809)};
     name_gpu(ranks[0], uuid, a);
     name_gpu(ranks[1], uuid, b);
-    return choose_device_way(ranks);
+    return choose_for_device(ranks);
   };
   for (const char* same : {static_cast<const char*>(nullptr), "", "host"}) {
     CHECK(way(same, same).why_not == "rank 0 and rank 1 share one GPU");

@@ -191,8 +191,8 @@ TEST_CASE("groups: one whose first rank gets no memory meets over sockets, and s
         std::string::npos);
 }
 
-// 2 never comes to the meeting; in the group, 3 is the number of nobody.
-TEST_CASE("groups: a rank that is lost ends the meetings of those that it is no member of") {
+// 2 never comes to the bootstrap; in the group, 3 is the number of nobody.
+TEST_CASE("groups: a rank that is lost ends the bootstraps of those that it is no member of") {
   Together<3> failed;
   const auto codes = run(World{.ranks = 4}, [&](int rank, dl_comm*& comm) {
     if (rank == 3) {

@@ -22,7 +22,7 @@ LinkFrame held_frame(Type type, std::uint64_t channel, Passed passed = Passed::s
 }  // namespace
 
 TEST_CASE(
-    "held frames: what belongs to a meeting waits for it, in order, apart from other channels") {
+    "held frames: what belongs to a bootstrap waits for it, in order, apart from other channels") {
   HeldFrames held;
   held.hold(2, held_frame(Type::join, 7), {});
   held.hold(1, held_frame(Type::join, 8), {});
@@ -40,7 +40,7 @@ TEST_CASE(
   CHECK(held.size() == 0);
 }
 
-TEST_CASE("held frames: an abort is kept of who has come to the meeting, with its text") {
+TEST_CASE("held frames: an abort is kept of who has come to the bootstrap, with its text") {
   HeldFrames held;
   {
     const std::string why = "it has timed out";
@@ -58,7 +58,7 @@ TEST_CASE("held frames: an abort is kept of who has come to the meeting, with it
   CHECK(taken[1].text == "it has timed out");
 }
 
-TEST_CASE("held frames: what no meeting needs is dropped, and its descriptor closed") {
+TEST_CASE("held frames: what no bootstrap needs is dropped, and its descriptor closed") {
   HeldFrames held;
   for (const Type type : {Type::goodbye, Type::where, Type::here, Type::inside, Type::want}) {
     held.hold(1, held_frame(type, 7), {});

@@ -82,7 +82,7 @@ void do_call(LinkedRank& rank, std::uint64_t seq) {
 
 }  // namespace
 
-TEST_CASE("link channels: who is early to a meeting is found there by who comes later") {
+TEST_CASE("link channels: who is early to a bootstrap is found there by who comes later") {
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open(0).links->join();
@@ -171,7 +171,7 @@ TEST_CASE("link channels: a group outlives what it was made of") {
   CHECK(group[0].error().what == "rank 2 has left after collective #1; #2 needs it");
 }
 
-TEST_CASE("link channels: a rank that is lost ends a meeting, and one that begins later") {
+TEST_CASE("link channels: a rank that is lost ends a bootstrap, and one that begins later") {
   Trio trio(2);
   GroupOfTrio early(trio, 7), late(trio, 8), without(trio, 9, 2);
   early.open(0).links->join();
@@ -210,7 +210,7 @@ TEST_CASE("link channels: a rank that declines sends all of the group elsewhere"
   CHECK(group.meets(2).error().what == "no memory");
 }
 
-TEST_CASE("link channels: the meeting ends with the communicator that the group is made of") {
+TEST_CASE("link channels: the bootstrap ends with the communicator that the group is made of") {
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open(0).links->join();

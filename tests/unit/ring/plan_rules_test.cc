@@ -32,14 +32,14 @@ TEST_CASE("plan rules: the first that fits holds, and changes what it says") {
   };
   for (const std::size_t bytes : {std::size_t{1} << 20, std::size_t{2} << 20}) {
     const Tuning ring = tuned(Collective::all_reduce, bytes);
-    CHECK(way_of(shape(Collective::all_reduce, bytes), 4, ring) == Way::ring);
+    CHECK(algorithm_of(shape(Collective::all_reduce, bytes), 4, ring) == Algorithm::ring);
     CHECK(ring.granule_bytes == 128 << 10);
     CHECK(ring.window == normal.window);
-    CHECK(describe_way(Way::ring, ring).ends_with("(DLAUNCH_PLAN)"));
+    CHECK(describe_algorithm(Algorithm::ring, ring).ends_with("(DLAUNCH_PLAN)"));
   }
   CHECK_FALSE(tuned(Collective::all_reduce, (1 << 20) - 4).by_rule);
   CHECK_FALSE(tuned(Collective::all_reduce, (2 << 20) + 4).by_rule);
-  CHECK(tuned(Collective::all_reduce, 4 << 10).forced == Way::direct);
+  CHECK(tuned(Collective::all_reduce, 4 << 10).forced == Algorithm::direct);
   CHECK(tuned(Collective::broadcast, 1 << 30).window == 3);
   CHECK_FALSE(tuned(Collective::broadcast, 1 << 30).forced);
   CHECK(tuned(Collective::reduce, 8 << 20).granule_bytes == 1 << 20);
@@ -50,7 +50,7 @@ TEST_CASE("plan rules: the first that fits holds, and changes what it says") {
 }
 
 TEST_CASE("plan rules: those for shared memory hold as far as there is room") {
-  using ShmWay = ShmPlan::Way;
+  using ShmAlgorithm = ShmPlan::Algorithm;
   const auto rules = parse_plan_rules(
       "all_reduce:-64K:shm-one-shot;all_reduce:64K-1M:shm-blocks,shm-chunk=10000;"
       "all_reduce::shm-exchange;all::shm-chunk=1M");
@@ -60,18 +60,18 @@ TEST_CASE("plan rules: those for shared memory hold as far as there is room") {
     return plan_shm(s, ranks, shape_for(ranks), shm_wish_by(*rules, s, ranks));
   };
   const auto all_reduce = Collective::all_reduce;
-  CHECK(plan(all_reduce, 16 << 10, 2).way == ShmWay::one_shot);
+  CHECK(plan(all_reduce, 16 << 10, 2).algorithm == ShmAlgorithm::one_shot);
   CHECK(plan(all_reduce, 16 << 10, 2).by_rule);
-  CHECK(plan(all_reduce, 64 << 10, 2).way == ShmWay::exchange);  // no room for one shot
+  CHECK(plan(all_reduce, 64 << 10, 2).algorithm == ShmAlgorithm::exchange);  // no room for one shot
   CHECK_FALSE(plan(all_reduce, 64 << 10, 2).by_rule);
-  CHECK(plan(all_reduce, 1 << 20, 2).way == ShmWay::blocks);
+  CHECK(plan(all_reduce, 1 << 20, 2).algorithm == ShmAlgorithm::blocks);
   CHECK(plan(all_reduce, 1 << 20, 2).chunk == 9984 / 4);  // whole cache lines
-  CHECK(plan(all_reduce, 2 << 20, 2).way == ShmWay::exchange);
-  CHECK(plan(all_reduce, 2 << 20, 3).way == ShmWay::blocks);  // there are not two
+  CHECK(plan(all_reduce, 2 << 20, 2).algorithm == ShmAlgorithm::exchange);
+  CHECK(plan(all_reduce, 2 << 20, 3).algorithm == ShmAlgorithm::blocks);  // there are not two
   const std::size_t most = shape_for(4).chunk_bytes;
   CHECK(plan(Collective::broadcast, 1 << 20, 4).chunk == most / 4);
   CHECK(plan(Collective::broadcast, 1 << 20, 4).blocks == (1 << 20) / most);
-  CHECK(plan(Collective::broadcast, 8, 4).way == ShmWay::in_entry);
+  CHECK(plan(Collective::broadcast, 8, 4).algorithm == ShmAlgorithm::in_entry);
   // A rule for one kind of plane leaves the other as it is.
   CHECK_FALSE(tuning_by(*rules, shape(all_reduce, 1 << 20), 2, Tuning{}).by_rule);
 }

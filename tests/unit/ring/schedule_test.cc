@@ -124,9 +124,10 @@ class Exchange {
   std::vector<Member> members_;
 };
 
-// The mean of element i in the order in which the way combines it; `owner` matters for the ring.
-float mean(const Exchange& world, int ranks, std::size_t i, Way way, int owner) {
-  const int first = way == Way::ring ? (owner + 1) % ranks : 0;
+// The mean of element i in the order in which the algorithm combines it; `owner` matters for the
+// ring.
+float mean(const Exchange& world, int ranks, std::size_t i, Algorithm algorithm, int owner) {
+  const int first = algorithm == Algorithm::ring ? (owner + 1) % ranks : 0;
   float sum = world.input(first)[i];
   for (int k = 1; k < ranks; ++k) sum += world.input((first + k) % ranks)[i];
   return ranks == 1 ? sum : sum / static_cast<float>(ranks);
@@ -141,33 +142,34 @@ int owner_of(std::size_t i, std::size_t count, int ranks) {
   }
 }
 
-Tuning tuning_for(Way way, std::size_t granule, std::size_t window) {
-  const bool small = way == Way::exchange || way == Way::star;
-  const auto forced = way == Way::doubling ? std::optional(way) : std::nullopt;
+Tuning tuning_for(Algorithm algorithm, std::size_t granule, std::size_t window) {
+  const bool small = algorithm == Algorithm::exchange || algorithm == Algorithm::star;
+  const auto forced = algorithm == Algorithm::doubling ? std::optional(algorithm) : std::nullopt;
   const std::size_t small_bytes = small ? std::size_t{1} << 20 : 0;
   return {.small_bytes = small_bytes,
           .star_bytes = small_bytes,
           .granule_bytes = granule * sizeof(float),
           .window = window,
-          .exchange_ranks = way == Way::exchange ? 64 : 0,
+          .exchange_ranks = algorithm == Algorithm::exchange ? 64 : 0,
           .exchange_bytes = std::size_t{1} << 20,
           .pair_bytes = 0,
           .star_ranks = 0,
-          .direct_ranks = way == Way::ring ? 0 : 64,
+          .direct_ranks = algorithm == Algorithm::ring ? 0 : 64,
           .forced = forced};
 }
 
-Exchange::Values expected(const Exchange& world, const Shape& shape, int ranks, int rank, Way way) {
+Exchange::Values expected(const Exchange& world, const Shape& shape, int ranks, int rank,
+                          Algorithm algorithm) {
   Exchange::Values values;
   switch (shape.collective) {
     case Collective::all_reduce:
       for (std::size_t i = 0; i < shape.count; ++i) {
-        values.push_back(mean(world, ranks, i, way, owner_of(i, shape.count, ranks)));
+        values.push_back(mean(world, ranks, i, algorithm, owner_of(i, shape.count, ranks)));
       }
       break;
     case Collective::reduce_scatter:
       for (std::size_t i = 0; i < shape.count; ++i) {
-        values.push_back(mean(world, ranks, rank * shape.count + i, way, rank));
+        values.push_back(mean(world, ranks, rank * shape.count + i, algorithm, rank));
       }
       break;
     case Collective::all_gather:
@@ -181,7 +183,7 @@ Exchange::Values expected(const Exchange& world, const Shape& shape, int ranks, 
       break;
     case Collective::reduce:
       for (std::size_t i = 0; rank == shape.root && i < shape.count; ++i) {
-        values.push_back(mean(world, ranks, i, way, owner_of(i, shape.count, ranks)));
+        values.push_back(mean(world, ranks, i, algorithm, owner_of(i, shape.count, ranks)));
       }
       break;
     case Collective::gather:
@@ -200,21 +202,22 @@ Exchange::Values expected(const Exchange& world, const Shape& shape, int ranks, 
   return values;
 }
 
-void check_way(const Shape& shape, int ranks, Way way, std::size_t granule, std::size_t window) {
+void check_algorithm(const Shape& shape, int ranks, Algorithm algorithm, std::size_t granule,
+                     std::size_t window) {
   // delivery() between places in place is for the planes' tests.
   const bool moves = shape.collective == Collective::gather ||
                      shape.collective == Collective::scatter ||
                      shape.collective == Collective::all_to_all;
   for (const bool in_place : {false, true}) {
     if (in_place && moves) continue;
-    const Tuning tuning = tuning_for(way, granule, window);
+    const Tuning tuning = tuning_for(algorithm, granule, window);
     Exchange world(shape, ranks, tuning, in_place);
-    INFO(fmt::format("{} ranks {} count {} way {} granule {} window {} in place {}",
-                     collective_name(shape.collective), ranks, shape.count, static_cast<int>(way),
-                     granule, window, in_place));
+    INFO(fmt::format("{} ranks {} count {} algorithm {} granule {} window {} in place {}",
+                     collective_name(shape.collective), ranks, shape.count,
+                     static_cast<int>(algorithm), granule, window, in_place));
     REQUIRE(world.execute(static_cast<unsigned>(shape.count * 31 + granule + window)));
     for (int r = 0; r < ranks; ++r) {
-      const auto want = expected(world, shape, ranks, r, way);
+      const auto want = expected(world, shape, ranks, r, algorithm);
       const auto have = world.result(r, want.size());
       REQUIRE((want.empty() || std::memcmp(want.data(), have.data(), want.size() * 4) == 0));
     }
@@ -224,15 +227,17 @@ void check_way(const Shape& shape, int ranks, Way way, std::size_t granule, std:
 TEST_CASE("every schedule gives the reference's bits at every world, count, granule and window") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (std::size_t count = 0; count <= 40; ++count) {
-      for (const Way way : {Way::exchange, Way::doubling, Way::star, Way::direct, Way::ring}) {
+      for (const Algorithm algorithm : {Algorithm::exchange, Algorithm::doubling, Algorithm::star,
+                                        Algorithm::direct, Algorithm::ring}) {
         for (const std::size_t granule : {1, 3, 8}) {
           for (const std::size_t window : {1, 3}) {
-            check_way({Collective::all_reduce, count, 4}, ranks, way, granule, window);
-            if (way < Way::direct) continue;
+            check_algorithm({Collective::all_reduce, count, 4}, ranks, algorithm, granule, window);
+            if (algorithm < Algorithm::direct) continue;
             // These have a block for each rank: fewer counts are enough to meet every case.
             if (count > 20) continue;
-            check_way({Collective::reduce_scatter, count, 4}, ranks, way, granule, window);
-            check_way({Collective::all_gather, count, 4}, ranks, way, granule, window);
+            check_algorithm({Collective::reduce_scatter, count, 4}, ranks, algorithm, granule,
+                            window);
+            check_algorithm({Collective::all_gather, count, 4}, ranks, algorithm, granule, window);
           }
         }
       }
@@ -244,13 +249,15 @@ TEST_CASE("rooted collectives and all_to_all by every schedule, from and to ever
   for (int ranks = 1; ranks <= 7; ++ranks) {
     for (const std::size_t count : {0, 1, 2, 7, 19, 40}) {
       for (const std::size_t window : {1, 3}) {
-        check_way({Collective::all_to_all, count, 4}, ranks, Way::direct, 3, window);
+        check_algorithm({Collective::all_to_all, count, 4}, ranks, Algorithm::direct, 3, window);
         for (int root = 0; root < ranks; ++root) {
-          for (const Way way : {Way::star, Way::direct, Way::ring}) {
-            check_way({Collective::reduce, count, 4, root}, ranks, way, 3, window);
+          for (const Algorithm algorithm : {Algorithm::star, Algorithm::direct, Algorithm::ring}) {
+            check_algorithm({Collective::reduce, count, 4, root}, ranks, algorithm, 3, window);
           }
-          check_way({Collective::gather, count, 4, root}, ranks, Way::direct, 3, window);
-          check_way({Collective::scatter, count, 4, root}, ranks, Way::direct, 3, window);
+          check_algorithm({Collective::gather, count, 4, root}, ranks, Algorithm::direct, 3,
+                          window);
+          check_algorithm({Collective::scatter, count, 4, root}, ranks, Algorithm::direct, 3,
+                          window);
         }
       }
     }
@@ -261,8 +268,8 @@ TEST_CASE("broadcasts reach everybody from every root, by tree and by chain") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (int root = 0; root < ranks; ++root) {
       for (const std::size_t count : {0, 1, 2, 7, 40}) {
-        for (const Way way : {Way::star, Way::direct}) {
-          check_way({Collective::broadcast, count, 4, root}, ranks, way, 3, 2);
+        for (const Algorithm algorithm : {Algorithm::star, Algorithm::direct}) {
+          check_algorithm({Collective::broadcast, count, 4, root}, ranks, algorithm, 3, 2);
         }
       }
     }
@@ -329,7 +336,7 @@ TEST_CASE("on one host, what is in flight to all peers together fits a cache, ho
     for (const bool crowded : {false, true}) {
       const Tuning tuning = tuning_within_host(ranks, crowded);
       const Shape shape{Collective::all_reduce, std::size_t{16} << 20, 4};
-      if (way_of(shape, ranks, tuning) != dlaunch::Way::direct) continue;
+      if (algorithm_of(shape, ranks, tuning) != dlaunch::Algorithm::direct) continue;
       CHECK(make_program(shape, 0, ranks, tuning).scratch_bytes <= std::size_t{2} << 20);
     }
   }
@@ -337,43 +344,47 @@ TEST_CASE("on one host, what is in flight to all peers together fits a cache, ho
 
 TEST_CASE(
     "ranks that outnumber their cores send the fewest messages, but for two and for much data") {
-  const auto way = [](int ranks, bool crowded, std::size_t bytes) {
-    return way_of({Collective::all_reduce, bytes, 1}, ranks, tuning_within_host(ranks, crowded));
+  const auto algorithm = [](int ranks, bool crowded, std::size_t bytes) {
+    return algorithm_of({Collective::all_reduce, bytes, 1}, ranks,
+                        tuning_within_host(ranks, crowded));
   };
   for (const int ranks : {3, 4}) {
     CAPTURE(ranks);
-    CHECK(way(ranks, false, 8) == dlaunch::Way::exchange);
-    CHECK(way(ranks, false, std::size_t{40} << 10) == dlaunch::Way::exchange);
-    CHECK(way(ranks, true, 8) == dlaunch::Way::star);
-    CHECK(way(ranks, false, std::size_t{256} << 10) == dlaunch::Way::direct);
-    CHECK(way(ranks, true, std::size_t{256} << 10) == dlaunch::Way::star);
-    CHECK(way(ranks, true, (std::size_t{256} << 10) + 1) == dlaunch::Way::direct);
+    CHECK(algorithm(ranks, false, 8) == dlaunch::Algorithm::exchange);
+    CHECK(algorithm(ranks, false, std::size_t{40} << 10) == dlaunch::Algorithm::exchange);
+    CHECK(algorithm(ranks, true, 8) == dlaunch::Algorithm::star);
+    CHECK(algorithm(ranks, false, std::size_t{256} << 10) == dlaunch::Algorithm::direct);
+    CHECK(algorithm(ranks, true, std::size_t{256} << 10) == dlaunch::Algorithm::star);
+    CHECK(algorithm(ranks, true, (std::size_t{256} << 10) + 1) == dlaunch::Algorithm::direct);
   }
-  CHECK(way(2, false, std::size_t{3} << 19) == dlaunch::Way::exchange);
-  CHECK(way(2, false, (std::size_t{3} << 19) + 1) == dlaunch::Way::direct);
-  CHECK(way(2, true, std::size_t{1} << 20) == dlaunch::Way::direct);
+  CHECK(algorithm(2, false, std::size_t{3} << 19) == dlaunch::Algorithm::exchange);
+  CHECK(algorithm(2, false, (std::size_t{3} << 19) + 1) == dlaunch::Algorithm::direct);
+  CHECK(algorithm(2, true, std::size_t{1} << 20) == dlaunch::Algorithm::direct);
   for (const bool crowded : {false, true}) {
-    CHECK(way(2, crowded, std::size_t{256} << 10) == dlaunch::Way::exchange);
-    CHECK(way(5, crowded, 8) == (crowded ? dlaunch::Way::star : dlaunch::Way::doubling));
-    CHECK(way(5, crowded, std::size_t{32} << 10) == dlaunch::Way::star);
-    CHECK(way(5, crowded, (std::size_t{64} << 10) + 1) == dlaunch::Way::direct);
-    CHECK(way(17, crowded, (std::size_t{64} << 10) + 1) == dlaunch::Way::ring);
+    CHECK(algorithm(2, crowded, std::size_t{256} << 10) == dlaunch::Algorithm::exchange);
+    CHECK(algorithm(5, crowded, 8) ==
+          (crowded ? dlaunch::Algorithm::star : dlaunch::Algorithm::doubling));
+    CHECK(algorithm(5, crowded, std::size_t{32} << 10) == dlaunch::Algorithm::star);
+    CHECK(algorithm(5, crowded, (std::size_t{64} << 10) + 1) == dlaunch::Algorithm::direct);
+    CHECK(algorithm(17, crowded, (std::size_t{64} << 10) + 1) == dlaunch::Algorithm::ring);
   }
-  CHECK(way(16, false, 8 << 10) == dlaunch::Way::doubling);
-  CHECK(way(16, false, (8 << 10) + 1) == dlaunch::Way::star);
+  CHECK(algorithm(16, false, 8 << 10) == dlaunch::Algorithm::doubling);
+  CHECK(algorithm(16, false, (8 << 10) + 1) == dlaunch::Algorithm::star);
 }
 
 TEST_CASE("two ranks, and few that share cores, reduce at the root whatever the size") {
-  const auto way = [](int ranks, bool crowded) {
+  const auto algorithm = [](int ranks, bool crowded) {
     const Shape shape{Collective::reduce, std::size_t{64} << 20, 4, 1};
-    return way_of(shape, ranks, tuning_within_host(ranks, crowded));
+    return algorithm_of(shape, ranks, tuning_within_host(ranks, crowded));
   };
   for (const bool crowded : {false, true}) {
-    CHECK(way(2, crowded) == dlaunch::Way::star);
-    CHECK(way(4, crowded) == (crowded ? dlaunch::Way::star : dlaunch::Way::direct));
-    CHECK(way(5, crowded) == dlaunch::Way::direct);
+    CHECK(algorithm(2, crowded) == dlaunch::Algorithm::star);
+    CHECK(algorithm(4, crowded) ==
+          (crowded ? dlaunch::Algorithm::star : dlaunch::Algorithm::direct));
+    CHECK(algorithm(5, crowded) == dlaunch::Algorithm::direct);
   }
-  CHECK(way_of({Collective::reduce, std::size_t{64} << 20, 4, 1}, 2, {}) == dlaunch::Way::star);
+  CHECK(algorithm_of({Collective::reduce, std::size_t{64} << 20, 4, 1}, 2, {}) ==
+        dlaunch::Algorithm::star);
 }
 
 TEST_CASE("a reduction of all with one has room for a window of granules of each") {
@@ -386,10 +397,10 @@ TEST_CASE("a reduction of all with one has room for a window of granules of each
 
 TEST_CASE("two ranks exchange for longer than more ranks do") {
   const Shape shape{Collective::all_reduce, std::size_t{64} << 10, 4};
-  CHECK(way_of(shape, 2, {}) == dlaunch::Way::exchange);
-  CHECK(way_of(shape, 3, {}) == dlaunch::Way::direct);
-  CHECK(way_of({Collective::all_reduce, (std::size_t{64} << 10) + 1, 4}, 2, {}) ==
-        dlaunch::Way::direct);
+  CHECK(algorithm_of(shape, 2, {}) == dlaunch::Algorithm::exchange);
+  CHECK(algorithm_of(shape, 3, {}) == dlaunch::Algorithm::direct);
+  CHECK(algorithm_of({Collective::all_reduce, (std::size_t{64} << 10) + 1, 4}, 2, {}) ==
+        dlaunch::Algorithm::direct);
 }
 
 }  // namespace
@@ -406,11 +417,11 @@ TEST_CASE("schedule: between hosts the window covers what the link holds, and no
 
 namespace {
 
-// way(round trip, bytes, ranks) of a call from or to that root; -1: it has none.
-auto ways_between_hosts(dlaunch::Collective collective, int root) {
+// algorithm(round trip, bytes, ranks) of a call from or to that root; -1: it has none.
+auto algorithms_between_hosts(dlaunch::Collective collective, int root) {
   return [=](std::chrono::microseconds round_trip, std::size_t bytes, int ranks) {
     const dlaunch::Shape shape{collective, bytes / 4, 4, root};
-    return dlaunch::way_of(shape, ranks, dlaunch::tuning_between_hosts(round_trip));
+    return dlaunch::algorithm_of(shape, ranks, dlaunch::tuning_between_hosts(round_trip));
   };
 }
 
@@ -418,47 +429,47 @@ auto ways_between_hosts(dlaunch::Collective collective, int root) {
 
 TEST_CASE("schedule: the farther hosts are from each other, the more is exchanged in one go") {
   using std::chrono::microseconds;
-  const auto way = ways_between_hosts(dlaunch::Collective::all_reduce, -1);
+  const auto algorithm = algorithms_between_hosts(dlaunch::Collective::all_reduce, -1);
   const microseconds near(200), middle(5000), far(40'000);
-  using dlaunch::Way;
-  CHECK(way(near, 256 << 10, 2) == Way::exchange);
-  CHECK(way(near, 1 << 20, 2) == Way::direct);
-  CHECK(way(middle, 1 << 20, 2) == Way::exchange);
-  CHECK(way(far, 4 << 20, 2) == Way::exchange);
-  CHECK(way(far, 8 << 20, 2) == Way::direct);
-  CHECK(way(near, 16 << 10, 4) == Way::exchange);
-  CHECK(way(near, 64 << 10, 4) == Way::direct);
+  using dlaunch::Algorithm;
+  CHECK(algorithm(near, 256 << 10, 2) == Algorithm::exchange);
+  CHECK(algorithm(near, 1 << 20, 2) == Algorithm::direct);
+  CHECK(algorithm(middle, 1 << 20, 2) == Algorithm::exchange);
+  CHECK(algorithm(far, 4 << 20, 2) == Algorithm::exchange);
+  CHECK(algorithm(far, 8 << 20, 2) == Algorithm::direct);
+  CHECK(algorithm(near, 16 << 10, 4) == Algorithm::exchange);
+  CHECK(algorithm(near, 64 << 10, 4) == Algorithm::direct);
   // More than four: latencies and messages of one against the bytes at one.
   const microseconds next(20);
-  CHECK(way(next, 8, 8) == Way::doubling);
-  CHECK(way(next, 8, 16) == Way::doubling);
-  CHECK(way(next, 8 << 10, 16) == Way::direct);
-  CHECK(way(near, 8, 16) == Way::star);
-  CHECK(way(near, 4 << 10, 16) == Way::direct);
-  CHECK(way(near, 8, 64) == Way::doubling);
-  CHECK(way(near, 16 << 10, 64) == Way::doubling);
-  CHECK(way(near, 64 << 10, 64) == Way::ring);
-  CHECK(way(far, 8, 32) == Way::star);
-  CHECK(way(far, 1 << 20, 32) == Way::star);
-  CHECK(way(far, 64 << 20, 32) == Way::ring);
-  CHECK(way(middle, 64 << 10, 4) == Way::exchange);
-  CHECK(way(middle, 256 << 10, 4) == Way::direct);
-  CHECK(way(far, 768 << 10, 4) == Way::exchange);
-  CHECK(way(far, 128 << 10, 16) == Way::exchange);
-  CHECK(way(far, 1 << 20, 16) == Way::direct);
+  CHECK(algorithm(next, 8, 8) == Algorithm::doubling);
+  CHECK(algorithm(next, 8, 16) == Algorithm::doubling);
+  CHECK(algorithm(next, 8 << 10, 16) == Algorithm::direct);
+  CHECK(algorithm(near, 8, 16) == Algorithm::star);
+  CHECK(algorithm(near, 4 << 10, 16) == Algorithm::direct);
+  CHECK(algorithm(near, 8, 64) == Algorithm::doubling);
+  CHECK(algorithm(near, 16 << 10, 64) == Algorithm::doubling);
+  CHECK(algorithm(near, 64 << 10, 64) == Algorithm::ring);
+  CHECK(algorithm(far, 8, 32) == Algorithm::star);
+  CHECK(algorithm(far, 1 << 20, 32) == Algorithm::star);
+  CHECK(algorithm(far, 64 << 20, 32) == Algorithm::ring);
+  CHECK(algorithm(middle, 64 << 10, 4) == Algorithm::exchange);
+  CHECK(algorithm(middle, 256 << 10, 4) == Algorithm::direct);
+  CHECK(algorithm(far, 768 << 10, 4) == Algorithm::exchange);
+  CHECK(algorithm(far, 128 << 10, 16) == Algorithm::exchange);
+  CHECK(algorithm(far, 1 << 20, 16) == Algorithm::direct);
 }
 
 TEST_CASE("schedule: between hosts a reduce goes to the root while that takes in what is little") {
   using std::chrono::microseconds;
-  const auto way = ways_between_hosts(dlaunch::Collective::reduce, 1);
+  const auto algorithm = algorithms_between_hosts(dlaunch::Collective::reduce, 1);
   const microseconds near(200), far(40'000);
-  using dlaunch::Way;
-  CHECK(way(near, 64 << 20, 2) == Way::star);
-  CHECK(way(near, 4 << 10, 4) == Way::star);
-  CHECK(way(near, 64 << 10, 4) == Way::direct);
-  CHECK(way(near, 8, 16) == Way::star);
-  CHECK(way(near, 16 << 10, 16) == Way::direct);
-  CHECK(way(near, 2 << 10, 64) == Way::star);
-  CHECK(way(near, 1 << 20, 64) == Way::ring);
-  CHECK(way(far, 48 << 10, 64) == Way::star);
+  using dlaunch::Algorithm;
+  CHECK(algorithm(near, 64 << 20, 2) == Algorithm::star);
+  CHECK(algorithm(near, 4 << 10, 4) == Algorithm::star);
+  CHECK(algorithm(near, 64 << 10, 4) == Algorithm::direct);
+  CHECK(algorithm(near, 8, 16) == Algorithm::star);
+  CHECK(algorithm(near, 16 << 10, 16) == Algorithm::direct);
+  CHECK(algorithm(near, 2 << 10, 64) == Algorithm::star);
+  CHECK(algorithm(near, 1 << 20, 64) == Algorithm::ring);
+  CHECK(algorithm(far, 48 << 10, 64) == Algorithm::star);
 }

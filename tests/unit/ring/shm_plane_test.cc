@@ -52,7 +52,7 @@ struct PlaneCase {
 };
 
 // So that what is small takes many blocks.
-const PlanRules kSmallChunks = {{.shm = {.way = {}, .chunk_bytes = 1000}}};
+const PlanRules kSmallChunks = {{.shm = {.algorithm = {}, .chunk_bytes = 1000}}};
 
 // Runs one collective on all ranks with random inputs at odd addresses and compares every bit.
 void check(ShmWorld& world, const PlaneCase& c, std::uint64_t seq, unsigned seed) {
@@ -359,13 +359,14 @@ TEST_CASE("shm: the plan of a call covers all of it, whatever the shape") {
         const ShmPlan plan =
             plan_shm({.collective = collective, .count = count, .element_bytes = 4}, n, layout);
         CHECK(plan.input_bytes == count * 4 * (scatter ? ranks : 1));
-        CHECK((plan.way == ShmPlan::Way::in_entry) == (plan.input_bytes <= kInlineBytes));
+        CHECK((plan.algorithm == ShmPlan::Algorithm::in_entry) ==
+              (plan.input_bytes <= kInlineBytes));
         const bool shared =
             collective == Collective::all_reduce || collective == Collective::reduce;
         const bool exchange = shared && n == 2;
         const bool large = plan.input_bytes > (exchange ? kExchangeAbove : layout.small_bytes);
-        CHECK((plan.way == ShmPlan::Way::blocks) == (large && !exchange));
-        CHECK((plan.way == ShmPlan::Way::exchange) == (large && exchange));
+        CHECK((plan.algorithm == ShmPlan::Algorithm::blocks) == (large && !exchange));
+        CHECK((plan.algorithm == ShmPlan::Algorithm::exchange) == (large && exchange));
         if (!large) continue;
         const std::size_t in_block = plan.chunk * (shared ? ranks : 1);
         CHECK(plan.chunk * 4 <= (exchange ? layout.exchange_bytes : layout.chunk_bytes));
@@ -377,20 +378,20 @@ TEST_CASE("shm: the plan of a call covers all of it, whatever the shape") {
 }
 
 TEST_CASE("shm: where each rank has a core, the more they are the less do all read all inputs") {
-  const auto way = [](int ranks, bool own_cores, std::size_t bytes, Collective collective) {
+  const auto algorithm = [](int ranks, bool own_cores, std::size_t bytes, Collective collective) {
     ShmShape layout = shape_for(ranks);
     layout.own_cores = own_cores;
     return plan_shm({.collective = collective, .count = bytes / 4, .element_bytes = 4}, ranks,
                     layout)
-        .way;
+        .algorithm;
   };
-  using Way = ShmPlan::Way;
-  CHECK(way(8, true, 1 << 10, Collective::all_reduce) == Way::one_shot);
-  CHECK(way(8, true, (1 << 10) + 4, Collective::all_reduce) == Way::blocks);
-  CHECK(way(16, true, 512, Collective::all_reduce) == Way::one_shot);
-  CHECK(way(16, true, 516, Collective::all_reduce) == Way::blocks);
-  CHECK(way(16, false, 8 << 10, Collective::all_reduce) == Way::one_shot);
-  CHECK(way(16, true, 8 << 10, Collective::all_gather) == Way::one_shot);
+  using Algorithm = ShmPlan::Algorithm;
+  CHECK(algorithm(8, true, 1 << 10, Collective::all_reduce) == Algorithm::one_shot);
+  CHECK(algorithm(8, true, (1 << 10) + 4, Collective::all_reduce) == Algorithm::blocks);
+  CHECK(algorithm(16, true, 512, Collective::all_reduce) == Algorithm::one_shot);
+  CHECK(algorithm(16, true, 516, Collective::all_reduce) == Algorithm::blocks);
+  CHECK(algorithm(16, false, 8 << 10, Collective::all_reduce) == Algorithm::one_shot);
+  CHECK(algorithm(16, true, 8 << 10, Collective::all_gather) == Algorithm::one_shot);
 }
 
 TEST_CASE("shm: different calls are told, naming both ranks") {

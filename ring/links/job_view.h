@@ -1,5 +1,5 @@
 // Turns a URL, options and the environment into a plain value: the identity of this rank and the
-// place to meet the others. Pure: the caller passes the environment.
+// store by which it finds the others. Pure: the caller passes the environment.
 #pragma once
 
 #include <optional>
@@ -26,7 +26,7 @@ struct JobView {
   bool tls = false;          // connections by TCP are encrypted
   std::string store_url;     // "": a world of one needs none
   bool hosts_store = false;  // rank 0 of a job started by hand serves tcp:// itself
-  std::string meeting;       // what follows tcp://host:port/; "": nothing
+  std::string world_name;    // what follows tcp://host:port/; "": nothing
   Duration init_timeout = std::chrono::seconds(600);
   Duration op_timeout = std::chrono::seconds(1800);  // negative: no limit
   Duration link_timeout = std::chrono::seconds(5);   // until a silent host is lost; 0: never
@@ -53,10 +53,12 @@ struct JobView {
   }
   // The prefix of its keys in the store, which no other communicator there has.
   std::string key_space() const {
-    return "r" + std::to_string(round) + (meeting.empty() ? "" : "@" + meeting) + group;
+    return "r" + std::to_string(round) + (world_name.empty() ? "" : "@" + world_name) + group;
   }
   // What both ends of a connection must share beside the round.
-  std::string link_id() const { return job_id + (meeting.empty() ? "" : "@" + meeting) + group; }
+  std::string link_id() const {
+    return job_id + (world_name.empty() ? "" : "@" + world_name) + group;
+  }
 };
 
 // url and options as for dl_init; both may be null. Errc::usage names the wrong value.

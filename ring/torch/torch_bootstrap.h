@@ -1,5 +1,5 @@
 // How the ranks of a PyTorch group get one communicator. In the default group rank 0 publishes the
-// meeting place in c10d's store: under dlaunch the launcher's own rendezvous, elsewhere (torchrun,
+// URL in c10d's store: under dlaunch the launcher's own rendezvous, elsewhere (torchrun,
 // or no launcher) a port of rank 0. Other groups are made from the default one.
 #pragma once
 
@@ -142,7 +142,7 @@ inline std::string address_for_members(const c10::intrusive_ptr<c10d::Store>& st
 inline std::string choose_url(const c10::intrusive_ptr<c10d::Store>& store, int size,
                               Socket& holder) {
   const bool whole_job = variable("RANK") == "0" && variable("WORLD_SIZE") == std::to_string(size);
-  if (whole_job && !variable(contract::kRdzv).empty()) return "env://";
+  if (whole_job && !variable(dlaunch::contract::kRdzv).empty()) return "env://";
   static std::string url;
   if (url.empty()) {
     std::string address = own_address(store_host(store));
@@ -162,8 +162,8 @@ inline dl_comm* initialised(const char* url, const dl_options& options) {
   return comm;
 }
 
-inline dl_comm* meet(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                     dl_options options) {
+inline dl_comm* bootstrap(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                          dl_options options) {
   options.rank = rank;
   options.size = size;
   std::string url = "env://";
@@ -226,7 +226,7 @@ inline std::shared_ptr<Comm> communicator(const c10d::DistributedBackendOptions&
   if (whole && whole->elastic) return whole;
   if (all) {
     auto made =
-        std::make_shared<Comm>(meet(given.store, given.group_rank, given.group_size, options));
+        std::make_shared<Comm>(bootstrap(given.store, given.group_rank, given.group_size, options));
     world = made;
     return made;
   }

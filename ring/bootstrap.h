@@ -1,7 +1,7 @@
-// Meeting: brings the ranks of one communicator together. They find each other through the store,
+// Bootstrap: brings the ranks of one communicator together. They find each other through the store,
 // connect to one another, agree on whether to share memory, and learn from rank 0 that all are
-// there. No rank's dl_init() returns before, and by then nothing of the meeting is left in the
-// store: the same ranks, or the next program of the same job, can meet there again.
+// there. No rank's dl_init() returns before, and by then the store holds nothing of the bootstrap
+// any more: the same ranks, or the next program of the same job, can repeat it there.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,15 @@
 #include "ring/call/abort_flag.h"
 #include "ring/call/parent_end.h"
 #include "ring/call/plane.h"
-#include "ring/links/bootstrap.h"
 #include "ring/links/death_watch.h"
+#include "ring/links/job_view.h"
 #include "ring/links/mesh.h"
 #include "ring/shm/host_memory.h"
 #include "ring/shm/shm_regions.h"
 
 namespace dlaunch {
 
-struct Met {
+struct Bootstrapped {
   Mesh mesh;
   std::vector<int> locals;              // the ranks of this host, ascending
   int cores = 1;                        // that they may use together; all of them agree on it
@@ -32,12 +32,13 @@ struct Met {
 };
 
 // For worlds of more than one rank. Rank 0 of a job started by hand serves the store in this
-// process, from the first meeting until the process ends. If some rank lacks memory all use the
+// process, from the first bootstrap until the process ends. If some rank lacks memory all use the
 // sockets, and rank 0 prints one warning; with transport "shm" all get Errc::unsupported. The flag
 // must outlive the plane. `parent` as for connect_mesh().
-Result<Met> meet(const JobView& job, AbortFlag& abort, const ParentEnd* parent = nullptr);
+Result<Bootstrapped> bootstrap(const JobView& job, AbortFlag& abort,
+                               const ParentEnd* parent = nullptr);
 
-// A new connection to the store of the meeting, for jobs that have one.
+// A new connection to the store of the bootstrap, for jobs that have one.
 Result<std::unique_ptr<Store>> open_job_store(const JobView& job, TimePoint deadline);
 
 }  // namespace dlaunch

@@ -13,10 +13,10 @@
 
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "ring/bootstrap.h"
 #include "ring/communicator.h"
 #include "ring/hosts/layered_plane.h"
 #include "ring/links/descriptor_limit.h"
-#include "ring/meeting.h"
 #include "ring/stream/stream_plane.h"
 
 namespace dlaunch {
@@ -35,7 +35,7 @@ std::uint32_t Communicator::hash_of_group(const std::string& group) {
   return static_cast<std::uint32_t>(std::hash<std::string>()(group)) | 1;
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::join(const JobView& job,
+Result<std::unique_ptr<Communicator>> Communicator::make(const JobView& job,
                                                          const ParentEnd* parent) {
   if (job.explains) set_log_level(LogLevel::info);
   std::unique_ptr<Communicator> comm(new Communicator(job));
@@ -101,26 +101,26 @@ Result<void> Communicator::connect(const ParentEnd* parent) {
   const std::string& folder = job_.round_dir;
   flight_ = FlightRecorder::of_process(
       folder.empty() ? "" : flight_file(folder, job_.world_rank(job_.rank)));
-  auto met = meet(job_, abort_, parent);
-  if (!met) return met.error();
-  job_.local_cores = met->cores;  // for groups, too
-  locals_ = met->locals;
+  auto ready = bootstrap(job_, abort_, parent);
+  if (!ready) return ready.error();
+  job_.local_cores = ready->cores;  // for groups, too
+  locals_ = ready->locals;
   if (job_.transport == Transport::tcp) {  // tcp hides which ranks share a host: perhaps all
     locals_.resize(static_cast<std::size_t>(job_.size));
     std::iota(locals_.begin(), locals_.end(), 0);
   }
-  Sockets sockets = take_sockets(met->mesh);
-  if (auto ok = open_planes(*met, sockets); !ok) return ok;
+  Sockets sockets = take_sockets(ready->mesh);
+  if (auto ok = open_planes(*ready, sockets); !ok) return ok;
   auto watched = Links::start(
       job_.rank, std::move(sockets.links), abort_, job_.link_timeout,
       [this](Error error) { return named_in_job(std::move(error)); },
-      memory_from(met->memory, met->locals));
+      memory_from(ready->memory, ready->locals));
   if (!watched) return watched.error();
   links_ = std::move(*watched);
-  if (met->shared) share_memory(met->memory, met->locals);
+  if (ready->shared) share_memory(ready->memory, ready->locals);
   // A group ends with the communicator that it was split from.
-  if (job_.group.empty() && !met->lives.words.empty()) {
-    watch_for_deaths(met->locals, std::move(met->lives));
+  if (job_.group.empty() && !ready->lives.words.empty()) {
+    watch_for_deaths(ready->locals, std::move(ready->lives));
   }
   failpoint("communicator.joined");
   return {};
@@ -136,10 +136,10 @@ void Communicator::tell_of_loss(int peer) const {
 
 // Opens the planes of messages, and of collectives: shared memory, sockets, or both with several
 // hosts.
-Result<void> Communicator::open_planes(Met& met, Sockets& sockets) {
+Result<void> Communicator::open_planes(Bootstrapped& ready, Sockets& sockets) {
   const StreamOptions options{.local_ranks = static_cast<int>(locals_.size()),
-                              .usable_cores = met.cores,
-                              .agreed_cores = met.least_cores,
+                              .usable_cores = ready.cores,
+                              .agreed_cores = ready.least_cores,
                               .sent_in_vain = [this](int peer) { tell_of_loss(peer); }};
   const auto open = [&](std::vector<UniqueFd> ends, std::vector<std::vector<UniqueFd>> more = {}) {
     return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(ends), abort_, options,
@@ -148,9 +148,9 @@ Result<void> Communicator::open_planes(Met& met, Sockets& sockets) {
   auto for_messages = open(std::move(sockets.messages));
   if (!for_messages) return for_messages.error();
   messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
-  if (met.shared && sockets.one_host) {
-    plane_ = std::move(met.shm);
-    regions_ = std::move(met.regions);
+  if (ready.shared && sockets.one_host) {
+    plane_ = std::move(ready.shm);
+    regions_ = std::move(ready.regions);
     exchange_ = std::make_unique<ShmExchange>(job_.rank, std::move(sockets.data), abort_);
     return {};
   }
@@ -168,7 +168,7 @@ Result<void> Communicator::open_planes(Met& met, Sockets& sockets) {
   if (sockets.one_host) return {};
   // Do it before the links are watched: a rank that has finished this may leave or abort at once,
   // and slower ranks must still get its facts.
-  auto layered = layer(met.locals, met.shared, std::move(met.shm), between);
+  auto layered = layer(ready.locals, ready.shared, std::move(ready.shm), between);
   return layered ? Result<void>() : named_in_job(layered.error());
 }
 

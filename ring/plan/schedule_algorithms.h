@@ -1,4 +1,4 @@
-// The ways that ring/plan/schedule.h chooses from: each adds one rank's steps.
+// The algorithms that ring/plan/schedule.h chooses from: each adds one rank's steps.
 #pragma once
 
 #include "ring/plan/program_builder.h"

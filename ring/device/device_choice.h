@@ -1,4 +1,5 @@
-// Chooses the way of calls on device memory; all ranks decide from the same facts. Pure.
+// Chooses NCCL or the host's memory for calls on device memory; all ranks decide from the same
+// facts. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,12 @@ struct DeviceFacts {
 // different values for ranks on different hosts, and refuses a GPU twice only on one host.
 void name_gpu(DeviceFacts& facts, const void* uuid, const char* nccl_hostid);
 
-struct DeviceWay {
+struct DeviceChoice {
   bool nccl = false;
   std::string why_not;  // without: "rank 1 and rank 3 share one GPU"
 };
 // NCCL, if all ranks have the same version and each has its own GPU: NCCL refuses other cases.
-DeviceWay choose_device_way(const std::vector<DeviceFacts>& ranks);
+DeviceChoice choose_for_device(const std::vector<DeviceFacts>& ranks);
 
 // Whether NCCL does the call as ring.h says: all but the bitwise ops, which it lacks, and averages
 // of integers, because its rounding of them is not documented.

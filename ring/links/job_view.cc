@@ -1,4 +1,4 @@
-#include "ring/links/bootstrap.h"
+#include "ring/links/job_view.h"
 
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ namespace dlaunch {
 namespace {
 
 constexpr int kMaxSockets = 64;  // to one rank
-constexpr std::size_t kMaxMeeting = 64;
+constexpr std::size_t kMaxWorldName = 64;
 
 Error bad(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
 
@@ -179,25 +179,25 @@ std::string several_alone(const Environment& env) {
   return "";
 }
 
-// "tcp://host:port/meeting" has two parts. The launcher knows only the ranks of its own
-// meeting.
-Result<void> split_meeting(JobView& job) {
+// "tcp://host:port/NAME" has two parts. The launcher knows only the ranks of the world without a
+// name.
+Result<void> split_world_name(JobView& job) {
   const auto slash = job.store_url.find('/', std::string_view("tcp://").size());
   if (slash == std::string::npos) return {};
-  job.meeting = job.store_url.substr(slash + 1);
-  const bool plain = std::all_of(job.meeting.begin(), job.meeting.end(), [](unsigned char c) {
+  job.world_name = job.store_url.substr(slash + 1);
+  const bool plain = std::all_of(job.world_name.begin(), job.world_name.end(), [](unsigned char c) {
     return c < 0x80 && (std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.');
   });
-  if (job.meeting.empty() || job.meeting.size() > kMaxMeeting || !plain) {
-    return bad("'" + job.store_url + "': the name of a meeting, after host:port/, has 1 to " +
-               std::to_string(kMaxMeeting) + " letters, digits or one of -_.");
+  if (job.world_name.empty() || job.world_name.size() > kMaxWorldName || !plain) {
+    return bad("'" + job.store_url + "': the name of a world, after host:port/, has 1 to " +
+               std::to_string(kMaxWorldName) + " letters, digits or one of -_.");
   }
   job.store_url.resize(slash);
   job.round_dir.clear();
   return {};
 }
 
-// Finds the identity of this rank, and its meeting place.
+// Finds the identity of this rank, and the store.
 Result<void> place(const std::string& where, const dl_options& options, const Environment& env,
                    JobView& job) {
   // The agent will assign rank and size, round by round.
@@ -225,7 +225,7 @@ Result<void> place(const std::string& where, const dl_options& options, const En
   job.store_url = where;
   if (!is("tcp://")) return {};
   job.hosts_store = job.rank == 0;
-  return split_meeting(job);
+  return split_world_name(job);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "ring/meeting.h"
+#include "ring/bootstrap.h"
 
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ using Answer = LinkMessage::Answer;
 constexpr Duration kPatience = std::chrono::milliseconds(300);
 
 // The store of a job started by hand, served by its rank 0. It lives as long as the process: slower
-// ranks may still read when this one has finished, and the next communicator meets there again.
+// ranks may still read when this one has finished, and the next communicator uses it again.
 Result<void> host_store(const JobView& job, const Secret& secret) {
   static std::mutex mutex;
   static auto* const hosted =
@@ -45,13 +45,13 @@ Result<void> host_store(const JobView& job, const Secret& secret) {
   return {};
 }
 
-class Meeting {
+class Bootstrap {
  public:
-  Meeting(const JobView& job, Store& store, std::string prefix, AbortFlag& abort,
-          TimePoint deadline)
+  Bootstrap(const JobView& job, Store& store, std::string prefix, AbortFlag& abort,
+            TimePoint deadline)
       : job_(job), store_(store), prefix_(std::move(prefix)), abort_(abort), deadline_(deadline) {}
 
-  Result<Met> hold(const Secret& secret, const ParentEnd* parent);
+  Result<Bootstrapped> run(const Secret& secret, const ParentEnd* parent);
 
  private:
   // This rank's part of the agreement. Being unable to share memory is an answer, not a failure.
@@ -61,8 +61,8 @@ class Meeting {
   Result<LinkMessage> agree(LinkMessage own);
   LinkMessage hear_all(LinkMessage own);
   void count_cores(const std::string& cpus);
-  bool leads() const { return met_.locals.front() == job_.rank; }
-  Peer& peer(int rank) { return met_.mesh.peers[static_cast<std::size_t>(rank)]; }
+  bool leads() const { return result_.locals.front() == job_.rank; }
+  Peer& peer(int rank) { return result_.mesh.peers[static_cast<std::size_t>(rank)]; }
   LinkMessage failed_at(int rank, Error error);
 
   const JobView& job_;
@@ -71,7 +71,7 @@ class Meeting {
   AbortFlag& abort_;
   const TimePoint deadline_;
   const std::string own_cpus_ = own_cpus();
-  Met met_;
+  Bootstrapped result_;
 };
 
 Result<Secret> job_secret(const JobView& job) {
@@ -92,39 +92,39 @@ LinkMessage no(std::string why) {
   return {.answer = Answer::no, .error = {.code = Errc::unsupported, .what = std::move(why)}};
 }
 
-LinkMessage Meeting::failed_at(int rank, Error error) {
+LinkMessage Bootstrap::failed_at(int rank, Error error) {
   error.what = "init: " + peer(rank).who + ": " + error.what;
   error.rank = rank;
   return {.answer = Answer::failed, .error = std::move(error)};
 }
 
-Result<Met> Meeting::hold(const Secret& secret, const ParentEnd* parent) {
+Result<Bootstrapped> Bootstrap::run(const Secret& secret, const ParentEnd* parent) {
   auto mesh = connect_mesh(job_, secret, store_, prefix_, deadline_, parent);
   if (!mesh) return mesh.error();
-  met_.mesh = std::move(*mesh);
-  failpoint("meeting.meshed");
+  result_.mesh = std::move(*mesh);
+  failpoint("bootstrap.meshed");
 
   for (int r = 0; r < job_.size; ++r) {
-    if (r == job_.rank || peer(r).same_host) met_.locals.push_back(r);
+    if (r == job_.rank || peer(r).same_host) result_.locals.push_back(r);
   }
   const bool may_share = job_.transport == Transport::automatic ||
-                         (job_.transport == Transport::shm && met_.mesh.one_host());
+                         (job_.transport == Transport::shm && result_.mesh.one_host());
   LinkMessage own = may_share ? try_sharing() : no("the ranks are not all on one host");
   own.cpus = own_cpus_;
   own.cores = job_.local_cores;
   auto verdict = agree(std::move(own));
   if (!verdict) return verdict.error();
   if (verdict->answer == Answer::failed) return verdict->error;
-  failpoint("meeting.agreed");
-  met_.shared = verdict->answer == Answer::yes;
-  met_.least_cores = verdict->cores;
-  if (!met_.shared) {
+  failpoint("bootstrap.agreed");
+  result_.shared = verdict->answer == Answer::yes;
+  result_.least_cores = verdict->cores;
+  if (!result_.shared) {
     // Takes the CPUs of all hosts as one host's: this is enough to see whether each rank has a
     // core.
     count_cores(verdict->cpus);
-    met_.shm.reset();
-    met_.lives = {};
-    met_.memory.reset();
+    result_.shm.reset();
+    result_.lives = {};
+    result_.memory.reset();
     if (job_.transport == Transport::shm) {
       return Error{.code = Errc::unsupported, .what = "transport shm: " + verdict->error.what};
     }
@@ -132,55 +132,55 @@ Result<Met> Meeting::hold(const Secret& secret, const ParentEnd* parent) {
       log_warn("no shared memory, using sockets instead: {}", verdict->error.what);
     }
   }
-  return std::move(met_);
+  return std::move(result_);
 }
 
-LinkMessage Meeting::try_sharing() {
-  if (met_.locals.size() == 1) return {};
+LinkMessage Bootstrap::try_sharing() {
+  if (result_.locals.size() == 1) return {};
   const std::string self = "rank " + std::to_string(job_.rank) + ": ";
-  const int locals = static_cast<int>(met_.locals.size());
+  const int locals = static_cast<int>(result_.locals.size());
   auto own = make_shm_data(locals);
   Result<UniqueFd> control = leads() ? make_shm_control(locals) : UniqueFd();
   LinkMessage answer;
   if (!own) answer = no(self + own.error().what);
   if (!control) answer = no(self + control.error().what);
 
-  failpoint("meeting.segments_made");
-  std::vector<UniqueFd> data(met_.locals.size());
+  failpoint("bootstrap.segments_made");
+  std::vector<UniqueFd> data(result_.locals.size());
   if (auto ok = exchange(data, control, own, answer); !ok) {
     return {.answer = Answer::failed, .error = ok.error()};
   }
-  failpoint("meeting.segments_passed");
+  failpoint("bootstrap.segments_passed");
   if (answer.answer != Answer::yes) return answer;
-  const auto place = std::find(met_.locals.begin(), met_.locals.end(), job_.rank);
-  const int local_rank = static_cast<int>(place - met_.locals.begin());
+  const auto place = std::find(result_.locals.begin(), result_.locals.end(), job_.rank);
+  const int local_rank = static_cast<int>(place - result_.locals.begin());
   auto lives = map_lives(*control, locals);
   if (!lives) return no(self + lives.error().what);
-  met_.lives = std::move(*lives);
-  met_.regions = std::make_shared<ShmRegions>(local_rank);
+  result_.lives = std::move(*lives);
+  result_.regions = std::make_shared<ShmRegions>(local_rank);
   auto memory = map_shm(local_rank, locals, *control, std::move(*own), data);
   if (!memory) return no(self + memory.error().what);
-  met_.memory = std::make_shared<HostMemory>(*memory);
-  std::vector<int> all(met_.locals.size());
+  result_.memory = std::make_shared<HostMemory>(*memory);
+  std::vector<int> all(result_.locals.size());
   std::iota(all.begin(), all.end(), 0);
-  met_.shm = make_shm_plane(local_rank, std::move(*memory), abort_,
-                            {.usable_cores = met_.cores,
-                             .names = met_.locals,
-                             .regions = met_.regions,
-                             .plan_rules = job_.plan_rules,
-                             .host_memory = met_.memory,
-                             .host_ranks = std::move(all)});
+  result_.shm = make_shm_plane(local_rank, std::move(*memory), abort_,
+                               {.usable_cores = result_.cores,
+                                .names = result_.locals,
+                                .regions = result_.regions,
+                                .plan_rules = job_.plan_rules,
+                                .host_memory = result_.memory,
+                                .host_ranks = std::move(all)});
   return {};
 }
 
 // Takes the launcher's count, or that of these CPUs.
-void Meeting::count_cores(const std::string& cpus) {
-  met_.cores = job_.local_cores > 0 ? job_.local_cores : std::max(1, count_cpus(cpus));
+void Bootstrap::count_cores(const std::string& cpus) {
+  result_.cores = job_.local_cores > 0 ? job_.local_cores : std::max(1, count_cpus(cpus));
 }
 
 // Passes every rank's data segment, and the first one's control segment, to the others of the host.
-Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& control,
-                               const Result<ShmData>& own, LinkMessage& answer) {
+Result<void> Bootstrap::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& control,
+                                 const Result<ShmData>& own, LinkMessage& answer) {
   std::vector<int> fds;
   answer.cpus = own_cpus_;
   std::string cpus = own_cpus_;  // of this host's ranks
@@ -188,13 +188,13 @@ Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& co
     fds.push_back(own->fd.get());
     if (leads()) fds.push_back(control->get());
   }
-  for (const int r : met_.locals) {
+  for (const int r : result_.locals) {
     if (r == job_.rank) continue;
     auto sent = send_link_message(peer(r).link.get(), answer, fds, deadline_);
     if (!sent) return failed_at(r, sent.error()).error;
   }
-  for (std::size_t i = 0; i < met_.locals.size(); ++i) {
-    const int r = met_.locals[i];
+  for (std::size_t i = 0; i < result_.locals.size(); ++i) {
+    const int r = result_.locals[i];
     if (r == job_.rank) continue;
     auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, kPatience));
     if (!got) return failed_at(r, got.error()).error;
@@ -215,28 +215,28 @@ Result<void> Meeting::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& co
 }
 
 // All report to rank 0, and rank 0 answers all: `yes` if all said so, else the first other answer.
-Result<LinkMessage> Meeting::agree(LinkMessage own) {
+Result<LinkMessage> Bootstrap::agree(LinkMessage own) {
   if (job_.rank == 0) {
     auto verdict = hear_all(std::move(own));
-    failpoint("meeting.heard_all");
-    // The addresses are no longer needed, and the next meeting here must not find them. Remove them
-    // before any rank's init returns, so that no rank comes back too early.
+    failpoint("bootstrap.heard_all");
+    // The addresses are no longer needed, and the next bootstrap here must not find them. Remove
+    // them before any rank's init returns, so that no rank comes back too early.
     if (verdict.answer != Answer::failed) {
       if (auto ok = store_.delete_prefix(prefix_ + "/addr/", deadline_); !ok) {
         verdict = {.answer = Answer::failed, .error = ok.error()};
       }
     }
     for (int r = 1; r < job_.size; ++r) {
-      failpoint("meeting.tells_verdict");
+      failpoint("bootstrap.tells_verdict");
       auto sent = send_link_message(peer(r).link.get(), verdict, {}, deadline_);
       if (!sent && verdict.answer != Answer::failed) verdict = failed_at(r, sent.error());
     }
     return verdict;
   }
   // If rank 0 has ended it has sent the reason before, if it could.
-  failpoint("meeting.tells_own");
+  failpoint("bootstrap.tells_own");
   auto sent = send_link_message(peer(0).link.get(), own, {}, deadline_);
-  failpoint("meeting.awaits_verdict");
+  failpoint("bootstrap.awaits_verdict");
   auto verdict = receive_link_message(peer(0).link.get(), deadline_after(deadline_, 3 * kPatience));
   // A rank that gave up in the middle of the exchange may find rank 0's part of it before the
   // verdict.
@@ -248,7 +248,7 @@ Result<LinkMessage> Meeting::agree(LinkMessage own) {
   return failed_at(0, sent ? verdict.error() : sent.error()).error;
 }
 
-LinkMessage Meeting::hear_all(LinkMessage own) {
+LinkMessage Bootstrap::hear_all(LinkMessage own) {
   std::string cpus = own.cpus;
   std::int32_t least = own.cores;
   for (int r = 1; r < job_.size && own.answer != Answer::failed; ++r) {
@@ -265,7 +265,7 @@ LinkMessage Meeting::hear_all(LinkMessage own) {
 
 }  // namespace
 
-Result<Met> meet(const JobView& job, AbortFlag& abort, const ParentEnd* parent) {
+Result<Bootstrapped> bootstrap(const JobView& job, AbortFlag& abort, const ParentEnd* parent) {
   const auto deadline = deadline_after(steady_now(), job.init_timeout);
   // Check before anything opens that others may wait for.
   if (!job.interface.empty()) {
@@ -279,10 +279,10 @@ Result<Met> meet(const JobView& job, AbortFlag& abort, const ParentEnd* parent) 
   auto store = open_store_of(job, *secret, deadline);
   if (!store) return store.error();
 
-  // Communicators meet one after the other under the same keys: before any rank returns, the keys
+  // Communicators use the same keys one after the other: before any rank returns, the keys
   // of the last one are gone.
   const std::string prefix = "ring/" + job.key_space();
-  return Meeting(job, **store, prefix, abort, deadline).hold(*secret, parent);
+  return Bootstrap(job, **store, prefix, abort, deadline).run(*secret, parent);
 }
 
 Result<std::unique_ptr<Store>> open_job_store(const JobView& job, TimePoint deadline) {

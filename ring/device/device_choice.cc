@@ -1,4 +1,4 @@
-#include "ring/device/device_way.h"
+#include "ring/device/device_choice.h"
 
 #include <algorithm>
 #include <cstring>
@@ -22,7 +22,7 @@ void name_gpu(DeviceFacts& facts, const void* uuid, const char* nccl_hostid) {
   }
 }
 
-DeviceWay choose_device_way(const std::vector<DeviceFacts>& ranks) {
+DeviceChoice choose_for_device(const std::vector<DeviceFacts>& ranks) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (ranks[r].nccl == 0) return {false, fmt::format("rank {}: {}", r, ranks[r].why_not)};
   }
