@@ -1,6 +1,7 @@
 // dlaunch: parse, plan, run.
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -113,34 +114,45 @@ int run(const std::vector<std::string>& given) {
   return run_job(built->plan);
 }
 
+// The words with which dlaunch starts itself for a part of its work. The word counts only with that
+// many arguments; else it is a program of the user.
+using Arguments = std::vector<std::string>;
+struct OwnWord {
+  const char* word;
+  std::size_t least, most;  // arguments
+  int (*run)(const Arguments& arguments);
+};
+constexpr std::size_t kAny = SIZE_MAX;
+constexpr OwnWord kOwnWords[] = {
+    {kSshNodeWord, 0, kAny, [](const Arguments& a) { return run_ssh_node(a.empty() ? "" : a[0]); }},
+    {kSshLoginWord, 0, kAny, run_ssh_login},
+    {kSshConnectWord, 0, kAny, run_ssh_connect},
+    {kPbsLoginWord, 0, kAny, run_pbs_login},
+    {kPbsTaskWord, 1, 1,
+     [](const Arguments& a) {
+       const int code = connect_pbs_task(a[0]);
+       return code == kExitOk ? run_ssh_node("") : code;
+     }},
+    {kPmixServerWord, 0, 0, [](const Arguments&) { return run_pmix_server(); }},
+    {kGpuFiguresWord, 0, 0, [](const Arguments&) { return run_gpu_figures(); }},
+    {kGpuTestWord, 1, 1, [](const Arguments& a) { return run_gpu_test(a[0] == "speed"); }},
+    {kDoctorWorkerWord, 0, 0, [](const Arguments&) { return run_doctor_worker(); }},
+    {kHostTestWorkerWord, 1, 1, [](const Arguments& a) { return run_host_test_worker(a[0]); }},
+};
+
+int run_words(const std::vector<std::string>& words) {
+  if (words.empty()) return run(words);
+  const std::size_t arguments = words.size() - 1;
+  for (const OwnWord& own : kOwnWords) {
+    if (words[0] != own.word || arguments < own.least || arguments > own.most) continue;
+    return own.run({words.begin() + 1, words.end()});
+  }
+  return run(words);
+}
+
 }  // namespace
 }  // namespace dlaunch
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
-  if (!words.empty() && words[0] == dlaunch::kSshNodeWord) {
-    return dlaunch::run_ssh_node(words.size() > 1 ? words[1] : "");
-  }
-  if (!words.empty() && words[0] == dlaunch::kSshLoginWord) {
-    return dlaunch::run_ssh_login({words.begin() + 1, words.end()});
-  }
-  if (!words.empty() && words[0] == dlaunch::kSshConnectWord) {
-    return dlaunch::run_ssh_connect({words.begin() + 1, words.end()});
-  }
-  if (!words.empty() && words[0] == dlaunch::kPbsLoginWord) {
-    return dlaunch::run_pbs_login({words.begin() + 1, words.end()});
-  }
-  if (words.size() == 2 && words[0] == dlaunch::kPbsTaskWord) {
-    const int code = dlaunch::connect_pbs_task(words[1]);
-    return code == dlaunch::kExitOk ? dlaunch::run_ssh_node("") : code;
-  }
-  if (words.size() == 1 && words[0] == dlaunch::kPmixServerWord) return dlaunch::run_pmix_server();
-  if (words.size() == 1 && words[0] == dlaunch::kGpuFiguresWord) return dlaunch::run_gpu_figures();
-  if (words.size() == 2 && words[0] == dlaunch::kGpuTestWord)
-    return dlaunch::run_gpu_test(words[1] == "speed");
-  if (words.size() == 1 && words[0] == dlaunch::kDoctorWorkerWord)
-    return dlaunch::run_doctor_worker();
-  if (words.size() == 2 && words[0] == dlaunch::kHostTestWorkerWord)
-    return dlaunch::run_host_test_worker(words[1]);
-  return dlaunch::run(words);
+  return dlaunch::run_words({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

@@ -1,9 +1,8 @@
 #include "rendezvous/store_server_thread.h"
 
-#include <signal.h>
-
 #include <thread>
 
+#include "base/quiet_thread.h"
 #include "rendezvous/store_server.h"
 
 namespace dlaunch {
@@ -23,15 +22,12 @@ Result<std::unique_ptr<StoreServerThread>> StoreServerThread::start(const Endpoi
   auto server = StoreServer::open(impl->loop, {listen, job_id, secret});
   if (!server) return server.error();
   impl->server = std::move(*server);
-  // The program's signals are for the program's own threads.
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  impl->thread = std::thread([loop = &impl->loop] {
+  auto thread = start_quiet_thread([loop = &impl->loop] {
     const auto work = asio::make_work_guard(*loop);
     loop->run();
   });
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  if (!thread) return thread.error();
+  impl->thread = std::move(*thread);
   return std::unique_ptr<StoreServerThread>(new StoreServerThread(std::move(impl)));
 }
 

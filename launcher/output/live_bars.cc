@@ -14,7 +14,7 @@ constexpr std::string_view kEraseBelow = "\x1b[J", kEraseRest = "\x1b[K";
 }  // namespace
 
 void LiveBars::set(Who who, std::vector<std::string> rows) {
-  const Key key{who.rank < 0, who.rank, who.slot, who.error};
+  const Key key{who.rank < 0, who.rank, who.slot, who.stream == OutputStream::err};
   const auto it = bars_.find(key);
   if (it == bars_.end() ? rows.empty() : it->second == rows) return;
   changed_ = changed_ || all_ || it == bars_.end() || it == bars_.begin();

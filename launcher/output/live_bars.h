@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "launcher/plan/plan.h"
 
 namespace dlaunch {
 
@@ -27,7 +28,7 @@ class LiveBars {
   struct Who {
     int rank = 0;  // -1: a spare
     int slot = 0;
-    bool error = false;  // on stderr
+    OutputStream stream = OutputStream::out;
   };
   using Prefix = std::function<std::string(int rank)>;
 

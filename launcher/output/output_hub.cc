@@ -54,9 +54,9 @@ Result<OutputHub::WorkerStdio> OutputHub::open_worker(int round, int slot, int r
   impl_->last_words.erase(slot);
   auto in = impl_->open_stdin(rank);
   if (!in) return in.error();
-  auto out = impl_->open_stream(round, slot, rank, false);
+  auto out = impl_->open_stream(round, slot, rank, OutputStream::out);
   if (!out) return out.error();
-  auto err = impl_->open_stream(round, slot, rank, true);
+  auto err = impl_->open_stream(round, slot, rank, OutputStream::err);
   if (!err) return err.error();
   return WorkerStdio{std::move(*in), std::move(*out), std::move(*err)};
 }
@@ -97,9 +97,9 @@ void OutputHub::worker_ended(int slot) {
 
 void OutputHub::own_line(std::string_view line) { impl_->own_line(line); }
 
-void OutputHub::pass_on(UniqueFd from, bool error, std::string_view begun,
+void OutputHub::pass_on(UniqueFd from, OutputStream kind, std::string_view begun,
                         std::function<void()> ended) {
-  impl_->pass_on(std::move(from), error, begun, std::move(ended));
+  impl_->pass_on(std::move(from), kind, begun, std::move(ended));
 }
 
 TimePoint OutputHub::passed_at() const {
@@ -110,10 +110,10 @@ TimePoint OutputHub::passed_at() const {
 
 void OutputHub::flush(Duration limit, std::function<void()> done) {
   impl_->end_lingering();
-  for (const bool error : {false, true}) {
-    impl_->show_merged(error, impl_->merger(error).take_all());
-    impl_->target(error).printer.end_bars();
-    impl_->target(error).printer.end_unfinished();
+  for (const OutputStream kind : kOutputStreams) {
+    impl_->show_merged(kind, impl_->merger(kind).take_all());
+    impl_->target(kind).printer.end_bars();
+    impl_->target(kind).printer.end_unfinished();
   }
   impl_->on_flushed = std::move(done);
   const auto until = deadline_after(steady_now(), limit);
@@ -163,7 +163,7 @@ std::string OutputHub::stderr_log(int slot) const {
 }
 
 bool OutputHub::shown_last(int rank, const std::vector<std::string>& lines) const {
-  return impl_->target(true).printer.shown_last(rank, lines);
+  return impl_->target(OutputStream::err).printer.shown_last(rank, lines);
 }
 
 void OutputHub::close_stdin() { impl_->close_stdin(); }

@@ -76,7 +76,8 @@ class OutputHub {
 
   // Shows the lines from a pipe unchanged, on our stdout or stderr; `begun` is what was read of
   // them before. Closes the pipe at its end, and calls `ended`.
-  void pass_on(UniqueFd from, bool error, std::string_view begun, std::function<void()> ended);
+  void pass_on(UniqueFd from, OutputStream kind, std::string_view begun,
+               std::function<void()> ended);
   // When something last came through pass_on(); now, while our own reader holds it up.
   TimePoint passed_at() const;
 

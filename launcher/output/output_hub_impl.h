@@ -44,22 +44,24 @@ struct OutputHub::Impl {
     std::deque<StreamPtr> waiting;
   };
 
-  Target& target(bool error) { return error && !one_target ? err : out; }
-  OutputSink& sink(bool error) { return target(error).sink; }
-  LineMerger& merger(bool error) { return mergers[error ? 1 : 0]; }
-  StreamPtr& stream_of(int slot, bool error) { return streams[slot][error ? 1 : 0]; }
+  Target& target(OutputStream kind) { return kind == OutputStream::err && !one_target ? err : out; }
+  OutputSink& sink(OutputStream kind) { return target(kind).sink; }
+  LineMerger& merger(OutputStream kind) { return mergers[static_cast<std::size_t>(kind)]; }
+  StreamPtr& stream_of(int slot, OutputStream kind) {
+    return streams[slot][static_cast<std::size_t>(kind)];
+  }
   bool merges() const { return plan.output.mode == OutputMode::merged; }
   // Lines of spares are not merged.
   bool merges_lines_of(int rank) const { return merges() && rank >= 0; }
 
   // -- output_opening.cc: a worker's descriptors, and whether its output is shown
-  Result<UniqueFd> open_stream(int round, int slot, int rank, bool error);
+  Result<UniqueFd> open_stream(int round, int slot, int rank, OutputStream kind);
   Result<UniqueFd> open_stdin(int rank);
-  bool shows(int rank, bool error) const;
+  bool shows(int rank, OutputStream kind) const;
   bool takes_stdin(int rank) const;
   void close_stdin();
-  bool may_ask(int rank, bool error);
-  BarPace pace_of(bool error) const;
+  bool may_ask(int rank, OutputStream kind);
+  BarPace pace_of(OutputStream kind) const;
   void rename(WorkerStream& stream, int rank);
 
   // -- output_reading.cc: input from pipes, and when not to read
@@ -72,7 +74,8 @@ struct OutputHub::Impl {
   void read_held(WorkerStream& stream);
   void end_stream(const StreamPtr& stream);
   void end_lingering();
-  void pass_on(UniqueFd from, bool error, std::string_view begun, std::function<void()> ended);
+  void pass_on(UniqueFd from, OutputStream kind, std::string_view begun,
+               std::function<void()> ended);
   void end_passing(const StreamPtr& stream);
   void on_drained(Target& to);
   void on_files_drained();
@@ -83,7 +86,7 @@ struct OutputHub::Impl {
   bool has_first_bar(const WorkerStream& stream) const;
   void follow_bar(WorkerStream& stream);
   void forget_bar(WorkerStream& stream);
-  void show_merged(bool error, const std::vector<LineMerger::Merged>& lines);
+  void show_merged(OutputStream kind, const std::vector<LineMerger::Merged>& lines);
   void flush_sinks();
   void on_sink_failed(const Error& error);
   void own_line(std::string_view line);

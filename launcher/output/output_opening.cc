@@ -18,8 +18,9 @@ constexpr std::size_t kAllPipes = 32 << 20;
 // How often a progress bar is shown as a line: on the user's request; in a pipe or file.
 constexpr Duration kBarLines = std::chrono::seconds(1), kBarLinesInFile = std::chrono::seconds(30);
 
-bool has(StreamSet set, bool error) {
-  return set == StreamSet::both || set == (error ? StreamSet::err : StreamSet::out);
+bool has(StreamSet set, OutputStream kind) {
+  return set == StreamSet::both ||
+         set == (kind == OutputStream::err ? StreamSet::err : StreamSet::out);
 }
 
 Result<UniqueFd> open_null(int access) {
@@ -30,14 +31,14 @@ Result<UniqueFd> open_null(int access) {
 
 }  // namespace
 
-bool OutputHub::Impl::shows(int rank, bool error) const {
+bool OutputHub::Impl::shows(int rank, OutputStream kind) const {
   const auto& o = plan.output;
   if (o.mode == OutputMode::files || o.mode == OutputMode::none) return false;
   if (o.only_ranks && (rank < 0 || !o.only_ranks->contains(rank))) return false;
   if (o.log_dir.empty()) return true;
   const auto local = local_ranks.find(rank);
   const auto said = o.tee_of.find(local == local_ranks.end() ? rank : local->second);
-  return has(said == o.tee_of.end() ? o.tee : said->second, error);
+  return has(said == o.tee_of.end() ? o.tee : said->second, kind);
 }
 
 bool OutputHub::Impl::takes_stdin(int rank) const {
@@ -47,30 +48,32 @@ bool OutputHub::Impl::takes_stdin(int rank) const {
 
 // The user at a terminal sees the question of the worker that reads it, although its line has no
 // end.
-bool OutputHub::Impl::may_ask(int rank, bool error) {
-  return takes_stdin(rank) && sink(error).is_terminal() && ::isatty(own.in);
+bool OutputHub::Impl::may_ask(int rank, OutputStream kind) {
+  return takes_stdin(rank) && sink(kind).is_terminal() && ::isatty(own.in);
 }
 
-BarPace OutputHub::Impl::pace_of(bool error) const {
+BarPace OutputHub::Impl::pace_of(OutputStream kind) const {
   if (plan.output.bars == BarMode::lines) return {Duration::zero(), kBarLines};
-  const bool as_lines = !(error && !one_target ? err : out).printer.draws_bars();
+  const bool as_lines =
+      !(kind == OutputStream::err && !one_target ? err : out).printer.draws_bars();
   if (plan.output.bars == BarMode::at_end || !as_lines) return {};
   return {kBarLinesInFile, kBarLinesInFile};
 }
 
-Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, bool error) {
+Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, OutputStream kind) {
   if (plan.output.mode == OutputMode::raw) {
-    UniqueFd copy(::fcntl(error ? own.err : own.out, F_DUPFD_CLOEXEC, 3));
+    UniqueFd copy(::fcntl(kind == OutputStream::err ? own.err : own.out, F_DUPFD_CLOEXEC, 3));
     if (!copy) return errno_error("copy our own output for a worker", errno);
     return copy;
   }
-  auto stream = std::make_shared<WorkerStream>(loop, slot, rank, error);
-  stream->shown = shows(rank, error);
-  stream->lines.set_asks(may_ask(rank, error));
-  stream->lines.set_pace(pace_of(error));
+  auto stream = std::make_shared<WorkerStream>(loop, slot, rank, kind);
+  stream->shown = shows(rank, kind);
+  stream->lines.set_asks(may_ask(rank, kind));
+  stream->lines.set_pace(pace_of(kind));
   const bool logged = !plan.output.log_dir.empty();
   // The output is not needed; a spare's may be later.
-  if (!error && !stream->shown && !logged && rank >= 0) return open_null(O_WRONLY);
+  if (kind == OutputStream::out && !stream->shown && !logged && rank >= 0)
+    return open_null(O_WRONLY);
   if (logged) {
     if (auto ok = stream->open_log(plan.output.log_dir, round); !ok) {
       if (round == 1) return ok.error();
@@ -81,9 +84,9 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, boo
   const std::size_t share = kAllPipes / (2 * static_cast<std::size_t>(std::max(plan.nproc, 1)));
   auto writing = stream->open_pipe(std::clamp(share, WorkerStream::kDefaultPipe, kLargePipe));
   if (!writing) return writing.error();
-  if (stream->shown && merges_lines_of(rank)) merger(error).join(rank);
+  if (stream->shown && merges_lines_of(rank)) merger(kind).join(rank);
   arm(stream);
-  stream_of(slot, error) = std::move(stream);
+  stream_of(slot, kind) = std::move(stream);
   return writing;
 }
 
@@ -107,12 +110,12 @@ void OutputHub::Impl::close_stdin() {
 }
 
 void OutputHub::Impl::rename(WorkerStream& stream, int rank) {
-  if (stream.shown && merges_lines_of(stream.rank)) merger(stream.error()).leave(stream.rank);
+  if (stream.shown && merges_lines_of(stream.rank)) merger(stream.kind()).leave(stream.rank);
   forget_bar(stream);
   stream.rank = rank;
-  stream.shown = shows(rank, stream.error());
-  stream.lines.set_asks(may_ask(rank, stream.error()));
-  if (stream.shown && merges_lines_of(rank)) merger(stream.error()).join(rank);
+  stream.shown = shows(rank, stream.kind());
+  stream.lines.set_asks(may_ask(rank, stream.kind()));
+  if (stream.shown && merges_lines_of(rank)) merger(stream.kind()).join(rank);
   follow_bar(stream);
 }
 

@@ -27,7 +27,7 @@ void OutputHub::Impl::arm(const StreamPtr& stream) {
 void OutputHub::Impl::on_readable(const StreamPtr& stream) {
   if (stream->log_file() && files.full()) return waiting_for_files.push_back(stream);
   if (stream->shown) {
-    Target& to = target(stream->error());
+    Target& to = target(stream->kind());
     if (to.sink.full() || !to.waiting.empty()) return to.waiting.push_back(stream);
   }
   take_turn(stream);
@@ -38,7 +38,7 @@ void OutputHub::Impl::take_turn(const StreamPtr& stream) {
     const std::size_t n = read_some(*stream, kReadBytes);
     flush_sinks();
     if (n < kReadBytes / 4) break;  // probably empty, or to be read in step with the others
-    if (stream->shown && sink(stream->error()).full()) break;
+    if (stream->shown && sink(stream->kind()).full()) break;
     if (stream->log_file() && files.full()) break;
   }
   arm_timer();
@@ -60,7 +60,7 @@ std::size_t OutputHub::Impl::read_some(WorkerStream& stream, std::size_t most) {
 
 void OutputHub::Impl::take(WorkerStream& stream, std::string_view bytes) {
   stream.said = read_at;
-  if (stream.error() && !stream.reaped) {
+  if (stream.kind() == OutputStream::err && !stream.reaped) {
     stream.tail.append(bytes);
     const auto before = stream.traceback.begun();
     stream.traceback.feed(read_at, bytes);
@@ -104,11 +104,11 @@ void OutputHub::Impl::end_stream(const StreamPtr& stream) {
   stream->lines.finish(
       [&](std::string_view line, bool continued) { show(*stream, line, continued); });
   follow_bar(*stream);
-  if (takes_stdin(stream->rank)) target(stream->error()).printer.end_unfinished();
-  if (stream->error()) {
+  if (takes_stdin(stream->rank)) target(stream->kind()).printer.end_unfinished();
+  if (stream->kind() == OutputStream::err) {
     last_words[stream->slot()] = {stream->tail, stream->traceback.last(), stream->log()};
   }
-  if (merges_lines_of(stream->rank)) merger(stream->error()).leave(stream->rank);
+  if (merges_lines_of(stream->rank)) merger(stream->kind()).leave(stream->rank);
   stream->reaped = true;
 }
 
@@ -144,9 +144,9 @@ void OutputHub::Impl::on_files_drained() {
 
 // -- Lines that are passed on
 
-void OutputHub::Impl::pass_on(UniqueFd from, bool error, std::string_view begun,
+void OutputHub::Impl::pass_on(UniqueFd from, OutputStream kind, std::string_view begun,
                               std::function<void()> ended) {
-  auto stream = std::make_shared<WorkerStream>(loop, -1, -1, error);
+  auto stream = std::make_shared<WorkerStream>(loop, -1, -1, kind);
   stream->shown = true;
   stream->passed_on = std::move(ended);
   if (auto ok = stream->adopt(std::move(from)); !ok) {

@@ -10,29 +10,29 @@ namespace dlaunch {
 
 void OutputHub::Impl::show(const WorkerStream& stream, std::string_view line, bool continued) {
   if (stream.passed_on) {
-    OutputSink& to = sink(stream.error());
+    OutputSink& to = sink(stream.kind());
     if (to.gone()) return;
-    target(stream.error()).printer.make_way();
+    target(stream.kind()).printer.make_way();
     to.append(line);
     if (continued) to.append(kContinuedMark);
     to.append('\n');
   } else if (!merges_lines_of(stream.rank)) {
-    target(stream.error()).printer.print(stream.rank, read_at, line, continued);
+    target(stream.kind()).printer.print(stream.rank, read_at, line, continued);
   } else if (continued) {
-    merger(stream.error()).add(read_at, stream.rank, std::string(line).append(kContinuedMark));
+    merger(stream.kind()).add(read_at, stream.rank, std::string(line).append(kContinuedMark));
   } else {
-    merger(stream.error()).add(read_at, stream.rank, line);
+    merger(stream.kind()).add(read_at, stream.rank, line);
   }
 }
 
-void OutputHub::Impl::show_merged(bool error, const std::vector<LineMerger::Merged>& lines) {
-  for (const auto& line : lines) target(error).printer.print(line.ranks, line.said, line.text);
+void OutputHub::Impl::show_merged(OutputStream kind, const std::vector<LineMerger::Merged>& lines) {
+  for (const auto& line : lines) target(kind).printer.print(line.ranks, line.said, line.text);
 }
 
 void OutputHub::Impl::flush_sinks() {
   if (merges()) {
     const auto now = steady_now();
-    for (const bool error : {false, true}) show_merged(error, merger(error).take(now));
+    for (const OutputStream kind : kOutputStreams) show_merged(kind, merger(kind).take(now));
   }
   for (Target* to : {&out, &err}) to->printer.draw_bars(steady_now());
   out.sink.flush();
@@ -47,12 +47,12 @@ void OutputHub::Impl::on_sink_failed(const Error& error) {
 
 // Whole lines only ever enter a sink's queue, so none is torn by another.
 void OutputHub::Impl::own_line(std::string_view line) {
-  OutputSink& to = sink(true);
+  OutputSink& to = sink(OutputStream::err);
   if (to.gone()) return;
-  target(true).printer.make_way();
+  target(OutputStream::err).printer.make_way();
   to.append(line);
   to.append('\n');
-  target(true).printer.draw_bars(steady_now());
+  target(OutputStream::err).printer.draw_bars(steady_now());
   to.flush();
 }
 
@@ -93,7 +93,7 @@ void OutputHub::Impl::on_timer() {
 void OutputHub::Impl::show_what_is_due(WorkerStream& stream) {
   const std::string asked = stream.lines.take_unfinished(read_at);
   if (!asked.empty() && stream.shown) {
-    target(stream.error()).printer.print_unfinished(stream.rank, read_at, asked);
+    target(stream.kind()).printer.print_unfinished(stream.rank, read_at, asked);
   }
   const bool states = plan.output.bars != BarMode::first || has_first_bar(stream);
   stream.lines.show_progress(read_at, states, [&](std::string_view line, bool continued) {
@@ -106,7 +106,7 @@ void OutputHub::Impl::show_what_is_due(WorkerStream& stream) {
 bool OutputHub::Impl::has_first_bar(const WorkerStream& stream) const {
   const auto before = [&](const StreamPtr& other) {
     return other && other->shown && other->rank < stream.rank && other->rank >= 0 &&
-           other->error() == stream.error() && !other->lines.bar().empty();
+           other->kind() == stream.kind() && !other->lines.bar().empty();
   };
   return std::none_of(streams.begin(), streams.end(), [&](const auto& pair) {
     return std::any_of(pair.second.begin(), pair.second.end(), before);
@@ -115,7 +115,7 @@ bool OutputHub::Impl::has_first_bar(const WorkerStream& stream) const {
 
 // Draws the present state of its progress bars below all lines.
 void OutputHub::Impl::follow_bar(WorkerStream& stream) {
-  OutputPrinter& printer = target(stream.error()).printer;
+  OutputPrinter& printer = target(stream.kind()).printer;
   if (!stream.shown || !printer.draws_bars()) return;
   if (stream.bar_version == stream.lines.bar_version()) return;
   stream.bar_version = stream.lines.bar_version();
@@ -123,7 +123,7 @@ void OutputHub::Impl::follow_bar(WorkerStream& stream) {
 }
 
 void OutputHub::Impl::forget_bar(WorkerStream& stream) {
-  target(stream.error()).printer.set_bar(stream.who(), {});
+  target(stream.kind()).printer.set_bar(stream.who(), {});
   stream.bar_version = 0;
 }
 

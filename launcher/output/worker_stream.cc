@@ -65,7 +65,7 @@ Result<void> WorkerStream::open_log(const std::string& folder, int round) {
   std::error_code ec;
   fs::create_directories(own, ec);
   if (ec) return errno_error("--log-dir: make " + own.string(), ec.value());
-  const std::string path = (own / (error_ ? "stderr" : "stdout")).string();
+  const std::string path = (own / (kind_ == OutputStream::err ? "stderr" : "stdout")).string();
   // Appends: an earlier job's output there is not ours to destroy.
   UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file) return errno_error("--log-dir: write " + path, errno);

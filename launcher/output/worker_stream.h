@@ -40,12 +40,12 @@ class WorkerStream {
  public:
   static constexpr std::size_t kDefaultPipe = 64 << 10;  // the kernel's default
 
-  WorkerStream(asio::io_context& loop, int slot, int its_rank, bool error)
-      : rank(its_rank), slot_(slot), error_(error), pipe_(loop) {}
+  WorkerStream(asio::io_context& loop, int slot, int its_rank, OutputStream its_kind)
+      : rank(its_rank), slot_(slot), kind_(its_kind), pipe_(loop) {}
 
   int slot() const { return slot_; }
-  bool error() const { return error_; }  // stderr, not stdout
-  LiveBars::Who who() const { return {rank, slot_, error_}; }
+  OutputStream kind() const { return kind_; }
+  LiveBars::Who who() const { return {rank, slot_, kind_}; }
   bool is_open() const { return pipe_.is_open(); }
 
   // Makes the pipe, with room for `pipe_bytes` where the kernel allows it; returns the worker's
@@ -83,7 +83,7 @@ class WorkerStream {
 
  private:
   const int slot_;
-  const bool error_;
+  const OutputStream kind_;
   asio::posix::stream_descriptor pipe_;
   FileWriter::FilePtr log_;
 };

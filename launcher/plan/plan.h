@@ -48,6 +48,9 @@ inline constexpr WordTable<BarMode, 4> kBarWords = {{{"first", BarMode::first},
                                                      {"all", BarMode::all},
                                                      {"final", BarMode::at_end},
                                                      {"lines", BarMode::lines}}};
+// Of a worker, or of ours.
+enum class OutputStream : std::uint8_t { out, err };
+inline constexpr OutputStream kOutputStreams[] = {OutputStream::out, OutputStream::err};
 enum class StreamSet { none, out, err, both };  // torchrun's 0, 1, 2, 3
 
 struct OutputPlan {

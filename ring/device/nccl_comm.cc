@@ -5,13 +5,12 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/quiet_thread.h"
 
 namespace dlaunch {
 namespace {
@@ -34,11 +33,9 @@ bool returns_within(Duration limit, std::function<void()> body) {
     shared->returned = true;
     shared->changed.notify_all();
   };
-  try {
-    std::thread(run).detach();
-  } catch (const std::system_error&) {
-    return false;  // the system has no thread
-  }
+  auto thread = start_quiet_thread(run);
+  if (!thread) return false;
+  thread->detach();
   std::unique_lock lock(shared->mutex);
   return shared->changed.wait_for(lock, limit, [&] { return shared->returned; });
 }

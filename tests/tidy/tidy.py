@@ -100,6 +100,9 @@ BANNED = [
     (r"\bstd::this_thread::yield\(|(?<!::)\bsched_yield\(", "offer_core(), or sleep on a futex"),
     (r"\bTODO(?!\()", "TODO(reason)"),
 ]
+RAW_THREAD = (r"\bstd::j?thread( \w+)?\(", "start_quiet_thread(): it blocks signals, and fails with an Error")
+# ring/torch: a module that may not link base. cli/bench: threads that measure.
+MAY_START_THREADS = ("base/quiet_thread.h", "ring/torch/", "cli/bench/", "examples/")
 # Clocks that somebody may set: for the time stamps of lines, and for nothing that decides.
 WALL_CLOCK = (r"\bsystem_clock\b|\bCLOCK_REALTIME\b|\bgettimeofday\(|\btime\((nullptr|NULL|0)\)",
               "steady_now(): that clock cannot jump")
@@ -173,6 +176,8 @@ def check_file(root, path, complain):
     rules = BANNED + (BANNED_IN_CORES if CORES.match(path) else [])
     if path not in MAY_READ_WALL_CLOCK:
         rules = rules + [WALL_CLOCK]
+    if not path.startswith(MAY_START_THREADS):
+        rules = rules + [RAW_THREAD]
     for pattern, instead in rules:
         source = text if "TODO" in pattern else bare
         for match in re.finditer(pattern, source):

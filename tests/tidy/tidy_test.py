@@ -38,6 +38,9 @@ LINES = [
     ("cli/main.h", 'const char* text = "set DLAUNCH_ROUND to 1";', "a variable's name: take it from base/contract.h"),
     ("cli/main.h", 'const char* text = "dlaunch " DLAUNCH_VERSION;', None),
     ("cli/main.h", "int rounds = 0;  // DLAUNCH_ROUND", None),
+    ("ring/links/trunk.h", "std::thread([] {}).detach();",
+     "std::thread(: start_quiet_thread(): it blocks signals, and fails with an Error"),
+    ("ring/links/trunk.h", "std::thread thread_;", None),
     ("base/contract.h", 'const char* name = "DLAUNCH_ROUND";', None),
 ]
 

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "base/quiet_thread.h"
+
 namespace dlaunch {
 namespace {
 
@@ -57,8 +59,10 @@ void LeaderLease::take(const std::string& endpoint,
                        std::function<void(const std::string& why)> lost) {
   state_->endpoint = endpoint;
   state_->lost = std::move(lost);
+  auto thread = start_quiet_thread([state = state_] { state->run(); });
+  if (!thread) return state_->lost(thread.error().what);
   state_->taken = true;
-  std::thread([state = state_] { state->run(); }).detach();
+  thread->detach();
 }
 
 Result<std::string> LeaderLease::read_journal() {

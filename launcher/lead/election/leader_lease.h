@@ -26,7 +26,7 @@ class LeaderLease {
   // The previous leader's journal. Call it before take().
   Result<std::string> read_journal();
   // Call it once. endpoint: our own. `lost` is called in the lease's thread, once, and not after
-  // leave().
+  // leave(); or at once if the system has no thread.
   void take(const std::string& endpoint, std::function<void(const std::string& why)> lost);
   // Writes the journal, then calls `done` in the lease's thread, in the order of the calls and not
   // after leave(). Retries until it succeeds or the lease is lost. Of several waiting journals only

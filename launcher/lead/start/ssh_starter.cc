@@ -55,15 +55,16 @@ struct SshStarter::Host {
       : node(its_node),
         login(its_login),
         in(loop),
-        out{Descriptor(loop), Descriptor(loop)},
+        outputs{Descriptor(loop), Descriptor(loop)},
         exited(loop),
         talk(starter) {}
   enum class State { starting, ready, failed };
   const int node, login;
   State state = State::starting;
   pid_t pid = -1;
-  Descriptor in;                  // its stdin
-  std::array<Descriptor, 2> out;  // its stdout and stderr, until it is ready
+  Descriptor in;                      // its stdin
+  std::array<Descriptor, 2> outputs;  // until it is ready; see output()
+  Descriptor& output(OutputStream kind) { return outputs[static_cast<std::size_t>(kind)]; }
   int open_outputs = 2;
   Descriptor exited;  // the pidfd
   bool running = false;
@@ -271,11 +272,11 @@ Result<void> SshStarter::log_in(const HostPtr& host) {
   }
   asio::error_code ec;
   host->in.assign(pipes[0].writing.release(), ec);
-  host->out[0].assign(pipes[1].reading.release(), ec);
-  host->out[1].assign(pipes[2].reading.release(), ec);
+  host->output(OutputStream::out).assign(pipes[1].reading.release(), ec);
+  host->output(OutputStream::err).assign(pipes[2].reading.release(), ec);
   host->exited.assign(spawned.pidfd.release(), ec);
   watch(host);
-  for (const bool error : {false, true}) read(host, error);
+  for (const OutputStream kind : kOutputStreams) read(host, kind);
   send(host, order);
   return {};
 }
@@ -297,9 +298,9 @@ void SshStarter::watch(const HostPtr& host) {
 
 // -- Its output until it is ready
 
-void SshStarter::read(const HostPtr& host, bool error) {
-  host->out[error].async_wait(Descriptor::wait_read, [this, host, error](asio::error_code) {
-    Descriptor& stream = host->out[error];
+void SshStarter::read(const HostPtr& host, OutputStream kind) {
+  host->output(kind).async_wait(Descriptor::wait_read, [this, host, kind](asio::error_code) {
+    Descriptor& stream = host->output(kind);
     if (!stream.is_open()) return;  // the hub has it now
     char bytes[4096];
     const ssize_t size = ::read(stream.native_handle(), bytes, sizeof bytes);
@@ -310,8 +311,8 @@ void SshStarter::read(const HostPtr& host, bool error) {
       return over(host);
     }
     const std::string_view got(bytes, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-    error ? host->talk.said(got) : heard(host, got);
-    if (stream.is_open()) read(host, error);
+    kind == OutputStream::err ? host->talk.said(got) : heard(host, got);
+    if (stream.is_open()) read(host, kind);
   });
 }
 
@@ -344,10 +345,11 @@ std::string SshStarter::order_for(const HostPtr& host) const {
 
 void SshStarter::on(const HostPtr& host, const SshTalk::Ready& ready) {
   host->state = Host::State::ready;
-  for (const bool error : {false, true}) {
-    if (!host->out[error].is_open()) continue;
-    UniqueFd from(host->out[error].release());
-    hub_.pass_on(std::move(from), error, error ? "" : ready.begun, [this, host] {
+  for (const OutputStream kind : kOutputStreams) {
+    Descriptor& stream = host->output(kind);
+    if (!stream.is_open()) continue;
+    const std::string begun = kind == OutputStream::err ? "" : ready.begun;
+    hub_.pass_on(UniqueFd(stream.release()), kind, begun, [this, host] {
       --host->open_outputs;
       over(host);
     });

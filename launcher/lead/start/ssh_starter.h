@@ -94,7 +94,7 @@ class SshStarter {
   Result<void> log_in(const HostPtr& host);
   Result<SpawnRequest> request_for(const HostPlan& there, std::size_t order_size) const;
   void watch(const HostPtr& host);
-  void read(const HostPtr& host, bool error);
+  void read(const HostPtr& host, OutputStream kind);
   void heard(const HostPtr& host, std::string_view bytes);
   void on(const HostPtr& host, const SshTalk::Ready& ready);
   void on(const HostPtr& host, const SshTalk::Failed& failed) { failed_there(host, failed, true); }

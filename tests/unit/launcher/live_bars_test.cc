@@ -30,22 +30,22 @@ struct Terminal {
 
 TEST_CASE("the bar of the first rank that has one is drawn in place below all lines") {
   Terminal t(false);
-  t.bars.set({1, 1, true}, {"b 1%"});
+  t.bars.set({1, 1, OutputStream::err}, {"b 1%"});
   t.draw(kStart);
   CHECK(t.screen.rows() == Lines{"[1] b 1%"});
-  t.bars.set({0, 0, true}, {"a 1%"});
+  t.bars.set({0, 0, OutputStream::err}, {"a 1%"});
   t.draw(kStart + 1s);
   CHECK(t.screen.rows() == Lines{"[0] a 1%"});
   t.line("[1] word");
   CHECK(t.screen.rows() == Lines{"[1] word", ""});
   t.draw(kStart + 1s);  // at once where it was taken away
   CHECK(t.screen.rows() == Lines{"[1] word", "[0] a 1%"});
-  t.bars.set({1, 1, true}, {"b 50%"});
+  t.bars.set({1, 1, OutputStream::err}, {"b 50%"});
   CHECK(t.bars.deadline() == std::nullopt);  // it is not shown
-  t.bars.set({0, 0, true}, {});
+  t.bars.set({0, 0, OutputStream::err}, {});
   t.draw(kStart + 2s);
   CHECK(t.screen.rows() == Lines{"[1] word", "[1] b 50%"});
-  t.bars.set({1, 1, true}, {});
+  t.bars.set({1, 1, OutputStream::err}, {});
   t.draw(kStart + 3s);
   CHECK(t.screen.rows() == Lines{"[1] word", ""});
   CHECK(t.bars.deadline() == std::nullopt);
@@ -55,7 +55,7 @@ TEST_CASE("a bar that changes all the time is drawn ten times a second") {
   Terminal t(false);
   int drawn = 0;
   for (int i = 0; i < 1000; ++i) {
-    t.bars.set({0, 0, true}, {std::to_string(i)});
+    t.bars.set({0, 0, OutputStream::err}, {std::to_string(i)});
     const auto now = kStart + i * 1ms;
     CHECK(t.bars.deadline().has_value());
     const auto bytes = t.bars.draw(now, t.window, [](int) { return ""; });
@@ -69,13 +69,13 @@ TEST_CASE("a bar that changes all the time is drawn ten times a second") {
 
 TEST_CASE("all ranks' bars, and nested ones, stand below each other, shorter ones over longer") {
   Terminal t(true);
-  t.bars.set({-1, 7, true}, {"spare"});
-  t.bars.set({2, 2, true}, {"two, which is long"});
-  t.bars.set({0, 0, true}, {"outer", "inner"});
+  t.bars.set({-1, 7, OutputStream::err}, {"spare"});
+  t.bars.set({2, 2, OutputStream::err}, {"two, which is long"});
+  t.bars.set({0, 0, OutputStream::err}, {"outer", "inner"});
   t.draw(kStart);
   CHECK(t.screen.rows() == Lines{"[0] outer", "[0] inner", "[2] two, which is long", "[-1] spare"});
-  t.bars.set({2, 2, true}, {"2"});
-  t.bars.set({0, 0, true}, {"outer"});
+  t.bars.set({2, 2, OutputStream::err}, {"2"});
+  t.bars.set({0, 0, OutputStream::err}, {"outer"});
   t.draw(kStart + 1s);
   CHECK(t.screen.rows() == Lines{"[0] outer", "[2] 2", "[-1] spare"});
   t.line("word");
@@ -86,7 +86,7 @@ TEST_CASE("all ranks' bars, and nested ones, stand below each other, shorter one
 TEST_CASE("rows are cut to the terminal, also one that the user makes narrower") {
   Terminal t(true, {20, 4});
   for (int rank = 0; rank < 5; ++rank)
-    t.bars.set({rank, rank, true}, {"\x1b[31m" + std::string(99, '#')});
+    t.bars.set({rank, rank, OutputStream::err}, {"\x1b[31m" + std::string(99, '#')});
   t.draw(kStart);
   const std::string row = std::string(15, '#');
   CHECK(t.screen.rows() == Lines{"[0] " + row, "[1] " + row, "… 3 more progress b"});
@@ -94,7 +94,7 @@ TEST_CASE("rows are cut to the terminal, also one that the user makes narrower")
 
 TEST_CASE("what the user leaves behind with Enter is not taken away") {
   Terminal t(false);
-  t.bars.set({0, 0, true}, {"a 1%"});
+  t.bars.set({0, 0, OutputStream::err}, {"a 1%"});
   t.draw(kStart);
   t.screen.write("\n");  // the terminal's echo
   t.bars.leave();

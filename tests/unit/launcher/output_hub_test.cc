@@ -388,7 +388,7 @@ TEST_CASE("what is passed on comes through to its end, and when it last came is 
   h.start();
   Pipe from;
   int ended = 0;
-  h.hub->pass_on(std::move(from.reading), false, "[2] a\n[2] b", [&] { ++ended; });
+  h.hub->pass_on(std::move(from.reading), OutputStream::out, "[2] a\n[2] b", [&] { ++ended; });
   const TimePoint begin = h.hub->passed_at();
   h.turn();
   CHECK(h.hub->passed_at() == begin);  // nothing has come
