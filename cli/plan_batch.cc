@@ -72,40 +72,40 @@ Result<void> check_first_task(const Environment& env) {
       task);
 }
 
-Result<BatchPlace> read_pbs(const Environment& env, const ReadFile& read_file) {
-  BatchPlace place{.source = "PBS_NODEFILE", .starter = Starter::pbsdsh};
+Result<BatchAllocation> read_pbs(const Environment& env, const ReadFile& read_file) {
+  BatchAllocation allocation{.source = "PBS_NODEFILE", .starter = Starter::pbsdsh};
   if (auto ok = check_first_task(env); !ok) return ok.error();
   auto hosts = hosts_of_file(env, read_file, "PBS_NODEFILE");
   if (!hosts) return hosts.error();
-  place.hosts = std::move(*hosts);
-  if (place.hosts.size() > 1 && value(env, "PBS_JOBCOOKIE").empty()) {
+  allocation.hosts = std::move(*hosts);
+  if (allocation.hosts.size() > 1 && value(env, "PBS_JOBCOOKIE").empty()) {
     return refuse(
         "PBS: PBS_JOBCOOKIE is not set, and the hosts of the job need it to recognise each other; "
         "say --standalone, or --hosts, which starts them by ssh");
   }
-  return place;
+  return allocation;
 }
 
-Result<BatchPlace> read_lsf(const Environment& env, const ReadFile& read_file) {
-  BatchPlace place{.source = "LSB_MCPU_HOSTS", .starter = Starter::blaunch};
+Result<BatchAllocation> read_lsf(const Environment& env, const ReadFile& read_file) {
+  BatchAllocation allocation{.source = "LSB_MCPU_HOSTS", .starter = Starter::blaunch};
   Result<std::vector<HostEntry>> hosts = std::vector<HostEntry>();
   if (const std::string counts = value(env, "LSB_MCPU_HOSTS"); !counts.empty()) {
     hosts = hosts_with_counts(counts, "LSB_MCPU_HOSTS");
   } else if (!value(env, "LSB_DJOB_HOSTFILE").empty()) {
-    place.source = "LSB_DJOB_HOSTFILE";
+    allocation.source = "LSB_DJOB_HOSTFILE";
     hosts = hosts_of_file(env, read_file, "LSB_DJOB_HOSTFILE");
   } else {
-    place.source = "LSB_HOSTS";
+    allocation.source = "LSB_HOSTS";
     hosts = hosts_repeated(value(env, "LSB_HOSTS"), "LSB_HOSTS");
   }
   if (!hosts) return hosts.error();
-  place.hosts = std::move(*hosts);
-  return place;
+  allocation.hosts = std::move(*hosts);
+  return allocation;
 }
 
 // The file has a line for each host: "hostA 4 all.q@hostA UNDEFINED".
-Result<BatchPlace> read_grid_engine(const Environment& env, const ReadFile& read_file) {
-  BatchPlace place{.source = "PE_HOSTFILE", .starter = Starter::qrsh};
+Result<BatchAllocation> read_grid_engine(const Environment& env, const ReadFile& read_file) {
+  BatchAllocation allocation{.source = "PE_HOSTFILE", .starter = Starter::qrsh};
   auto text = list_of(env, read_file, "PE_HOSTFILE");
   if (!text) return text.error();
   std::string counts;
@@ -118,8 +118,8 @@ Result<BatchPlace> read_grid_engine(const Environment& env, const ReadFile& read
   }
   auto hosts = hosts_with_counts(counts, "PE_HOSTFILE");
   if (!hosts) return hosts.error();
-  place.hosts = std::move(*hosts);
-  return place;
+  allocation.hosts = std::move(*hosts);
+  return allocation;
 }
 
 bool is_grid_engine(const Environment& env) {
@@ -137,25 +137,26 @@ bool is_lsf(const Environment& env) {
 
 }  // namespace
 
-Result<std::optional<BatchPlace>> read_batch(const Environment& env, const ReadFile& read_file) {
+Result<std::optional<BatchAllocation>> read_batch(const Environment& env,
+                                                  const ReadFile& read_file) {
   const bool pbs = !value(env, "PBS_JOBID").empty() && !value(env, "PBS_NODEFILE").empty();
   const bool lsf = is_lsf(env);
-  if (!pbs && !lsf && !is_grid_engine(env)) return std::optional<BatchPlace>();
-  auto place = pbs   ? read_pbs(env, read_file)
-               : lsf ? read_lsf(env, read_file)
-                     : read_grid_engine(env, read_file);
-  if (!place) return place.error();
-  return std::optional(std::move(*place));
+  if (!pbs && !lsf && !is_grid_engine(env)) return std::optional<BatchAllocation>();
+  auto allocation = pbs   ? read_pbs(env, read_file)
+                    : lsf ? read_lsf(env, read_file)
+                          : read_grid_engine(env, read_file);
+  if (!allocation) return allocation.error();
+  return std::optional(std::move(*allocation));
 }
 
-void apply_batch(const BatchPlace& place, Options& options) {
+void apply_batch(const BatchAllocation& allocation, Options& options) {
   // A user who says how the hosts meet starts them by hand.
   if (options.rdzv || options.master_addr || options.node_rank) return;
   std::string hosts;
-  for (const HostEntry& host : place.hosts) {
+  for (const HostEntry& host : allocation.hosts) {
     hosts += fmt::format("{}{}:{}", hosts.empty() ? "" : ",", host.host, host.slots.value_or(1));
   }
-  options.hosts = {hosts, place.source};
+  options.hosts = {hosts, allocation.source};
 }
 
 bool is_of_batch(std::string_view variable) {

@@ -24,7 +24,7 @@
 
 namespace dlaunch {
 
-struct BatchPlace {
+struct BatchAllocation {
   std::string source;            // the variable that names the hosts
   std::vector<HostEntry> hosts;  // with their slots
   Starter starter = Starter::ssh;
@@ -35,10 +35,11 @@ using ReadFile = std::function<Result<std::string>(const std::string& path)>;
 
 // nullopt: not in such a job. Errors: a list of hosts that is missing, unreadable (not_found) or
 // malformed (protocol); a dlaunch that pbsdsh has started (usage).
-Result<std::optional<BatchPlace>> read_batch(const Environment& env, const ReadFile& read_file);
+Result<std::optional<BatchAllocation>> read_batch(const Environment& env,
+                                                  const ReadFile& read_file);
 
 // Sets the hosts if the options do not say how hosts meet; the source names the variable.
-void apply_batch(const BatchPlace& place, Options& options);
+void apply_batch(const BatchAllocation& allocation, Options& options);
 
 // Whether the variable describes such a job, one of Flux, or its place on one host.
 bool is_of_batch(std::string_view variable);

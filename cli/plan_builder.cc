@@ -107,13 +107,13 @@ Result<void> plan_general(PlanDraft& draft) {
   return {};
 }
 
-void place_in_flux(PlanDraft& draft, Options& options, FluxPlace place) {
+void place_in_flux(PlanDraft& draft, Options& options, FluxAllocation place) {
   if (place.step) {
     apply_flux(place, options);
     draft.flux = std::move(place);
     return;
   }
-  BatchPlace batch{.source = "FLUX_URI", .starter = Starter::flux};
+  BatchAllocation batch{.source = "FLUX_URI", .starter = Starter::flux};
   for (const std::string& host : place.hosts) batch.hosts.push_back({.host = host, .slots = 1});
   apply_batch(batch, options);
   draft.batch = std::move(batch);

@@ -39,8 +39,8 @@ std::string name_of_job(const std::string& id) {
   return "flux-" + (florin ? "f" + id.substr(kFlorin.size()) : id);
 }
 
-Result<FluxPlace> read_step_of_flux(const Environment& env, const std::string& id,
-                                    const AskFlux& ask) {
+Result<FluxAllocation> read_step_of_flux(const Environment& env, const std::string& id,
+                                         const AskFlux& ask) {
   const auto tasks = flux_number(env, "FLUX_JOB_SIZE", 1);
   const auto nodes = flux_number(env, "FLUX_JOB_NNODES", 1);
   const auto rank = flux_number(env, "FLUX_TASK_RANK", 0);
@@ -54,24 +54,24 @@ Result<FluxPlace> read_step_of_flux(const Environment& env, const std::string& i
         "batch or flux alloc",
         *tasks, *nodes, *nodes == 1 ? "" : "s", *nodes, *nodes);
   }
-  FluxPlace place{.step = true, .number = *rank, .name = name_of_job(id)};
+  FluxAllocation allocation{.step = true, .number = *rank, .name = name_of_job(id)};
   Fnv1a hash;
-  hash.add(place.name);
-  place.port = static_cast<std::uint16_t>(kSlurmPorts + hash.value() % kSlurmPortCount);
-  if (*nodes == 1) return place;
+  hash.add(allocation.name);
+  allocation.port = static_cast<std::uint16_t>(kSlurmPorts + hash.value() % kSlurmPortCount);
+  if (*nodes == 1) return allocation;
   auto hosts = flux_hosts(ask, {"jobs", "--no-header", "--format={nodelist}", id});
   if (!hosts) return hosts.error();
   if (static_cast<int>(hosts->size()) != *nodes || *rank >= *nodes) {
     return refuse("Flux: FLUX_TASK_RANK {} is not of the {} hosts that flux jobs lists", *rank,
                   hosts->size());
   }
-  place.hosts = std::move(*hosts);
-  return place;
+  allocation.hosts = std::move(*hosts);
+  return allocation;
 }
 
 }  // namespace
 
-Result<std::optional<FluxPlace>> read_flux(const Environment& env, const AskFlux& ask) {
+Result<std::optional<FluxAllocation>> read_flux(const Environment& env, const AskFlux& ask) {
   const auto id = env("FLUX_JOB_ID");
   const auto uri = env("FLUX_URI");
   if (id && !id->empty() && env("FLUX_TASK_RANK")) {
@@ -79,25 +79,25 @@ Result<std::optional<FluxPlace>> read_flux(const Environment& env, const AskFlux
     if (!step) return step.error();
     return std::optional(std::move(*step));
   }
-  if (!uri || uri->empty()) return std::optional<FluxPlace>();
+  if (!uri || uri->empty()) return std::optional<FluxAllocation>();
   auto hosts = flux_hosts(ask, {"getattr", "hostlist"});
   if (!hosts) return hosts.error();
-  return std::optional(FluxPlace{.hosts = std::move(*hosts)});
+  return std::optional(FluxAllocation{.hosts = std::move(*hosts)});
 }
 
-void apply_flux(const FluxPlace& place, Options& options) {
+void apply_flux(const FluxAllocation& allocation, Options& options) {
   const auto set = [](Text& option, std::string value, const char* source) {
     if (!option) option = {std::move(value), source};
   };
-  if (!place.hosts.empty()) {
-    set(options.nnodes, std::to_string(place.hosts.size()), "FLUX_JOB_NNODES");
-    set(options.node_rank, std::to_string(place.number), "FLUX_TASK_RANK");
+  if (!allocation.hosts.empty()) {
+    set(options.nnodes, std::to_string(allocation.hosts.size()), "FLUX_JOB_NNODES");
+    set(options.node_rank, std::to_string(allocation.number), "FLUX_TASK_RANK");
     if (!options.master_addr) {
-      set(options.rdzv, "tcp://" + to_string(Endpoint{place.hosts.front(), place.port}),
+      set(options.rdzv, "tcp://" + to_string(Endpoint{allocation.hosts.front(), allocation.port}),
           "FLUX_JOB_ID");
     }
   }
-  set(options.job_id, place.name, "FLUX_JOB_ID");
+  set(options.job_id, allocation.name, "FLUX_JOB_ID");
 }
 
 }  // namespace dlaunch

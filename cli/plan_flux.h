@@ -21,7 +21,7 @@
 
 namespace dlaunch {
 
-struct FluxPlace {
+struct FluxAllocation {
   bool step = false;               // of flux run; else an instance without tasks so far
   std::vector<std::string> hosts;  // by rank of the task, or of the broker
   int number = 0;                  // this task's
@@ -34,9 +34,9 @@ using AskFlux = std::function<Result<std::string>(const std::vector<std::string>
 
 // nullopt: not under Flux. Errors (usage): several dlaunch on a host, contradicting variables, or
 // flux does not list the hosts.
-Result<std::optional<FluxPlace>> read_flux(const Environment& env, const AskFlux& ask);
+Result<std::optional<FluxAllocation>> read_flux(const Environment& env, const AskFlux& ask);
 
 // For a step: sets Flux's facts where the options say nothing; the source names the variable.
-void apply_flux(const FluxPlace& place, Options& options);
+void apply_flux(const FluxAllocation& allocation, Options& options);
 
 }  // namespace dlaunch

@@ -26,11 +26,11 @@ namespace dlaunch {
 struct PlanDraft {
   const Options& options;
   const Machine& machine;
-  bool joins = false;               // a job with a leader elsewhere
-  std::optional<SlurmPlace> slurm;  // if Slurm chooses the hosts
-  std::optional<FluxPlace> flux;    // if Flux does, and started one dlaunch on each
-  std::optional<BatchPlace> batch;  // if another scheduler does, and we start the others
-  bool in_pod = false;              // of Kubernetes, which numbers all hosts
+  bool joins = false;                    // a job with a leader elsewhere
+  std::optional<SlurmAllocation> slurm;  // if Slurm chooses the hosts
+  std::optional<FluxAllocation> flux;    // if Flux does, and started one dlaunch on each
+  std::optional<BatchAllocation> batch;  // if another scheduler does, and we start the others
+  bool in_pod = false;                   // of Kubernetes, which numbers all hosts
   BuiltPlan built;
   std::optional<Topology> topology;  // set on first use
   bool discovers = false;            // the list of hosts changes while the job runs

@@ -57,38 +57,38 @@ std::uint16_t port_of(int job, int step) {
   return static_cast<std::uint16_t>(kSlurmPorts + at);
 }
 
-Result<void> read_step(const Environment& env, SlurmPlace& place) {
-  place.step = true;
+Result<void> read_step(const Environment& env, SlurmAllocation& allocation) {
+  allocation.step = true;
   auto nodes = get_nodes(env, "SLURM_STEP_NODELIST");
   if (!nodes) return nodes.error();
-  place.nodes = std::move(*nodes);
-  auto tasks = get_counts(env, "SLURM_STEP_TASKS_PER_NODE", place.nodes.size());
+  allocation.nodes = std::move(*nodes);
+  auto tasks = get_counts(env, "SLURM_STEP_TASKS_PER_NODE", allocation.nodes.size());
   if (!tasks) return tasks.error();
-  place.tasks = std::move(*tasks);
+  allocation.tasks = std::move(*tasks);
   auto number = get_number(env, "SLURM_NODEID", 0);
   if (!number) return number.error();
-  place.number = *number;
+  allocation.number = *number;
   auto job = get_number(env, "SLURM_JOB_ID", 0);
   if (!job) return job.error();
   auto step = get_number(env, "SLURM_STEP_ID", 0);
   if (!step) return step.error();
-  if (*number >= static_cast<int>(place.nodes.size())) {
+  if (*number >= static_cast<int>(allocation.nodes.size())) {
     return refuse("Slurm: SLURM_NODEID {} is not of the {} nodes in SLURM_STEP_NODELIST", *number,
-                  place.nodes.size());
+                  allocation.nodes.size());
   }
-  place.name = fmt::format("slurm-{}.{}", *job, *step);
-  if (place.requeued > 0) place.name += fmt::format("-r{}", place.requeued);
-  place.port = port_of(*job, *step);
+  allocation.name = fmt::format("slurm-{}.{}", *job, *step);
+  if (allocation.requeued > 0) allocation.name += fmt::format("-r{}", allocation.requeued);
+  allocation.port = port_of(*job, *step);
   // Ports that Slurm keeps free for this step (srun --resv-ports).
   if (const auto kept = env("SLURM_STEP_RESV_PORTS")) {
     const auto first = parse_int(kept->substr(0, kept->find_first_of("-,")), 1, 65535, "");
     if (!first) return refuse("Slurm: SLURM_STEP_RESV_PORTS '{}' is not a range of ports", *kept);
-    place.port = static_cast<std::uint16_t>(*first);
+    allocation.port = static_cast<std::uint16_t>(*first);
   }
   return {};
 }
 
-Result<void> read_allocation(const Environment& env, SlurmPlace& place) {
+Result<void> read_allocation(const Environment& env, SlurmAllocation& allocation) {
   if (env("SLURM_HET_SIZE")) {
     return refuse(
         "Slurm: dlaunch does not start the parts of a heterogeneous job itself: say srun "
@@ -96,10 +96,10 @@ Result<void> read_allocation(const Environment& env, SlurmPlace& place) {
   }
   auto nodes = get_nodes(env, "SLURM_JOB_NODELIST");
   if (!nodes) return nodes.error();
-  place.nodes = std::move(*nodes);
-  for (const auto& [name, field] : {std::pair("SLURM_TASKS_PER_NODE", &place.tasks),
-                                    std::pair("SLURM_JOB_CPUS_PER_NODE", &place.cpus)}) {
-    auto counts = get_counts(env, name, place.nodes.size());
+  allocation.nodes = std::move(*nodes);
+  for (const auto& [name, field] : {std::pair("SLURM_TASKS_PER_NODE", &allocation.tasks),
+                                    std::pair("SLURM_JOB_CPUS_PER_NODE", &allocation.cpus)}) {
+    auto counts = get_counts(env, name, allocation.nodes.size());
     if (!counts) return counts.error();
     *field = std::move(*counts);
   }
@@ -107,30 +107,30 @@ Result<void> read_allocation(const Environment& env, SlurmPlace& place) {
 }
 
 // A step has one dlaunch on each node; it starts the workers.
-Result<void> check_tasks(const SlurmPlace& place) {
-  const auto most = std::max_element(place.tasks.begin(), place.tasks.end());
+Result<void> check_tasks(const SlurmAllocation& allocation) {
+  const auto most = std::max_element(allocation.tasks.begin(), allocation.tasks.end());
   if (*most <= 1) return {};
-  const auto node = static_cast<std::size_t>(most - place.tasks.begin());
+  const auto node = static_cast<std::size_t>(most - allocation.tasks.begin());
   return refuse(
       "Slurm started {} dlaunch on {}, and each node needs one, which starts the workers: say srun "
       "--ntasks-per-node=1 --cpus-per-task=CPUS dlaunch --nproc {} …, or without srun dlaunch …",
-      *most, place.nodes[node], *most);
+      *most, allocation.nodes[node], *most);
 }
 
 void set_text(Text& option, std::string value, const char* source) {
   if (!option) option = {std::move(value), source};
 }
 
-void apply_step(const SlurmPlace& place, Options& options) {
-  if (place.nodes.size() > 1) {
-    set_text(options.nnodes, std::to_string(place.nodes.size()), "SLURM_STEP_NODELIST");
-    set_text(options.node_rank, std::to_string(place.number), "SLURM_NODEID");
+void apply_step(const SlurmAllocation& allocation, Options& options) {
+  if (allocation.nodes.size() > 1) {
+    set_text(options.nnodes, std::to_string(allocation.nodes.size()), "SLURM_STEP_NODELIST");
+    set_text(options.node_rank, std::to_string(allocation.number), "SLURM_NODEID");
     if (!options.master_addr) {
-      const std::string endpoint = to_string(Endpoint{place.nodes.front(), place.port});
+      const std::string endpoint = to_string(Endpoint{allocation.nodes.front(), allocation.port});
       set_text(options.rdzv, "tcp://" + endpoint, "SLURM_STEP_NODELIST");
     }
   }
-  set_text(options.job_id, place.name, "SLURM_STEP_ID");
+  set_text(options.job_id, allocation.name, "SLURM_STEP_ID");
 }
 
 }  // namespace
@@ -175,30 +175,30 @@ std::optional<Duration> parse_slurm_time_left(std::string_view text) {
   return left + clock;
 }
 
-Result<std::optional<SlurmPlace>> read_slurm(const Environment& env) {
-  SlurmPlace place;
+Result<std::optional<SlurmAllocation>> read_slurm(const Environment& env) {
+  SlurmAllocation allocation;
   const auto job = env("SLURM_JOB_ID");
   // Alone it is only a variable that the user has set.
   const bool told = env("SLURM_JOB_NODELIST") || env("SLURM_STEP_ID") || env("SLURM_HET_SIZE");
-  if (!job || !told) return std::optional<SlurmPlace>();
-  place.job = *job;
-  place.here = env("SLURMD_NODENAME").value_or("");
+  if (!job || !told) return std::optional<SlurmAllocation>();
+  allocation.job = *job;
+  allocation.here = env("SLURMD_NODENAME").value_or("");
   if (const auto times = env("SLURM_RESTART_COUNT")) {
     const auto number = parse_int(*times, 0, kMaxNumber, "SLURM_RESTART_COUNT");
     if (!number) return refuse("Slurm: {}", number.error().what);
-    place.requeued = *number;
+    allocation.requeued = *number;
   }
   if (const auto cpus = env("SLURM_CPUS_ON_NODE")) {
     const auto number = parse_int(*cpus, 0, kMaxCount, "");
-    place.cpus_here = number ? *number : 0;
+    allocation.cpus_here = number ? *number : 0;
   }
   const auto step = env("SLURM_STEP_ID");
   const bool of_srun =
       step && std::find(std::begin(kNoSteps), std::end(kNoSteps), *step) == std::end(kNoSteps);
-  auto done = of_srun ? read_step(env, place) : read_allocation(env, place);
+  auto done = of_srun ? read_step(env, allocation) : read_allocation(env, allocation);
   if (!done) return done.error();
-  if (auto ok = check_tasks(place); of_srun && !ok) return ok.error();
-  return std::optional(place);
+  if (auto ok = check_tasks(allocation); of_srun && !ok) return ok.error();
+  return std::optional(allocation);
 }
 
 bool left_to_scheduler(const Options& options) {
@@ -206,14 +206,15 @@ bool left_to_scheduler(const Options& options) {
          !options.host_discovery_script && !(options.nnodes && *options.nnodes == "1");
 }
 
-void apply_slurm(const SlurmPlace& place, Options& options) {
-  if (place.step) return apply_step(place, options);
+void apply_slurm(const SlurmAllocation& allocation, Options& options) {
+  if (allocation.step) return apply_step(allocation, options);
   // A user who says how the hosts meet starts them by hand.
   if (options.rdzv || options.master_addr || options.node_rank) return;
   std::string hosts;
-  for (std::size_t i = 0; i < place.nodes.size(); ++i) {
-    if (place.tasks[i] == 0) continue;
-    hosts += fmt::format("{}{}:{}", hosts.empty() ? "" : ",", place.nodes[i], place.tasks[i]);
+  for (std::size_t i = 0; i < allocation.nodes.size(); ++i) {
+    if (allocation.tasks[i] == 0) continue;
+    hosts +=
+        fmt::format("{}{}:{}", hosts.empty() ? "" : ",", allocation.nodes[i], allocation.tasks[i]);
   }
   options.hosts = {hosts, "SLURM_JOB_NODELIST"};
 }

@@ -25,7 +25,7 @@ namespace dlaunch {
 // Ports that a step derives: below the range from which Linux chooses its own.
 inline constexpr std::uint16_t kSlurmPorts = 20480, kSlurmPortCount = 12281;
 
-struct SlurmPlace {
+struct SlurmAllocation {
   bool step = false;               // else an allocation without steps so far
   std::vector<std::string> nodes;  // by node number
   std::vector<int> tasks;          // of each: Slurm's tasks there
@@ -40,13 +40,13 @@ struct SlurmPlace {
 };
 
 // nullopt: not under Slurm. Errors (usage): several dlaunch on a node, or contradicting variables.
-Result<std::optional<SlurmPlace>> read_slurm(const Environment& env);
+Result<std::optional<SlurmAllocation>> read_slurm(const Environment& env);
 
 // Whether the options leave the choice of hosts to a scheduler.
 bool left_to_scheduler(const Options& options);
 
 // Sets Slurm's facts where the options say nothing; the source names the variable.
-void apply_slurm(const SlurmPlace& place, Options& options);
+void apply_slurm(const SlurmAllocation& allocation, Options& options);
 
 // "2(x3),1" -> 2 2 2 1
 Result<std::vector<int>> parse_slurm_counts(std::string_view text);

@@ -127,7 +127,7 @@ Bounds medians(const std::vector<Bounds>& all) {
 }
 
 // Collective: rank 0 opens its files, and tells all ranks whether it could.
-int start_printer(dl_comm* comm, const Options& options, const Plan& plan, const Bench& bench,
+int start_printer(dl_comm* comm, const Options& options, const Cases& cases, const Bench& bench,
                   const std::optional<Limits>& limits, std::optional<Printer>& printer) {
   const std::string where = options.device == "cuda" ? ", buffers on GPUs" : "";
   const Header header{.transport = dl_transport(comm) + where,
@@ -136,7 +136,7 @@ int start_printer(dl_comm* comm, const Options& options, const Plan& plan, const
                       .checked = options.check != 0,
                       .limits = limits,
                       .rotate = options.rotate,
-                      .skew_us = plan.skew_us,
+                      .skew_us = cases.skew_us,
                       .overlap = options.overlap,
                       .cpu = options.cpu,
                       .compare = options.compare,
@@ -144,7 +144,7 @@ int start_printer(dl_comm* comm, const Options& options, const Plan& plan, const
   Failure failure{0, ""};
   if (dl_rank(comm) == 0) {
     try {
-      printer.emplace(open_outputs(options), *plan.kind, header);
+      printer.emplace(open_outputs(options), *cases.kind, header);
     } catch (const Failure& e) {
       failure = e;
     }
@@ -157,10 +157,10 @@ int start_printer(dl_comm* comm, const Options& options, const Plan& plan, const
 
 // visit(dtype, op, size) for each line of the table.
 template <class Visit>
-void each_case(const Plan& plan, Visit visit) {
-  for (const std::size_t size : plan.sizes) {
-    for (const int d : plan.dtypes) {
-      for (const int o : plan.ops) {
+void each_case(const Cases& cases, Visit visit) {
+  for (const std::size_t size : cases.sizes) {
+    for (const int d : cases.dtypes) {
+      for (const int o : cases.ops) {
         const auto dtype = static_cast<dl_dtype>(d);
         const auto op = static_cast<dl_op>(o);
         if (op >= DL_BAND && dtype >= DL_FLOAT16) continue;  // meaningless
@@ -171,11 +171,11 @@ void each_case(const Plan& plan, Visit visit) {
 }
 
 // Returns the number of wrong elements.
-std::size_t measure_all(Bench& bench, const Plan& plan, const Options& options, int ranks,
+std::size_t measure_all(Bench& bench, const Cases& cases, const Options& options, int ranks,
                         std::optional<Calibration>& calibration, std::optional<Printer>& printer) {
   std::size_t wrong = 0;
-  each_case(plan, [&](dl_dtype dtype, dl_op op, std::size_t size) {
-    Row row{make_case(plan.kind->kind, dtype, op, options.root, size, ranks), {}, {}};
+  each_case(cases, [&](dl_dtype dtype, dl_op op, std::size_t size) {
+    Row row{make_case(cases.kind->kind, dtype, op, options.root, size, ranks), {}, {}};
     const auto measure = [&](bool in_place) {
       if (!calibration) return bench.measure(row.c, in_place);
       std::vector<Bounds> least;
@@ -186,8 +186,8 @@ std::size_t measure_all(Bench& bench, const Plan& plan, const Options& options, 
       if (!least.empty()) timing.least = medians(least);
       return timing;
     };
-    if (plan.kind->out_of_place) row.out_of_place = measure(false);
-    if (plan.kind->in_place) row.in_place = measure(true);
+    if (cases.kind->out_of_place) row.out_of_place = measure(false);
+    if (cases.kind->in_place) row.in_place = measure(true);
     wrong += row.out_of_place.value_or(Timing{}).wrong + row.in_place.value_or(Timing{}).wrong;
     if (printer) printer->row(row);
   });
@@ -195,15 +195,16 @@ std::size_t measure_all(Bench& bench, const Plan& plan, const Options& options, 
 }
 
 // Rank 0 prints how each case would be done.
-int tell_plan(dl_comm* comm, const Plan& plan, int root) {
-  each_case(plan, [&](dl_dtype dtype, dl_op op, std::size_t size) {
+int tell_cases(dl_comm* comm, const Cases& cases, int root) {
+  each_case(cases, [&](dl_dtype dtype, dl_op op, std::size_t size) {
     if (dl_rank(comm) != 0) return;
-    const Case c = make_case(plan.kind->kind, dtype, op, root, size, dl_size(comm));
+    const Case c = make_case(cases.kind->kind, dtype, op, root, size, dl_size(comm));
     char text[256];
-    require(dl_explain(comm, plan.kind->name, c.count, dtype, op, root, text, sizeof text), comm);
+    require(dl_explain(comm, cases.kind->name, c.count, dtype, op, root, text, sizeof text), comm);
     std::printf("%12zu %12zu %9s %6s  %s\n", c.bytes, c.count,
                 kDtypeNames[static_cast<std::size_t>(dtype)].c_str(),
-                plan.kind->reduces ? kOpNames[static_cast<std::size_t>(op)].c_str() : "none", text);
+                cases.kind->reduces ? kOpNames[static_cast<std::size_t>(op)].c_str() : "none",
+                text);
   });
   require(dl_barrier(comm), comm);  // no rank leaves before it has answered
   if (std::fflush(stdout) != 0) {
@@ -225,11 +226,11 @@ int find_gpus(dl_comm* comm) {
                        "--device cuda: " + (lacks.empty() ? "another rank lacks a GPU" : lacks)});
 }
 
-int run(const Options& options, dl_comm* comm, const Plan& plan) {
+int run(const Options& options, dl_comm* comm, const Cases& cases) {
   if (options.root >= dl_size(comm)) {
     return refuse(comm, {dlaunch::kExitUsage, "-r: not a rank: " + std::to_string(options.root)});
   }
-  if (options.plan) return tell_plan(comm, plan, options.root);
+  if (options.plan) return tell_cases(comm, cases, options.root);
   if (options.calibrate && dl_transport(comm) != std::string("shm")) {
     return refuse(
         comm,
@@ -243,7 +244,7 @@ int run(const Options& options, dl_comm* comm, const Plan& plan) {
   std::optional<Bench> bench;
   std::int32_t lacking = 0;
   try {
-    bench.emplace(comm, options, plan);
+    bench.emplace(comm, options, cases);
   } catch (const std::exception&) {  // bad_alloc, length_error
     lacking = 1;
   }
@@ -257,10 +258,11 @@ int run(const Options& options, dl_comm* comm, const Plan& plan) {
   std::optional<Printer> printer;
   std::optional<Calibration> calibration;
   if (options.calibrate) calibration.emplace(comm);
-  const int refused = start_printer(comm, options, plan, *bench,
+  const int refused = start_printer(comm, options, cases, *bench,
                                     calibration ? calibration->limits() : std::nullopt, printer);
   if (refused != 0) return refused;
-  const std::size_t wrong = measure_all(*bench, plan, options, dl_size(comm), calibration, printer);
+  const std::size_t wrong =
+      measure_all(*bench, cases, options, dl_size(comm), calibration, printer);
   if (printer && !printer->finish()) {
     throw Failure{dlaunch::kExitCannotCreate, "the results could not be written completely"};
   }
@@ -268,10 +270,10 @@ int run(const Options& options, dl_comm* comm, const Plan& plan) {
 }
 
 int run(const CLI::App& app, const Options& options) {
-  const Plan plan = make_plan(app, options);
+  const Cases cases = make_cases(app, options);
   dl_comm* comm = nullptr;
   require(dl_init(nullptr, nullptr, &comm), nullptr);
-  const int exit_code = run(options, comm, plan);
+  const int exit_code = run(options, comm, cases);
   dl_finalize(comm);
   return exit_code;
 }

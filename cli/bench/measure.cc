@@ -37,11 +37,11 @@ void require(dl_result result, dl_comm* comm) {
   if (result != DL_OK) throw Failure{1, dl_last_error(comm)};
 }
 
-Bench::Bench(dl_comm* comm, const Options& options, const Plan& plan)
-    : comm_(comm), options_(options), skew_us_(plan.skew_us) {
+Bench::Bench(dl_comm* comm, const Options& options, const Cases& cases)
+    : comm_(comm), options_(options), skew_us_(cases.skew_us) {
   if (in_stream()) require(dl_set_stream_ordered(comm_, 1), comm_);
   for (int i = 0; i < options.rotate; ++i) {
-    buffers_.emplace_back(dl_rank(comm), dl_size(comm), plan.sizes.back(),
+    buffers_.emplace_back(dl_rank(comm), dl_size(comm), cases.sizes.back(),
                           options.alloc ? comm : nullptr, options.device == "cuda");
   }
 }

@@ -21,7 +21,7 @@ void require(dl_result result, dl_comm* comm);
 
 class Bench {
  public:
-  Bench(dl_comm* comm, const Options& options, const Plan& plan);
+  Bench(dl_comm* comm, const Options& options, const Cases& cases);
   ~Bench();
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;

@@ -192,24 +192,24 @@ void check_without_collective(const CLI::App& app, const Options& options) {
   check_outputs(options);
 }
 
-Plan make_plan(const CLI::App& app, const Options& options) {
-  Plan plan{find_kind(options.collective), {}, {}, {}, 0};
-  if (plan.kind == nullptr) {
+Cases make_cases(const CLI::App& app, const Options& options) {
+  Cases cases{find_kind(options.collective), {}, {}, {}, 0};
+  if (cases.kind == nullptr) {
     std::string known;
     for (const auto& k : kinds()) known += std::string(" ") + k.name;
     throw usage("'" + options.collective + "' is none of:" + known);
   }
-  if (options.plan) check_plan(app, *plan.kind);
-  check_modes(options, *plan.kind);
-  plan.skew_us = parse_skew(options.skew);
-  plan.dtypes = select("-d", options.dtype, kDtypeNames);
-  plan.ops = plan.kind->reduces ? select("-o", options.op, kOpNames) : std::vector<int>{DL_SUM};
-  if (plan.ops[0] >= DL_BAND && plan.dtypes[0] >= DL_FLOAT16) {  // all others come before these
+  if (options.plan) check_plan(app, *cases.kind);
+  check_modes(options, *cases.kind);
+  cases.skew_us = parse_skew(options.skew);
+  cases.dtypes = select("-d", options.dtype, kDtypeNames);
+  cases.ops = cases.kind->reduces ? select("-o", options.op, kOpNames) : std::vector<int>{DL_SUM};
+  if (cases.ops[0] >= DL_BAND && cases.dtypes[0] >= DL_FLOAT16) {  // all others come before these
     throw usage("-o " + options.op + " is for integers; choose another -d");
   }
-  plan.sizes = plan.kind->kind == Kind::barrier ? std::vector<std::size_t>{0} : sizes(options);
+  cases.sizes = cases.kind->kind == Kind::barrier ? std::vector<std::size_t>{0} : sizes(options);
   check_outputs(options);
-  return plan;
+  return cases;
 }
 
 }  // namespace bench

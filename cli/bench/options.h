@@ -1,4 +1,4 @@
-// The command line of dlaunch-bench, and its plan, checked as far as one rank can.
+// The command line of dlaunch-bench, and the cases to measure, checked as far as one rank can.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct Failure {
   std::string what;
 };
 
-struct Plan {
+struct Cases {
   const KindInfo* kind;
   std::vector<std::size_t> sizes;
   std::vector<int> dtypes, ops;
@@ -43,6 +43,6 @@ struct Plan {
 void declare(CLI::App& app, Options& options);
 // Throws a Failure. Without a collective, `app` must not have options that need one.
 void check_without_collective(const CLI::App& app, const Options& options);
-Plan make_plan(const CLI::App& app, const Options& options);
+Cases make_cases(const CLI::App& app, const Options& options);
 
 }  // namespace bench

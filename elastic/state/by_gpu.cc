@@ -47,13 +47,13 @@ Result<void> broadcast(Rounds& rounds, std::span<const Bytes> buffers, int root)
 
 }  // namespace
 
-Result<std::optional<Filled>> give_by_gpus(const Store& store, std::span<const Pull> pulls,
-                                           Copy& copy) {
+Result<std::optional<Filled>> give_by_gpus(const Contribution& contribution,
+                                           std::span<const Pull> pulls, Copy& copy) {
   std::optional<Filled> none;
-  Rounds& rounds = store.rounds;
+  Rounds& rounds = contribution.rounds;
   const auto pull = std::ranges::find(pulls, kReplicated, &Pull::object);
   if (pull == pulls.end() || pull->receivers.empty() || pull->bytes == 0) return none;
-  const auto buffers = store.registry.replicated();
+  const auto buffers = contribution.registry.replicated();
   const auto on = on_gpus(rounds, buffers);
   if (!on) return on.error();
   if (on->empty()) return none;
@@ -69,12 +69,12 @@ Result<std::optional<Filled>> give_by_gpus(const Store& store, std::span<const P
   if (!rounds.gpu_to_gpu()) return none;
 
   Result<void> mine;
-  if (me == root) mine = store.registry.restore_replicated(copy.bytes(kReplicated));
+  if (me == root) mine = contribution.registry.restore_replicated(copy.bytes(kReplicated));
   if (auto r = agree(rounds, mine); !r) return r.error();
   if (auto r = broadcast(rounds, of_gpu, root); !r) return r.error();
   if (auto r = broadcast(rounds, of_host, root); !r) return r.error();
   const bool receives = std::ranges::find(pull->receivers, me) != pull->receivers.end();
-  if (receives) mine = store.registry.capture_replicated(copy.bytes(kReplicated));
+  if (receives) mine = contribution.registry.capture_replicated(copy.bytes(kReplicated));
   if (auto r = agree(rounds, mine); !r) return r.error();
 
   Filled filled{.pull = static_cast<std::size_t>(pull - pulls.begin())};

@@ -77,7 +77,7 @@ std::string shortfall(std::span<const std::vector<Holding>> by_rank, bool sharde
   return {};
 }
 
-std::vector<int> keepers(int rank, int size, int replicas) {
+std::vector<int> replica_holders(int rank, int size, int replicas) {
   std::vector<int> ranks;
   for (int k = 1; k <= std::min(replicas, size - 1); ++k) ranks.push_back((rank + k) % size);
   return ranks;
@@ -87,7 +87,7 @@ std::vector<ObjectId> Cast::needed(int rank, int world) const {
   std::vector<ObjectId> objects{kReplicated};
   if (!sharded) return objects;
   for (int owner = 0; owner < world; ++owner) {
-    const auto kept_by = keepers(owner, world, replicas);
+    const auto kept_by = replica_holders(owner, world, replicas);
     const bool kept = std::ranges::find(kept_by, rank) != kept_by.end();
     if (world != size || owner == rank || kept) objects.push_back(shard_of(owner));
   }

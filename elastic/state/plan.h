@@ -33,7 +33,7 @@ std::optional<Choice> choose(std::span<const std::vector<Holding>> by_rank, bool
 std::string shortfall(std::span<const std::vector<Holding>> by_rank, bool sharded);
 
 // The ranks that get a copy of rank's shard at each commit, nearest first.
-std::vector<int> keepers(int rank, int size, int replicas);
+std::vector<int> replica_holders(int rank, int size, int replicas);
 
 // How a rank of `size` uses a copy made for `world` ranks: it needs its own shard and those that it
 // keeps for others, or all shards if the number of ranks has changed.

@@ -11,7 +11,7 @@ bool lost(const Result<void>& result) { return !result && result.error().code ==
 
 }  // namespace
 
-Store State::store() {
+Contribution State::contribution() {
   return {.rounds = *rounds_,
           .registry = registry_,
           .copies = copies_,
@@ -61,7 +61,7 @@ Result<void> State::sync() {
   const auto terms =
       fmt::format("commits every {} steps\nsnapshots every {} commits\n{} replicas\n",
                   config_.commit_every, snapshot_every_, config_.shard_replicas);
-  if (auto r = check_registered(store(), terms + terms_); !r) return r;
+  if (auto r = check_registered(contribution(), terms + terms_); !r) return r;
   registered_ = true;
   if (snapshot_every_ > 0 && !writer_) {
     copies_.make_place_for_snapshots();
@@ -70,10 +70,10 @@ Result<void> State::sync() {
   if (writer_) writer_->wait_idle();
   if (auto r = copy_memory(); !r) return r;
   current_ = nullptr;
-  auto copy = sync_state(store());
+  auto copy = sync_state(contribution());
   if (!copy) return copy.error();
   if (registry_.sharded()) {
-    auto sizes = gather_shard_sizes(store());
+    auto sizes = gather_shard_sizes(contribution());
     if (!sizes) return sizes.error();
     shard_sizes_ = std::move(*sizes);
   }
@@ -111,7 +111,7 @@ Result<void> State::agree_on_commit() {
                                      number, words[2] != number ? words[2] : ~words[3])};
   }
   if (words[4] == 0) return {};
-  auto sizes = gather_shard_sizes(store());
+  auto sizes = gather_shard_sizes(contribution());
   if (!sizes) return sizes.error();
   shard_sizes_ = std::move(*sizes);
   return {};
@@ -163,7 +163,7 @@ Result<void> State::commit_now(bool spanned) {
   uncommitted_ = 0;
   rounds_->progress(committed().number);
   if (over_ && registry_.sharded()) {
-    if (auto r = hand_over(store(), *current_); !r) return r;
+    if (auto r = hand_over(contribution(), *current_); !r) return r;
   }
   return save_it_ && writer_->idle() ? save() : Result<void>();
 }
@@ -178,7 +178,7 @@ Result<void> State::make_copy(Version version) {
   if (!config_.in_place) {
     for (const auto& it : stand_ins_) it.keep();
   }
-  const Store here = store();
+  const Contribution here = contribution();
   if (auto r = capture(here, copy); !r) return r;
   if (auto r = share_shards(here, copy, shard_sizes_); !r) return r;
   copy.committed = true;
@@ -208,7 +208,7 @@ Result<void> State::restore() {
   if (changing_)
     return usage_error("memory that an update in place is changing cannot be restored");
   if (!in_memory_) {
-    if (auto r = dlaunch::restore(store(), *current_); !r) return r;
+    if (auto r = dlaunch::restore(contribution(), *current_); !r) return r;
   }
   for (const auto& it : stand_ins_) it.take();
   return {};

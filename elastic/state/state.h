@@ -59,7 +59,7 @@ class State {
   int size() const { return rounds_->size(); }
 
  private:
-  Store store();
+  Contribution contribution();
   Result<void> may_register(const char* what) const;
   Result<void> ready(const char* call) const;
   bool snapshot_is_due() const;

@@ -50,20 +50,22 @@ Result<std::vector<PieceTables>> gather_tables(Rounds& rounds, const PieceTables
   return all;
 }
 
-Result<void> restore_shard(const Store& store, Copy& copy) {
-  if (!store.registry.sharded()) return {};
+Result<void> restore_shard(const Contribution& contribution, Copy& copy) {
+  if (!contribution.registry.sharded()) return {};
   std::vector<ConstBytes> shards;
   for (int owner = 0; owner < copy.world; ++owner) {
     const ObjectId object = shard_of(owner);
     shards.push_back(copy.has(object) ? ConstBytes(copy.bytes(object)) : ConstBytes());
   }
-  return store.registry.restore_shard(shards, store.rounds.rank(), store.rounds.size());
+  return contribution.registry.restore_shard(shards, contribution.rounds.rank(),
+                                             contribution.rounds.size());
 }
 
 // One attempt of a round's members to agree on a copy and have it.
 class Sync {
  public:
-  explicit Sync(const Store& store) : store_(store), rounds_(store.rounds) {}
+  explicit Sync(const Contribution& contribution)
+      : contribution_(contribution), rounds_(contribution.rounds) {}
 
   // All members have this copy, with the parts that they need themselves. Gives them the parts that
   // the cast needs.
@@ -83,13 +85,14 @@ class Sync {
 
   Result<Copy*> run() {
     for (;;) {
-      auto holdings = gather_holdings(rounds_, store_.copies.holdings());
+      auto holdings = gather_holdings(rounds_, contribution_.copies.holdings());
       if (!holdings) return holdings.error();
-      if (const auto choice = choose(*holdings, store_.registry.sharded())) return take(*choice);
+      if (const auto choice = choose(*holdings, contribution_.registry.sharded()))
+        return take(*choice);
       auto loaded = load();
       if (!loaded) return loaded.error();
       if (*loaded) continue;
-      const std::string lost = shortfall(*holdings, store_.registry.sharded());
+      const std::string lost = shortfall(*holdings, contribution_.registry.sharded());
       if (!lost.empty()) {
         return Error{.code = Errc::io,
                      .what = "state is lost: " + lost + ", and there is no snapshot"};
@@ -101,12 +104,12 @@ class Sync {
  private:
   // The start: rank 0's replicated memory and all ranks' shards become a copy.
   Result<void> begin() {
-    Copy& copy = store_.copies.take_other_than(nullptr);
+    Copy& copy = contribution_.copies.take_other_than(nullptr);
     copy.id = {.version = {rounds_.round(), 0}, .layout = rounds_.round()};
     copy.base = 0;
     copy.world = rounds_.size();
     copy.objects.clear();
-    const auto captured = capture(store_, copy);
+    const auto captured = capture(contribution_, copy);
     if (rounds_.rank() != 0) copy.objects.erase(kReplicated);
     copy.committed = !copy.objects.empty();
     return agree(rounds_, captured);
@@ -122,31 +125,33 @@ class Sync {
     }
     const auto tables = gather_tables(rounds_, mine);
     if (!tables) return tables.error();
-    return plan_pulls(choice, *tables, store_.cast());
+    return plan_pulls(choice, *tables, contribution_.cast());
   }
 
   Result<Copy*> take(const Choice& choice) {
-    Copy* copy = store_.copies.find(choice.id);
+    Copy* copy = contribution_.copies.find(choice.id);
     const auto pulls = plan_for(choice, copy);
     if (!pulls) return pulls.error();
     if (copy == nullptr) copy = &fresh_copy(choice);
     if (auto r = agree(rounds_, make_rooms(*copy, choice, *pulls)); !r) return r.error();
-    const auto filled = give_by_gpus(store_, *pulls, *copy);
+    const auto filled = give_by_gpus(contribution_, *pulls, *copy);
     if (!filled) return filled.error();
     const auto place = [&](ObjectId object) { return copy->bytes(object); };
     if (auto r = pull_objects(rounds_, *pulls, place, *filled); !r) return r.error();
     for (auto& [id, object] : copy->objects) object.whole = true;
     copy->committed = true;
     const bool in_memory = *filled && (*filled)->in_memory;
-    const auto restored = in_memory ? restore_shard(store_, *copy) : restore(store_, *copy);
+    const auto restored =
+        in_memory ? restore_shard(contribution_, *copy) : restore(contribution_, *copy);
     if (auto r = agree(rounds_, restored); !r) return r.error();
-    if (choice.world != rounds_.size() && store_.registry.sharded()) return cut_anew(*copy);
-    copy->forget_all_but(store_.cast().needed(rounds_.rank(), choice.world));
+    if (choice.world != rounds_.size() && contribution_.registry.sharded()) return cut_anew(*copy);
+    copy->forget_all_but(contribution_.cast().needed(rounds_.rank(), choice.world));
     return copy;
   }
 
   Copy& fresh_copy(const Choice& choice) {
-    Copy& copy = store_.copies.take_other_than(store_.copies.newest_before(choice.id));
+    Copy& copy =
+        contribution_.copies.take_other_than(contribution_.copies.newest_before(choice.id));
     copy.id = choice.id;
     copy.base = choice.base;
     copy.world = choice.world;
@@ -155,7 +160,7 @@ class Sync {
   }
 
   Result<void> make_rooms(Copy& copy, const Choice& choice, std::span<const Pull> pulls) {
-    if (choice.objects.at(kReplicated).bytes != store_.registry.replicated_bytes()) {
+    if (choice.objects.at(kReplicated).bytes != contribution_.registry.replicated_bytes()) {
       return Error{.code = Errc::mismatch, .what = "the state of this round has a different size"};
     }
     std::vector<ObjectId> kept;
@@ -181,21 +186,21 @@ class Sync {
   // The copy has been restored into shards of the new cut; they become another copy, so that the
   // old one is whole until the new one is.
   Result<Copy*> cut_anew(const Copy& old) {
-    Copy& copy = store_.copies.take_other_than(&old);
+    Copy& copy = contribution_.copies.take_other_than(&old);
     copy.id = {.version = old.id.version, .layout = old.base + rounds_.round()};
     copy.base = old.base;
     copy.world = rounds_.size();
-    if (auto r = agree(rounds_, capture(store_, copy)); !r) return r.error();
-    const auto sizes = gather_shard_sizes(store_);
+    if (auto r = agree(rounds_, capture(contribution_, copy)); !r) return r.error();
+    const auto sizes = gather_shard_sizes(contribution_);
     if (!sizes) return sizes.error();
-    if (auto r = share_shards(store_, copy, *sizes); !r) return r.error();
+    if (auto r = share_shards(contribution_, copy, *sizes); !r) return r.error();
     copy.committed = true;
     return &copy;
   }
 
   // -- The copy is on disk. True: parts of one are in memory now.
   Result<bool> load() {
-    if (store_.folder.empty()) return false;
+    if (contribution_.folder.empty()) return false;
     SnapshotList list;
     if (auto r = agree(rounds_, look(list)); !r) return r.error();
     std::map<CopyId, Holding> found;
@@ -211,7 +216,7 @@ class Sync {
     for (auto& [id, holding] : found) mine.push_back(std::move(holding));
     const auto holdings = gather_holdings(rounds_, mine);
     if (!holdings) return holdings.error();
-    const auto choice = choose(*holdings, store_.registry.sharded());
+    const auto choice = choose(*holdings, contribution_.registry.sharded());
     if (choice) {
       if (auto r = agree(rounds_, read(list, *choice)); !r) return r.error();
       return true;
@@ -219,23 +224,23 @@ class Sync {
     std::uint64_t files = list.intact.size() + list.damaged.size() + damaged_.size();
     if (auto r = rounds_.maximum({&files, 1}); !r) return r.error();
     if (files == 0) return false;
-    const std::string lost = shortfall(*holdings, store_.registry.sharded());
+    const std::string lost = shortfall(*holdings, contribution_.registry.sharded());
     return Error{
         .code = Errc::io,
         .what = fmt::format("no snapshot in {} is complete{}{}; to start over, empty the folder",
-                            store_.folder, lost.empty() ? "" : ": ", lost)};
+                            contribution_.folder, lost.empty() ? "" : ": ", lost)};
   }
 
   // Lists the folder without the damaged snapshots, each of which is reported once.
   Result<void> look(SnapshotList& list) {
-    auto listed = list_snapshots(store_.folder);
+    auto listed = list_snapshots(contribution_.folder);
     if (!listed) return listed.error();
     list = std::move(*listed);
     std::erase_if(list.intact, [&](const Snapshot& s) { return damaged_.contains(s.path); });
     for (const auto& what : list.damaged) {
       if (said_.insert(what).second) log_warn("rank {}: {}", rounds_.rank(), what);
     }
-    const std::string ours = store_.registry.describe();
+    const std::string ours = contribution_.registry.describe();
     for (const auto& s : list.intact) {
       const auto lines = Registry::difference(s.description, ours);
       if (!lines) continue;
@@ -249,9 +254,9 @@ class Sync {
 
   // Reads what this rank needs of the choice, and objects held only by ranks that do not need them.
   Result<void> read(const SnapshotList& list, const Choice& choice) {
-    const auto cast = store_.cast();
-    store_.copies.forget_all();
-    Copy& copy = store_.copies.take_other_than(nullptr);
+    const auto cast = contribution_.cast();
+    contribution_.copies.forget_all();
+    Copy& copy = contribution_.copies.take_other_than(nullptr);
     copy.id = choice.id;
     copy.base = choice.base;
     copy.world = choice.world;
@@ -280,7 +285,7 @@ class Sync {
     return by_need ? needs(rounds_.rank()) : holders.front() == rounds_.rank();
   }
 
-  const Store& store_;
+  const Contribution& contribution_;
   Rounds& rounds_;
   std::set<std::string> damaged_;  // files found to have damaged content
   std::set<std::string> said_;
@@ -288,8 +293,8 @@ class Sync {
 
 }  // namespace
 
-Result<void> check_registered(const Store& store, const std::string& terms) {
-  const auto all = gather_texts(store.rounds, store.registry.describe() + terms);
+Result<void> check_registered(const Contribution& contribution, const std::string& terms) {
+  const auto all = gather_texts(contribution.rounds, contribution.registry.describe() + terms);
   if (!all) return all.error();
   if (const auto difference = Registry::difference(*all)) {
     return Error{.code = Errc::mismatch, .what = *difference};
@@ -297,33 +302,34 @@ Result<void> check_registered(const Store& store, const std::string& terms) {
   return {};
 }
 
-Result<Copy*> sync_state(const Store& store) { return Sync(store).run(); }
+Result<Copy*> sync_state(const Contribution& contribution) { return Sync(contribution).run(); }
 
-Result<std::vector<std::uint64_t>> gather_shard_sizes(const Store& store) {
-  const std::uint64_t mine = store.registry.shard_bytes();
-  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(store.rounds.size()));
-  if (auto r = store.rounds.gather({&mine, 1}, sizes); !r) return r.error();
+Result<std::vector<std::uint64_t>> gather_shard_sizes(const Contribution& contribution) {
+  const std::uint64_t mine = contribution.registry.shard_bytes();
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(contribution.rounds.size()));
+  if (auto r = contribution.rounds.gather({&mine, 1}, sizes); !r) return r.error();
   return sizes;
 }
 
-Result<void> capture(const Store& store, Copy& copy) {
-  const Registry& registry = store.registry;
+Result<void> capture(const Contribution& contribution, Copy& copy) {
+  const Registry& registry = contribution.registry;
   if (auto r = make_room(copy, kReplicated, registry.replicated_bytes()); !r) return r;
   if (auto r = registry.capture_replicated(copy.bytes(kReplicated)); !r) return r;
   copy.objects[kReplicated].whole = true;
   if (!registry.sharded()) return {};
-  const ObjectId own = shard_of(store.rounds.rank());
+  const ObjectId own = shard_of(contribution.rounds.rank());
   if (auto r = make_room(copy, own, registry.shard_bytes()); !r) return r;
   if (auto r = registry.capture_shard(copy.bytes(own)); !r) return r;
   copy.objects[own].whole = true;
   return {};
 }
 
-Result<void> share_shards(const Store& store, Copy& copy, std::span<const std::uint64_t> sizes) {
-  if (!store.registry.sharded()) return {};
-  Rounds& rounds = store.rounds;
+Result<void> share_shards(const Contribution& contribution, Copy& copy,
+                          std::span<const std::uint64_t> sizes) {
+  if (!contribution.registry.sharded()) return {};
+  Rounds& rounds = contribution.rounds;
   const int me = rounds.rank();
-  copy.forget_all_but(store.cast().needed(me, rounds.size()));
+  copy.forget_all_but(contribution.cast().needed(me, rounds.size()));
   std::vector<std::unique_ptr<Transfer>> transfers;
   const auto add = [&](Rounds::Started started) -> Result<void> {
     if (!started) return started.error();
@@ -331,14 +337,14 @@ Result<void> share_shards(const Store& store, Copy& copy, std::span<const std::u
     return {};
   };
   for (int owner = 0; owner < rounds.size(); ++owner) {
-    const auto kept_by = keepers(owner, rounds.size(), store.replicas);
+    const auto kept_by = replica_holders(owner, rounds.size(), contribution.replicas);
     if (std::ranges::find(kept_by, me) == kept_by.end()) continue;
     const ObjectId object = shard_of(owner);
     if (auto r = make_room(copy, object, sizes[static_cast<std::size_t>(owner)]); !r) return r;
     if (auto r = add(rounds.receive(copy.bytes(object), owner)); !r) return r;
   }
-  for (const int keeper : keepers(me, rounds.size(), store.replicas)) {
-    if (auto r = add(rounds.send(copy.bytes(shard_of(me)), keeper)); !r) return r;
+  for (const int holder : replica_holders(me, rounds.size(), contribution.replicas)) {
+    if (auto r = add(rounds.send(copy.bytes(shard_of(me)), holder)); !r) return r;
   }
   for (auto& transfer : transfers) {
     if (auto r = transfer->wait(); !r) return r;
@@ -347,15 +353,15 @@ Result<void> share_shards(const Store& store, Copy& copy, std::span<const std::u
   return {};
 }
 
-Result<void> hand_over(const Store& store, Copy& copy) {
-  Store everybody = store;
-  everybody.replicas = store.rounds.size();
+Result<void> hand_over(const Contribution& contribution, Copy& copy) {
+  Contribution everybody = contribution;
+  everybody.replicas = contribution.rounds.size();
   return Sync(everybody).complete(copy);
 }
 
-Result<void> restore(const Store& store, Copy& copy) {
-  if (auto r = store.registry.restore_replicated(copy.bytes(kReplicated)); !r) return r;
-  return restore_shard(store, copy);
+Result<void> restore(const Contribution& contribution, Copy& copy) {
+  if (auto r = contribution.registry.restore_replicated(copy.bytes(kReplicated)); !r) return r;
+  return restore_shard(contribution, copy);
 }
 
 }  // namespace dlaunch

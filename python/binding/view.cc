@@ -41,7 +41,7 @@ alignas(64) char g_nothing[64];  // the address for arrays without elements
 void View::drop() {
   if (has_buffer_) buffers().release(&buffer_);
   has_buffer_ = taken_ = false;
-  keeper_ = Ref();
+  owner_ = Ref();
   described_ = Ref();
 }
 

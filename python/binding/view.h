@@ -85,7 +85,7 @@ class View {
   bool taken_ = false;
   bool has_buffer_ = false;
   Buffer buffer_{};
-  Ref keeper_;  // any other owner of the memory
+  Ref owner_;  // any other owner of the memory
   Ref described_;
   void* data_ = nullptr;
   std::size_t count_ = 0;

@@ -115,17 +115,17 @@ View::Took View::take_dlpack(PyObject* object, Use use, Named named) {
                  named.call, named.argument, device);
     return Took::failed;
   }
-  keeper_ = call_dlpack(method.get(), on_gpu);
-  if (!keeper_) return Took::failed;
+  owner_ = call_dlpack(method.get(), on_gpu);
+  if (!owner_) return Took::failed;
   const DlpackTensor* tensor = nullptr;
   bool readonly = false;
-  if (PyCapsule_IsValid(keeper_.get(), "dltensor_versioned") != 0) {
+  if (PyCapsule_IsValid(owner_.get(), "dltensor_versioned") != 0) {
     const auto* const versioned =
-        static_cast<DlpackVersioned*>(PyCapsule_GetPointer(keeper_.get(), "dltensor_versioned"));
+        static_cast<DlpackVersioned*>(PyCapsule_GetPointer(owner_.get(), "dltensor_versioned"));
     if (versioned->major == 1) tensor = &versioned->tensor;
     readonly = tensor != nullptr && (versioned->flags & kDlpackReadOnly) != 0;
-  } else if (PyCapsule_IsValid(keeper_.get(), "dltensor") != 0) {
-    tensor = static_cast<DlpackTensor*>(PyCapsule_GetPointer(keeper_.get(), "dltensor"));
+  } else if (PyCapsule_IsValid(owner_.get(), "dltensor") != 0) {
+    tensor = static_cast<DlpackTensor*>(PyCapsule_GetPointer(owner_.get(), "dltensor"));
     readonly = use == Use::write && is_of_jax(object);
   }
   if (tensor == nullptr || tensor->dimensions < 0 || tensor->dimensions > 64) {
@@ -168,7 +168,7 @@ View::Took View::take_interface(PyObject* object, const char* attribute, Use use
   }
   const bool on_gpu = std::strcmp(attribute, "__cuda_array_interface__") == 0;
   described_ = std::move(description);
-  if (!keeper_) keeper_ = Ref::of(object);
+  if (!owner_) owner_ = Ref::of(object);
   return take_description(object, described_.get(), on_gpu, use, named) ? Took::it : Took::failed;
 }
 

@@ -24,17 +24,17 @@ void ProgramRun::begin(const Program& program, const Buffers& buffers,
   recv_at_.assign(program.recvs.size(), 0);
 }
 
-std::byte* ProgramRun::at(const Place& place) const {
-  switch (place.region) {
+std::byte* ProgramRun::at(const Location& location) const {
+  switch (location.region) {
     case Region::in:
       // Only read: schedules name `in` as a source.
-      return const_cast<std::byte*>(buffers_.in) + place.offset;
+      return const_cast<std::byte*>(buffers_.in) + location.offset;
     case Region::out:
-      return buffers_.out + place.offset;
+      return buffers_.out + location.offset;
     case Region::scratch:
       break;
   }
-  return buffers_.scratch + place.offset;
+  return buffers_.scratch + location.offset;
 }
 
 std::size_t ProgramRun::next_sends(int peer, std::span<const Step*> sends) const {
@@ -87,7 +87,7 @@ void ProgramRun::complete(std::int32_t step) {
 
 void ProgramRun::perform(const Step& step) {
   if (step.bytes == 0) return;
-  std::byte* const target = at(step.place);
+  std::byte* const target = at(step.location);
   if (step.kind == StepKind::copy) {
     const std::byte* const source = at(program_->operands[step.first_operand]);
     if (source != target) copy_cached(target, source, step.bytes);

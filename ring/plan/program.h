@@ -15,7 +15,7 @@ namespace dlaunch {
 
 enum class Region : std::uint8_t { in, out, scratch };
 
-struct Place {
+struct Location {
   Region region = Region::in;
   std::size_t offset = 0;  // bytes
 };
@@ -38,13 +38,13 @@ struct Step {
   std::int32_t pending = 0;      // reduce: steps with it as `then`; runs when all are done
   std::uint32_t first_operand = 0;
   std::uint32_t operand_count = 0;
-  Place place;
+  Location location;
   std::size_t bytes = 0;
 };
 
 struct Program {
   std::vector<Step> steps;
-  std::vector<Place> operands;
+  std::vector<Location> operands;
   // Step numbers by peer, in the order in which they go over the socket.
   std::vector<std::vector<std::int32_t>> sends;
   std::vector<std::vector<std::int32_t>> recvs;
@@ -89,7 +89,7 @@ class ProgramRun {
   bool copy_own();
 
   bool done() const { return left_ == 0; }
-  std::byte* at(const Place& place) const;
+  std::byte* at(const Location& location) const;
 
  private:
   bool is_done(std::int32_t step) const { return step == kNoStep || state_[step].done; }

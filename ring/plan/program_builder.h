@@ -22,48 +22,48 @@ class ProgramBuilder {
   int ranks() const { return ranks_; }
   int at_distance(int distance) const { return ((rank_ + distance) % ranks_ + ranks_) % ranks_; }
 
-  std::int32_t send(int peer, Place from, std::size_t bytes, std::int32_t needs,
+  std::int32_t send(int peer, Location from, std::size_t bytes, std::int32_t needs,
                     std::int32_t then = kNoStep) {
     const auto id = add({.kind = StepKind::send,
                          .peer = static_cast<std::int16_t>(peer),
                          .needs = needs,
                          .then = then,
-                         .place = from,
+                         .location = from,
                          .bytes = bytes});
     program_.sends[peer].push_back(id);
     return id;
   }
-  std::int32_t recv(int peer, Place to, std::size_t bytes, std::int32_t needs,
+  std::int32_t recv(int peer, Location to, std::size_t bytes, std::int32_t needs,
                     std::int32_t then = kNoStep) {
     const auto id = add({.kind = StepKind::recv,
                          .peer = static_cast<std::int16_t>(peer),
                          .needs = needs,
                          .then = then,
-                         .place = to,
+                         .location = to,
                          .bytes = bytes});
     program_.recvs[peer].push_back(id);
     return id;
   }
   // Runs when all steps with it as their `then` are done; add operands by operand().
-  std::int32_t reduce(Place to, std::size_t bytes, bool last, std::int32_t then = kNoStep) {
+  std::int32_t reduce(Location to, std::size_t bytes, bool last, std::int32_t then = kNoStep) {
     return add({.kind = StepKind::reduce,
                 .last = last,
                 .then = then,
                 .first_operand = static_cast<std::uint32_t>(program_.operands.size()),
-                .place = to,
+                .location = to,
                 .bytes = bytes});
   }
   std::int32_t join(std::int32_t then = kNoStep) {
     return add({.kind = StepKind::reduce, .then = then});
   }
-  void operand(Place place) {
-    program_.operands.push_back(place);
+  void operand(Location location) {
+    program_.operands.push_back(location);
     ++program_.steps.back().operand_count;
   }
-  void copy(Place from, Place to, std::size_t bytes) {
+  void copy(Location from, Location to, std::size_t bytes) {
     add({.kind = StepKind::copy,
          .first_operand = static_cast<std::uint32_t>(program_.operands.size()),
-         .place = to,
+         .location = to,
          .bytes = bytes});
     operand(from);
   }

@@ -15,13 +15,13 @@ namespace {
 // Makes the program as if the members were all ranks, then uses their numbers among all.
 Program make_members_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
   const auto& members = shape.members;
-  const auto place = [&](int r) {
+  const auto location = [&](int r) {
     return static_cast<int>(std::find(members.begin(), members.end(), r) - members.begin());
   };
   Shape inner = shape;
   inner.members.clear();
-  if (inner.root >= 0) inner.root = place(inner.root);
-  Program program = make_program(inner, place(rank), static_cast<int>(members.size()), tuning);
+  if (inner.root >= 0) inner.root = location(inner.root);
+  Program program = make_program(inner, location(rank), static_cast<int>(members.size()), tuning);
   for (Step& step : program.steps) {
     if (step.peer >= 0) step.peer = static_cast<std::int16_t>(members[step.peer]);
   }

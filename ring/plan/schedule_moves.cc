@@ -24,18 +24,18 @@ void direct_exchange(const Shape& shape, const Tuning& tuning, ProgramBuilder& b
 
 void binomial_broadcast(const Shape& shape, ProgramBuilder& b) {
   const std::size_t bytes = shape.count * shape.element_bytes;
-  const auto place = b.rank() == shape.root ? Place{Region::in, 0} : Place{Region::out, 0};
+  const auto location = b.rank() == shape.root ? Location{Region::in, 0} : Location{Region::out, 0};
   const auto from_root = static_cast<unsigned>(b.at_distance(-shape.root));
   // The subtree below this rank spans the distances up to its own lowest bit.
   unsigned reach = std::bit_ceil(static_cast<unsigned>(b.ranks()));
   std::int32_t have = kNoStep;
   if (from_root != 0) {
     reach = from_root & -from_root;
-    have = b.recv(b.at_distance(-static_cast<int>(reach)), place, bytes, kNoStep);
+    have = b.recv(b.at_distance(-static_cast<int>(reach)), location, bytes, kNoStep);
   }
   for (unsigned d = reach / 2; d > 0; d /= 2) {
     if (from_root + d < static_cast<unsigned>(b.ranks())) {
-      b.send(b.at_distance(static_cast<int>(d)), place, bytes, have);
+      b.send(b.at_distance(static_cast<int>(d)), location, bytes, have);
     }
   }
 }
@@ -44,9 +44,9 @@ void chain_broadcast(const Shape& shape, const Tuning& tuning, ProgramBuilder& b
   const Cut cut{.bytes = shape.count * shape.element_bytes, .granule = granule_of(shape, tuning)};
   const bool root = b.rank() == shape.root, last = b.at_distance(1) == shape.root;
   for (std::size_t i = 0; i < cut.count(); ++i) {
-    const Place place{root ? Region::in : Region::out, cut.offset(i)};
-    const auto have = root ? kNoStep : b.recv(b.at_distance(-1), place, cut.size(i), kNoStep);
-    if (!last) b.send(b.at_distance(1), place, cut.size(i), have);
+    const Location location{root ? Region::in : Region::out, cut.offset(i)};
+    const auto have = root ? kNoStep : b.recv(b.at_distance(-1), location, cut.size(i), kNoStep);
+    if (!last) b.send(b.at_distance(1), location, cut.size(i), have);
   }
 }
 

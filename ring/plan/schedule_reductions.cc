@@ -29,7 +29,7 @@ class Results {
     shift_ = own.begin - spare;  // wraps, and wraps back
     bytes_ = own.bytes;
   }
-  Place at(std::size_t granule) const { return {region_, own_.offset(granule) - shift_}; }
+  Location at(std::size_t granule) const { return {region_, own_.offset(granule) - shift_}; }
   std::size_t scratch_bytes() const { return bytes_; }
 
  private:
@@ -53,7 +53,7 @@ class Sums {
     for (std::size_t i = 0; i < own.count(); ++i) {
       steps_.push_back(b.reduce(results_.at(i), own.size(i), true));
       for (int r = 0; r < b.ranks(); ++r) {
-        b.operand(r == b.rank() ? Place{Region::in, own.offset(i)} : slot(r, i));
+        b.operand(r == b.rank() ? Location{Region::in, own.offset(i)} : slot(r, i));
       }
     }
     b.scratch(staging_ + results_.scratch_bytes());
@@ -66,9 +66,9 @@ class Sums {
   void tell(int to, std::size_t i) { b_.send(to, results_.at(i), own_.size(i), steps_[i]); }
 
  private:
-  Place slot(int peer, std::size_t i) const {
+  Location slot(int peer, std::size_t i) const {
     const auto index = static_cast<std::size_t>(peer < b_.rank() ? peer : peer - 1);
-    return Place{Region::scratch, (index * slots_ + i % slots_) * slot_bytes_};
+    return Location{Region::scratch, (index * slots_ + i % slots_) * slot_bytes_};
   }
 
   ProgramBuilder& b_;
@@ -96,10 +96,10 @@ void for_each_between(std::size_t contributions, std::size_t results, std::size_
 void exchange_all_reduce(const Shape& shape, ProgramBuilder& b) {
   const std::size_t bytes = shape.count * shape.element_bytes;
   const auto slot = [&](int peer) {
-    return Place{Region::scratch, bytes * (peer < b.rank() ? peer : peer - 1)};
+    return Location{Region::scratch, bytes * (peer < b.rank() ? peer : peer - 1)};
   };
   const auto sum = b.reduce({Region::out, 0}, bytes, true);
-  for (int r = 0; r < b.ranks(); ++r) b.operand(r == b.rank() ? Place{Region::in, 0} : slot(r));
+  for (int r = 0; r < b.ranks(); ++r) b.operand(r == b.rank() ? Location{Region::in, 0} : slot(r));
   for (int d = 1; d < b.ranks(); ++d) {
     // In place, the sum overwrites data that is being sent: it waits for the sends, too.
     b.send(b.at_distance(d), {Region::in, 0}, bytes, kNoStep, sum);
@@ -113,16 +113,18 @@ void exchange_all_reduce(const Shape& shape, ProgramBuilder& b) {
 void doubling_all_reduce(const Shape& shape, ProgramBuilder& b) {
   const std::size_t bytes = shape.count * shape.element_bytes;
   const auto n = static_cast<std::size_t>(b.ranks()), own = static_cast<std::size_t>(b.rank());
-  const auto place = [&](std::size_t distance) { return Place{Region::scratch, bytes * distance}; };
+  const auto location = [&](std::size_t distance) {
+    return Location{Region::scratch, bytes * distance};
+  };
   const auto sum = b.reduce({Region::out, 0}, bytes, true);
   for (std::size_t r = 0; r < n; ++r) {
-    b.operand(r == own ? Place{Region::in, 0} : place((r + n - own) % n));
+    b.operand(r == own ? Location{Region::in, 0} : location((r + n - own) % n));
   }
   // By round: the join of its values and those of all earlier rounds.
   std::vector<std::int32_t> heard(std::bit_width(n - 1), sum);
   for (std::size_t round = heard.size() - 1; round-- > 1;) heard[round] = b.join(heard[round + 1]);
   if (heard.size() > 1) {
-    heard[0] = b.reduce(place(0), bytes, false, heard[1]);
+    heard[0] = b.reduce(location(0), bytes, false, heard[1]);
     b.operand({Region::in, 0});
   }
   for (std::size_t round = 0; round < heard.size(); ++round) {
@@ -132,9 +134,9 @@ void doubling_all_reduce(const Shape& shape, ProgramBuilder& b) {
       // In place, the sum overwrites data that is being sent: it waits for that send, too.
       b.send(b.at_distance(-distance), {Region::in, 0}, bytes, kNoStep, sum);
     } else {
-      b.send(b.at_distance(-distance), place(0), wants * bytes, heard[round - 1]);
+      b.send(b.at_distance(-distance), location(0), wants * bytes, heard[round - 1]);
     }
-    b.recv(b.at_distance(distance), place(have), wants * bytes, kNoStep, heard[round]);
+    b.recv(b.at_distance(distance), location(have), wants * bytes, kNoStep, heard[round]);
   }
   b.scratch(bytes * n);
 }
@@ -214,19 +216,19 @@ void ring_schedule(const Shape& shape, const Tuning& tuning, ProgramBuilder& b) 
     const std::size_t width = std::min(tuning.window, granules - first);
     // By granule of the window: the step that it waits for, and its place.
     std::vector<std::int32_t> ready(width, kNoStep);
-    std::vector<Place> source(width);
+    std::vector<Location> source(width);
     std::vector<std::size_t> used_slot(width, slots);  // slots: none
     for (int s = 0; reduces && s < n - 1; ++s) {
       const Cut out_chunk = chunk(-1 - s), in_chunk = chunk(-2 - s);
       const bool last = s == n - 2;
       for (std::size_t k = 0; k < width; ++k) {
         const std::size_t g = first + k;
-        const Place from = s == 0 ? Place{Region::in, out_chunk.offset(g)} : source[k];
+        const Location from = s == 0 ? Location{Region::in, out_chunk.offset(g)} : source[k];
         const auto sending = b.send(next, from, out_chunk.size(g), ready[k]);
         if (used_slot[k] < slots) slot_free[used_slot[k]] = sending;
 
         const std::size_t mine = slot++ % slots;
-        const Place staged{Region::scratch, mine * granule};
+        const Location staged{Region::scratch, mine * granule};
         source[k] = last ? results.at(g) : staged;
         ready[k] = b.reduce(source[k], in_chunk.size(g), last);
         if (last) sums[g] = ready[k];
@@ -242,8 +244,9 @@ void ring_schedule(const Shape& shape, const Tuning& tuning, ProgramBuilder& b) 
       for (std::size_t k = 0; k < width; ++k) {
         const std::size_t g = first + k;
         const bool own_input = s == 0 && !reduces;
-        const Place from = own_input ? Place{Region::in, out_chunk.offset(g) - out_chunk.begin}
-                                     : Place{Region::out, out_chunk.offset(g)};
+        const Location from = own_input
+                                  ? Location{Region::in, out_chunk.offset(g) - out_chunk.begin}
+                                  : Location{Region::out, out_chunk.offset(g)};
         b.send(next, from, out_chunk.size(g), ready[k]);
         ready[k] = b.recv(previous, {Region::out, in_chunk.offset(g)}, in_chunk.size(g), kNoStep);
       }

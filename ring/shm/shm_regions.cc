@@ -29,7 +29,7 @@ bool ShmRegions::empty() const {
   return regions_.empty();
 }
 
-ShmRegions::Place ShmRegions::find(const void* begin, std::size_t bytes) const {
+ShmRegions::Location ShmRegions::find(const void* begin, std::size_t bytes) const {
   const std::lock_guard lock(mutex_);
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
   for (const auto& [number, region] : regions_) {
@@ -41,13 +41,14 @@ ShmRegions::Place ShmRegions::find(const void* begin, std::size_t bytes) const {
   return {};
 }
 
-const char* ShmRegions::at(Place place, std::size_t r, std::size_t bytes) const {
+const char* ShmRegions::at(Location location, std::size_t r, std::size_t bytes) const {
   const std::lock_guard lock(mutex_);
-  const auto found = regions_.find(place.region);
+  const auto found = regions_.find(location.region);
   if (found == regions_.end()) return nullptr;
   const ShmRegion& region = found->second;
-  if (place.offset > region.bytes[r] || bytes > region.bytes[r] - place.offset) return nullptr;
-  return static_cast<const char*>(region.ranks[r].get()) + place.offset;
+  if (location.offset > region.bytes[r] || bytes > region.bytes[r] - location.offset)
+    return nullptr;
+  return static_cast<const char*>(region.ranks[r].get()) + location.offset;
 }
 
 ShmExchange::ShmExchange(int rank, Give give, Take take, AbortFlag& abort)

@@ -26,7 +26,7 @@ struct ShmRegion {
 // Thread-safe: one thread allocates and frees while another one runs collectives.
 class ShmRegions {
  public:
-  struct Place {
+  struct Location {
     std::uint32_t region = 0;  // 0: in none
     std::uint64_t offset = 0;
   };
@@ -37,9 +37,9 @@ class ShmRegions {
   void remove(const void* own);  // removes the region that begins there, if any
   bool empty() const;
   // The place of this rank's own memory [begin, begin + bytes), if all of it is in one region.
-  Place find(const void* begin, std::size_t bytes) const;
+  Location find(const void* begin, std::size_t bytes) const;
   // The memory of rank r at its place; null if there is no such memory.
-  const char* at(Place place, std::size_t r, std::size_t bytes) const;
+  const char* at(Location location, std::size_t r, std::size_t bytes) const;
 
  private:
   const std::size_t rank_;

@@ -240,7 +240,7 @@ Result<void> SocketPlane::push(int peer, bool& moved) {
   const Step* steps[StreamPeer::kMaxBatch];
   const std::size_t count = run_.next_sends(peer, steps);
   for (std::size_t i = 0; i < count; ++i) {
-    frames[i] = {collective_frame(signature_, steps[i]->bytes), run_.at(steps[i]->place)};
+    frames[i] = {collective_frame(signature_, steps[i]->bytes), run_.at(steps[i]->location)};
   }
   if (count == 0) return {};
   const auto sent = to.send({frames, count});
@@ -285,7 +285,7 @@ Result<bool> SocketPlane::admit(int peer) {
   }
   arrived_[static_cast<std::size_t>(peer)] = true;
   if (!run_.may_start(*step)) return false;
-  (*sockets_)[peer].accept(run_.at(step->place));
+  (*sockets_)[peer].accept(run_.at(step->location));
   return true;
 }
 

@@ -89,7 +89,7 @@ class WithoutGil {
 // Python's lock unregistered registers for that moment, under a lock; a tensor that Python knew
 // does so when it ends here. A fork at that moment leaves the lock locked in the child: up to
 // Python 3.11 the child hangs, and with it the waiter for it, such as for a worker of a DataLoader.
-class PythonPlace {
+class PythonThread {
  public:
   void enter() {
     const auto& python = PythonCalls::get();

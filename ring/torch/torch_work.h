@@ -441,10 +441,10 @@ class Completer {
 
     void serve() {
       const Leaving leaving{*this};
-      PythonPlace place;
-      place.enter();
+      PythonThread registered;
+      registered.enter();
       serve_queue();
-      place.leave();
+      registered.leave();
     }
 
     void serve_queue() {

@@ -62,11 +62,11 @@ std::string encode(const std::map<std::string, std::string>& values) {
 
 }  // namespace
 
-void PmiCore::add(Client client, const Place& place) {
+void PmiCore::add(Client client, const World& world) {
   // Ranks of an older round cannot get on.
-  std::erase_if(rounds_, [&](const auto& round) { return round.first < place.round; });
-  clients_[client] = {place.round, place.appnum};
-  rounds_[place.round].place = place;
+  std::erase_if(rounds_, [&](const auto& round) { return round.first < world.round; });
+  clients_[client] = {world.round, world.appnum};
+  rounds_[world.round].world = world;
 }
 
 void PmiCore::gone(Client client) {
@@ -89,7 +89,7 @@ Result<PmiCore::Actions> PmiCore::said(Client client, std::string_view line) {
   Round& round = found->second;
   // Several lines that begin with mcmd form one command, as for MPI_Comm_spawn; it has one reply.
   const std::string command = word(words, words.contains("mcmd") ? "mcmd" : "cmd");
-  if (const auto reply = fixed_reply(command, round.place.size, seat.appnum)) {
+  if (const auto reply = fixed_reply(command, round.world.size, seat.appnum)) {
     return Actions{.replies = {{client, *reply + "\n"}},
                    .exchange = {},
                    .abort = {},
@@ -133,11 +133,11 @@ std::string PmiCore::get(const Round& round, const Words& words) {
 
 PmiCore::Actions PmiCore::come(Round& round, Client client) {
   round.in_barrier.insert(client);
-  if (static_cast<int>(round.in_barrier.size()) < round.place.local_size) return {};
-  if (round.place.nodes == 1) return let_go(round, "0");
+  if (static_cast<int>(round.in_barrier.size()) < round.world.local_size) return {};
+  if (round.world.nodes == 1) return let_go(round, "0");
   return {
       .replies = {},
-      .exchange = Exchange{round.place.round, ++round.turns, encode(std::exchange(round.news, {}))},
+      .exchange = Exchange{round.world.round, ++round.turns, encode(std::exchange(round.news, {}))},
       .abort = {}};
 }
 

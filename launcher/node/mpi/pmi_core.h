@@ -23,7 +23,7 @@ inline constexpr std::size_t kMaxPmiLine = 4096;
 class PmiCore {
  public:
   using Client = int;
-  struct Place {
+  struct World {
     int round = 1;
     int size = 1;        // ranks of the round
     int local_size = 1;  // of them on this node
@@ -48,7 +48,7 @@ class PmiCore {
     bool spawn = false;        // the client called MPI_Comm_spawn(), which was refused
   };
 
-  void add(Client client, const Place& place);
+  void add(Client client, const World& world);
   void gone(Client client);
   // line: without its newline. Error: it makes no sense; close the client.
   Result<Actions> said(Client client, std::string_view line);
@@ -57,7 +57,7 @@ class PmiCore {
 
  private:
   struct Round {
-    Place place;
+    World world;
     std::set<Client> in_barrier;
     std::map<std::string, std::string> values;
     std::map<std::string, std::string> news;  // put here since the last barrier

@@ -15,15 +15,15 @@ Options all_reduce() {
   return options;
 }
 
-Plan plan_of(Options options) {
+Cases cases_of(Options options) {
   CLI::App app;
   declare(app, options);
-  return make_plan(app, options);
+  return make_cases(app, options);
 }
 
 std::string refusal(const Options& options) {
   try {
-    plan_of(options);
+    cases_of(options);
   } catch (const Failure& failure) {
     CHECK(failure.exit_code == dlaunch::kExitUsage);
     return failure.what;
@@ -34,7 +34,7 @@ std::string refusal(const Options& options) {
 TEST_CASE("a skew is a duration above zero") {
   Options options = all_reduce();
   options.skew = "1.5ms";
-  CHECK(plan_of(options).skew_us == doctest::Approx(1500));
+  CHECK(cases_of(options).skew_us == doctest::Approx(1500));
   options.skew = "0";
   CHECK(refusal(options).find("--skew") == 0);
   options.skew = "soon";
@@ -44,7 +44,7 @@ TEST_CASE("a skew is a duration above zero") {
 TEST_CASE("overlap is that of all_reduce, and not of late ranks") {
   Options options = all_reduce();
   options.overlap = true;
-  CHECK(plan_of(options).kind->kind == Kind::all_reduce);
+  CHECK(cases_of(options).kind->kind == Kind::all_reduce);
   options.skew = "1ms";
   CHECK(refusal(options) == "--overlap and --skew cannot be combined");
   options.skew = "";
@@ -55,7 +55,7 @@ TEST_CASE("overlap is that of all_reduce, and not of late ranks") {
 TEST_CASE("a collective without a model has no share of a limit") {
   Options options = all_reduce();
   options.calibrate = true;
-  CHECK(plan_of(options).kind->kind == Kind::all_reduce);
+  CHECK(cases_of(options).kind->kind == Kind::all_reduce);
   options.collective = "gather";
   CHECK(refusal(options).find("--calibrate: no limit is known for gather") == 0);
 }

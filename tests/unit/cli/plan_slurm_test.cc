@@ -20,7 +20,7 @@ Environment environment(Variables variables) {
   };
 }
 
-SlurmPlace place(const Variables& variables) {
+SlurmAllocation place(const Variables& variables) {
   auto found = read_slurm(environment(variables));
   REQUIRE_MESSAGE(found, (found ? "" : found.error().what));
   REQUIRE(*found);
@@ -110,12 +110,12 @@ TEST_CASE("without Slurm there is no place, and a broken environment is refused"
 }
 
 TEST_CASE("a step: one of its nodes leads, and all know where") {
-  const SlurmPlace second = place(kStep);
+  const SlurmAllocation second = place(kStep);
   CHECK(second.step);
   CHECK(second.nodes == Words{"host1", "host2"});
   CHECK((second.number == 1 && second.cpus_here == 4));
   CHECK(second.name == "slurm-1.0");
-  const SlurmPlace first = place(with(kStep, {{"SLURM_NODEID", "0"}}));
+  const SlurmAllocation first = place(with(kStep, {{"SLURM_NODEID", "0"}}));
   CHECK(first.port == second.port);
   CHECK(first.name == second.name);
 
@@ -160,10 +160,10 @@ TEST_CASE("a step with several dlaunch on a node says what to do") {
 
 TEST_CASE("a step of a heterogeneous job spans its parts") {
   // salloc -N1 -n1 : -N1 -n1, srun --het-group=0,1
-  const SlurmPlace found = place(with(kStep, {{"SLURM_HET_SIZE", "2"},
-                                              {"SLURM_JOB_NODELIST_HET_GROUP_0", "host1"},
-                                              {"SLURM_JOB_NODELIST_HET_GROUP_1", "host2"},
-                                              {"SLURM_STEP_TASKS_PER_NODE", "1,1"}}));
+  const SlurmAllocation found = place(with(kStep, {{"SLURM_HET_SIZE", "2"},
+                                                   {"SLURM_JOB_NODELIST_HET_GROUP_0", "host1"},
+                                                   {"SLURM_JOB_NODELIST_HET_GROUP_1", "host2"},
+                                                   {"SLURM_STEP_TASKS_PER_NODE", "1,1"}}));
   CHECK(found.nodes == Words{"host1", "host2"});
   CHECK(found.number == 1);
   CHECK(step_refused({{"SLURM_JOB_ID", "6"}, {"SLURM_HET_SIZE", "2"}}).find("--het-group=0,1") !=
@@ -195,7 +195,7 @@ TEST_CASE("a job that was put into the queue again is another one to what is lef
 }
 
 TEST_CASE("an allocation: its nodes with their tasks, in a batch script and in salloc's shell") {
-  const SlurmPlace batch = place(kBatch);
+  const SlurmAllocation batch = place(kBatch);
   CHECK_FALSE(batch.step);
   CHECK(batch.nodes == Words{"host1", "host2", "host3"});
   CHECK(batch.cpus == std::vector{3, 1, 1});

@@ -133,7 +133,7 @@ TEST_CASE("tcp://host:port/NAME: the name keeps keys and connections apart") {
   }
 }
 
-TEST_CASE("the launcher is told of lost peers by their ranks in the world without a name only") {
+TEST_CASE("reports of lost peers to the launcher have the ranks of the world without a name only") {
   auto variables = torchrun();
   variables["DLAUNCH_ROUND_DIR"] = "/folder";
   CHECK(resolve_job("tcp://h:1", nullptr, env(variables))->round_dir == "/folder");

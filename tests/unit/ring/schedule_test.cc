@@ -96,7 +96,7 @@ class Exchange {
     auto& link = links_[from * ranks_ + to];
     const Step* steps[2];
     if (!link.empty() || members_[from].run.next_sends(to, steps) == 0) return false;
-    const std::byte* data = members_[from].run.at(steps[0]->place);
+    const std::byte* data = members_[from].run.at(steps[0]->location);
     link.emplace_back(steps[0]->bytes);
     if (steps[0]->bytes > 0) std::memcpy(link.back().data(), data, steps[0]->bytes);
     members_[from].run.sent(to);
@@ -111,7 +111,7 @@ class Exchange {
     REQUIRE(step->bytes == link.front().size());
     if (!members_[to].run.may_start(*step)) return false;
     if (step->bytes > 0) {
-      std::memcpy(members_[to].run.at(step->place), link.front().data(), step->bytes);
+      std::memcpy(members_[to].run.at(step->location), link.front().data(), step->bytes);
     }
     link.pop_front();
     members_[to].run.received(from);

@@ -157,8 +157,7 @@ TEST_CASE("shard: two neighbours at once are survived with two replicas, not wit
   }
 }
 
-TEST_CASE(
-    "shard: shards that were divided again have their keepers before the next commit has ended") {
+TEST_CASE("shard: shards that were divided again have replicas before the next commit has ended") {
   Job job;
   std::atomic<int> right = 0;
   job.start({0, 1, 2, 3}, [&](Member& m) {
