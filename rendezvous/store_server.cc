@@ -362,12 +362,12 @@ Result<std::unique_ptr<StoreServer>> StoreServer::open(asio::io_context& loop,
   return std::unique_ptr<StoreServer>(new StoreServer(std::move(impl)));
 }
 
-void StoreServer::send(NodeListener::Link link, const std::string& frame) {
+void StoreServer::send(NodeHandlers::Link link, const std::string& frame) {
   const auto found = impl_->sessions.find(link);
   if (found != impl_->sessions.end()) impl_->send(SessionPtr(found->second), frame);
 }
 
-void StoreServer::close(NodeListener::Link link) {
+void StoreServer::close(NodeHandlers::Link link) {
   const auto found = impl_->sessions.find(link);
   if (found == impl_->sessions.end()) return;
   const SessionPtr session = found->second;
@@ -375,7 +375,7 @@ void StoreServer::close(NodeListener::Link link) {
   if (session->sending.empty()) impl_->close(session);
 }
 
-void StoreServer::part(NodeListener::Link link) {
+void StoreServer::part(NodeHandlers::Link link) {
   const auto found = impl_->sessions.find(link);
   if (found != impl_->sessions.end()) impl_->part(found->second);
 }

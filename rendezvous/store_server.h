@@ -27,7 +27,7 @@ namespace dlaunch {
 
 // Receives the events of connections of Purpose::node, which come to the same port; the store does
 // not interpret their frames. A Link is the number of one connection and is never reused.
-struct NodeListener {
+struct NodeHandlers {
   using Link = std::uint64_t;
   std::function<void(Link, const std::string& address)> opened;
   std::function<void(Link, std::string_view frame)> message;
@@ -38,7 +38,7 @@ struct StoreServerOptions {
   Endpoint listen;  // port 0: the kernel picks one; see endpoint()
   std::string job_id;
   Secret secret;
-  std::optional<NodeListener> nodes;  // none: closes such connections
+  std::optional<NodeHandlers> nodes;  // none: closes such connections
 };
 
 class StoreServer {
@@ -53,13 +53,13 @@ class StoreServer {
 
   Endpoint endpoint() const;
   // To a node; a closed link is no error.
-  void send(NodeListener::Link link, const std::string& frame);
+  void send(NodeHandlers::Link link, const std::string& frame);
   // Closes once the kernel has what was sent. Data that arrive later may make the kernel drop bytes
   // still on their way.
-  void close(NodeListener::Link link);
+  void close(NodeHandlers::Link link);
   // Closes when the other end does, so that it gets all that was sent; drops what it sends
   // meanwhile.
-  void part(NodeListener::Link link);
+  void part(NodeHandlers::Link link);
 
   // Connections that failed the handshake, broke the protocol or did not read.
   std::uint64_t dropped() const;

@@ -153,18 +153,18 @@ Result<CampaignProcess> start_campaign(const Plan& plan, const OriginalSignals& 
   return CampaignProcess{pid, std::move(to_write), std::move(from_read)};
 }
 
-CampaignLink::CampaignLink(asio::io_context& loop, CampaignProcess process, Listener listener)
+CampaignLink::CampaignLink(asio::io_context& loop, CampaignProcess process, Handlers handlers)
     : pid_(process.pid),
       to_(std::move(process.to)),
       from_(loop, process.from.release()),
-      listener_(std::move(listener)) {
+      handlers_(std::move(handlers)) {
   read();
 }
 
 void CampaignLink::read() {
   from_.async_read_some(asio::buffer(input_), [this](asio::error_code error, std::size_t size) {
     if (error == asio::error::operation_aborted) return;
-    if (error) return listener_.ended();
+    if (error) return handlers_.ended();
     partial_.append(input_.data(), size);
     for (auto end = partial_.find('\n'); end != partial_.npos; end = partial_.find('\n')) {
       const std::string line = partial_.substr(0, end);
@@ -180,12 +180,12 @@ void CampaignLink::heard(std::string_view line) {
   const auto word = line.substr(0, space);
   const auto rest = line.substr(std::min(space + 1, line.size()));
   const bool ours = word == "leading";
-  if (word != "leader" && !ours) return listener_.nobody(std::string(rest), word == "never");
+  if (word != "leader" && !ours) return handlers_.nobody(std::string(rest), word == "never");
   Leader leader;
   const auto [end, err] = std::from_chars(rest.data(), rest.data() + rest.size(), leader.term);
   if (err != std::errc() || end == rest.data() + rest.size()) return;
   leader.endpoint = std::string(end + 1, rest.data() + rest.size());
-  listener_.leader(leader, ours);
+  handlers_.leader(leader, ours);
 }
 
 }  // namespace dlaunch

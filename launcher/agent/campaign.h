@@ -36,12 +36,12 @@ Result<CampaignProcess> start_campaign(const Plan& plan, const OriginalSignals& 
 // The agent's side of the process. One thread, the loop's.
 class CampaignLink {
  public:
-  struct Listener {
+  struct Handlers {
     std::function<void(const Leader&, bool ours)> leader;
     std::function<void(const std::string& why, bool never)> nobody;
     std::function<void()> ended;  // the process
   };
-  CampaignLink(asio::io_context& loop, CampaignProcess process, Listener listener);
+  CampaignLink(asio::io_context& loop, CampaignProcess process, Handlers handlers);
 
   pid_t pid() const { return pid_; }
 
@@ -52,7 +52,7 @@ class CampaignLink {
   const pid_t pid_;
   const UniqueFd to_;
   asio::posix::stream_descriptor from_;
-  const Listener listener_;
+  const Handlers handlers_;
   std::array<char, 4096> input_{};
   std::string partial_;
 };

@@ -82,7 +82,7 @@ void Follower::follow(const Leader& leader, bool ours) {
                          .job_id = plan_.job_id,
                          .who = fmt::format("dlaunch of host {} (pid {})", plan_.host, ::getpid())};
   link_.emplace(loop_, *endpoint, std::move(self), secret_, plan_.nodes.host_timeout,
-                LeaderLink::Listener{
+                LeaderLink::Handlers{
                     .opened = [this] { feed(NodeSession::Opened{link_->local_address()}); },
                     .message = [this](std::string_view frame) { on_frame(frame); },
                     .lost = [this](const std::string& why) { feed(NodeSession::Lost{why}); },
@@ -103,7 +103,7 @@ void Follower::watch_campaign() {
   helpers_.insert(elected_by_->pid);
   campaign_.emplace(
       loop_, std::move(*elected_by_),
-      CampaignLink::Listener{
+      CampaignLink::Handlers{
           .leader =
               [this](const Leader& leader, bool ours) {
                 if (link_) link_->hear_out();

@@ -231,7 +231,7 @@ void JobLeader::start_hosts() {
     let_go();
   };
   started_.emplace(loop_, plan_, *hub_, helpers_,
-                   StartedHosts::Listener{
+                   StartedHosts::Handlers{
                        .too_few = [this](int exit_code) { end(exit_code, "", {}); },
                        .leaves = leaves,
                        .gone = [this](int node) { membership_.release(node); },

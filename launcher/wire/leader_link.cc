@@ -51,13 +51,13 @@ struct LeaderLink::Connection {
 };
 
 LeaderLink::LeaderLink(asio::io_context& loop, const Endpoint& endpoint, HandshakeIdentity self,
-                       const Secret& secret, Duration lease, Listener listener)
+                       const Secret& secret, Duration lease, Handlers handlers)
     : loop_(loop),
       endpoint_(endpoint),
       self_(std::move(self)),
       secret_(secret),
       lease_(lease),
-      listener_(std::move(listener)),
+      handlers_(std::move(handlers)),
       timer_(loop),
       pause_(kFirstPause) {}
 
@@ -80,7 +80,7 @@ void LeaderLink::stop() {
 
 void LeaderLink::attempt() {
   auto nonce = random_bytes(kNonceBytes);
-  if (!nonce) return listener_.failed({.why = nonce.error().what, .final = true});
+  if (!nonce) return handlers_.failed({.why = nonce.error().what, .final = true});
   connection_ =
       std::make_shared<Connection>(loop_, Handshake::connector(secret_, self_, std::move(*nonce)));
   asio::error_code ec;
@@ -153,7 +153,7 @@ bool LeaderLink::take(const ConnectionPtr& connection, std::string_view bytes) {
     connection->open = true;
     connection->origin = steady_now();
     pause_ = kFirstPause;
-    listener_.opened();
+    handlers_.opened();
   }
   connection->frames.append(bytes);
   while (!connection->closed) {
@@ -163,7 +163,7 @@ bool LeaderLink::take(const ConnectionPtr& connection, std::string_view bytes) {
       return false;
     }
     if (!*frame) return true;
-    if (!(*frame)->empty()) listener_.message(**frame);
+    if (!(*frame)->empty()) handlers_.message(**frame);
   }
   return false;
 }
@@ -216,7 +216,7 @@ void LeaderLink::give_up(const ConnectionPtr& connection, Failure failure) {
   asio::error_code ec;
   connection->socket.close(ec);
   failure.why = fmt::format("{}: {}", to_string(endpoint_), failure.why);
-  connection->open ? listener_.lost(failure.why) : listener_.failed(failure);
+  connection->open ? handlers_.lost(failure.why) : handlers_.failed(failure);
 }
 
 // Also handles the time of the next attempt.

@@ -27,7 +27,7 @@ namespace dlaunch {
 class LeaderLink {
  public:
   using Failure = LeaderSearch::Failure;
-  struct Listener {
+  struct Handlers {
     std::function<void()> opened;
     std::function<void(std::string_view frame)> message;
     // The open connection was lost; another attempt begins.
@@ -36,7 +36,7 @@ class LeaderLink {
   };
   // The leader counts as lost when nothing has come for a lease.
   LeaderLink(asio::io_context& loop, const Endpoint& endpoint, HandshakeIdentity self,
-             const Secret& secret, Duration lease, Listener listener);
+             const Secret& secret, Duration lease, Handlers handlers);
   ~LeaderLink();
 
   void start();
@@ -48,7 +48,7 @@ class LeaderLink {
   // Reads what has arrived so far: a leader's last words may still wait here when another one
   // leads.
   void hear_out();
-  // Stops calling the listener. Frames already sent still go out.
+  // Stops calling the handlers. Frames already sent still go out.
   void stop();
 
  private:
@@ -68,7 +68,7 @@ class LeaderLink {
   const HandshakeIdentity self_;
   const Secret secret_;
   const Duration lease_;
-  const Listener listener_;
+  const Handlers handlers_;
   asio::steady_timer timer_;  // the beat, or a pause before the next attempt
   ConnectionPtr connection_;
   Duration pause_;

@@ -12,21 +12,21 @@ constexpr int kQuickPings = 8;
 
 }  // namespace
 
-NodeLinks::NodeLinks(asio::io_context& loop, Duration lease, Listener listener)
-    : lease_(lease), listener_(std::move(listener)), timer_(loop) {}
+NodeLinks::NodeLinks(asio::io_context& loop, Duration lease, Handlers handlers)
+    : lease_(lease), handlers_(std::move(handlers)), timer_(loop) {}
 
-NodeListener NodeLinks::for_store() {
+NodeHandlers NodeLinks::for_store() {
   return {.opened =
               [this](Link link, const std::string& address) {
                 const auto now = steady_now();
                 links_.insert_or_assign(link, Connection{address, now, now, HostClock(now)});
-                listener_.opened(link, address);
+                handlers_.opened(link, address);
               },
           .message = [this](Link link, std::string_view frame) { message(link, frame); },
           .closed =
               [this](Link link) {
                 links_.erase(link);
-                listener_.closed(link);
+                handlers_.closed(link);
                 parted(link);
               }};
 }
@@ -65,7 +65,7 @@ void NodeLinks::message(Link link, std::string_view frame) {
     return store_->close(link);
   }
   if (const auto* pong = std::get_if<NodePong>(&*message)) return on(link, *pong);
-  listener_.message(link, *message);
+  handlers_.message(link, *message);
 }
 
 // -- Clocks

@@ -19,17 +19,17 @@ namespace dlaunch {
 
 class NodeLinks {
  public:
-  using Link = NodeListener::Link;
-  struct Listener {
+  using Link = NodeHandlers::Link;
+  struct Handlers {
     std::function<void(Link, const std::string& address)> opened;
     // Times in the message are by our clock, with an error of clock_error().
     std::function<void(Link, const NodeMessage&)> message;
     std::function<void(Link)> closed;  // or silent for a lease
   };
-  NodeLinks(asio::io_context& loop, Duration lease, Listener listener);
+  NodeLinks(asio::io_context& loop, Duration lease, Handlers handlers);
 
   // For the store that serves the other hosts, which must outlive it.
-  NodeListener for_store();
+  NodeHandlers for_store();
   void serve(StoreServer& store) { store_ = &store; }
   // Starts the beat.
   void start() { beat(); }
@@ -63,7 +63,7 @@ class NodeLinks {
   void parted(Link link);
 
   const Duration lease_;
-  const Listener listener_;
+  const Handlers handlers_;
   StoreServer* store_ = nullptr;
   std::map<Link, Connection> links_;
   std::set<Link> parting_;  // links of part_all() that are still open

@@ -7,9 +7,9 @@
 namespace dlaunch {
 
 HostDiscovery::HostDiscovery(asio::io_context& loop, std::string script, std::set<pid_t>& helpers,
-                             Listener listener, const Times& times)
+                             OnHosts on_hosts, const Times& times)
     : script_(std::move(script)),
-      listener_(std::move(listener)),
+      on_hosts_(std::move(on_hosts)),
       times_(times),
       command_(loop, helpers),
       timer_(loop) {}
@@ -33,7 +33,7 @@ void HostDiscovery::judge(const Command::End& end) {
   for (HostEntry& host : *hosts) host.line = 0;
   if (*hosts == last_) return;
   last_ = std::move(*hosts);
-  listener_(last_);
+  on_hosts_(last_);
 }
 
 void HostDiscovery::complain(const std::string& why) {

@@ -23,17 +23,17 @@ namespace dlaunch {
 
 class HostDiscovery {
  public:
-  using Listener = std::function<void(const std::vector<HostEntry>&)>;
+  using OnHosts = std::function<void(const std::vector<HostEntry>&)>;
   struct Times {
     Duration period = std::chrono::seconds(1);    // between an answer and the next run
     Duration patience = std::chrono::seconds(5);  // then a run is killed with its children
   };
-  // helpers: has its process while it runs. The listener gets each list that differs from the last.
+  // helpers: has its process while it runs. on_hosts gets each list that differs from the last.
   HostDiscovery(asio::io_context& loop, std::string script, std::set<pid_t>& helpers,
-                Listener listener)
-      : HostDiscovery(loop, std::move(script), helpers, std::move(listener), Times()) {}
+                OnHosts on_hosts)
+      : HostDiscovery(loop, std::move(script), helpers, std::move(on_hosts), Times()) {}
   HostDiscovery(asio::io_context& loop, std::string script, std::set<pid_t>& helpers,
-                Listener listener, const Times& times);
+                OnHosts on_hosts, const Times& times);
   // Starts the first run.
   void start() { ask(); }
 
@@ -44,7 +44,7 @@ class HostDiscovery {
   void ask_later();
 
   const std::string script_;
-  const Listener listener_;
+  const OnHosts on_hosts_;
   const Times times_;
   Command command_;
   asio::steady_timer timer_;

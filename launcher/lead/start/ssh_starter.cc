@@ -89,12 +89,12 @@ HostStarts SshStarter::starts_of(const Plan& plan) {
 }
 
 SshStarter::SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub,
-                       std::set<pid_t>& helpers, Listener listener)
+                       std::set<pid_t>& helpers, Handlers handlers)
     : loop_(loop),
       plan_(plan),
       hub_(hub),
       helpers_(helpers),
-      listener_(std::move(listener)),
+      handlers_(std::move(handlers)),
       starts_(starts_of(plan)),
       hosts_(plan.nodes.hosts),
       next_(loop),
@@ -132,7 +132,7 @@ void SshStarter::decide(const HostStarts::Event& event) {
   arm();
   if (!starts_.all_answered() || std::exchange(all_answered_, true)) return;
   asio::post(loop_, [this] {
-    if (!finishing_) listener_.answered(failures_);
+    if (!finishing_) handlers_.answered(failures_);
   });
 }
 
@@ -398,7 +398,7 @@ void SshStarter::over(const HostPtr& host) {
     failed_there(host, host->talk.ended(host->how), false);
   } else if (host->state == Host::State::ready && !finishing_) {
     const std::string why = "its " + starter() + " " + host->how;
-    listener_.lost({host->node, kExitRendezvous, why}, starts_again(plan_));
+    handlers_.lost({host->node, kExitRendezvous, why}, starts_again(plan_));
     decide(HostStarts::Ended{host->node, why});
   }
   check_done();

@@ -34,7 +34,7 @@ namespace dlaunch {
 
 class SshStarter {
  public:
-  struct Listener {
+  struct Handlers {
     // All hosts have answered; some may not be able to take part.
     std::function<void(const std::vector<HostFailure>&)> answered;
     // The ssh of a host that was ready has ended. again: it will be started again; the user was
@@ -44,9 +44,9 @@ class SshStarter {
     std::function<void(int node)> leave;
   };
   // helpers: gets the processes while they run, so that no other code ends or reaps them. All but
-  // the listener must outlive this object.
+  // the handlers must outlive this object.
   SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub, std::set<pid_t>& helpers,
-             Listener listener);
+             Handlers handlers);
   ~SshStarter();
 
   // endpoint: of the leader, as the other hosts reach it. Error: our own binary cannot be read, or
@@ -84,7 +84,7 @@ class SshStarter {
   using HostPtr = std::shared_ptr<Host>;
   void decide(const HostStarts::Event& event);
   void perform(const HostStarts::LogIn& login);
-  void perform(const HostStarts::Leave& leave) { listener_.leave(leave.node); }
+  void perform(const HostStarts::Leave& leave) { handlers_.leave(leave.node); }
   void perform(const HostStarts::Tell& tell);
   void arm();
   void settle_place(const HostStarts::LogIn& login);
@@ -114,7 +114,7 @@ class SshStarter {
   const Plan& plan_;
   OutputHub& hub_;
   std::set<pid_t>& helpers_;
-  const Listener listener_;
+  const Handlers handlers_;
   std::string ssh_;                  // the program
   std::optional<OwnBinary> binary_;  // ours
   std::string pushed_;               // its content, once a host needs it

@@ -8,11 +8,11 @@
 namespace dlaunch {
 
 StartedHosts::StartedHosts(asio::io_context& loop, const Plan& plan, OutputHub& hub,
-                           std::set<pid_t>& helpers, Listener listener)
+                           std::set<pid_t>& helpers, Handlers handlers)
     : loop_(loop),
       plan_(plan),
       helpers_(helpers),
-      listener_(std::move(listener)),
+      handlers_(std::move(handlers)),
       quorum_(plan.nodes),
       starter_(loop, plan, hub, helpers,
                {.answered = [this](const auto& failures) { on_answered(failures); },
@@ -20,7 +20,7 @@ StartedHosts::StartedHosts(asio::io_context& loop, const Plan& plan, OutputHub& 
                 .leave =
                     [this](int node) {
                       leaving_.insert(node);
-                      listener_.leaves(node);
+                      handlers_.leaves(node);
                     }}) {}
 
 Result<void> StartedHosts::start(const Secret& secret, const std::string& endpoint) {
@@ -35,7 +35,7 @@ Result<void> StartedHosts::start(const Secret& secret, const std::string& endpoi
 
 void StartedHosts::on_answered(std::vector<HostFailure> failures) {
   const int own = plan_.nodes.own_number();
-  const SpawnError error = own >= 0 ? listener_.own_failure() : SpawnError();
+  const SpawnError error = own >= 0 ? handlers_.own_failure() : SpawnError();
   if (error.stage != Stage::none) {
     failures.push_back({own, start_exit_code(error.stage, error.os_errno), error.what});
   }
@@ -56,7 +56,7 @@ void StartedHosts::on_failed(const std::vector<HostFailure>& failures) {
   for (const auto& line : failure_table(failures, plan_.nodes.hosts)) {
     log_line(enough ? LogLevel::warn : LogLevel::error, line);
   }
-  if (!enough) listener_.too_few(exit_code_of(failures));
+  if (!enough) handlers_.too_few(exit_code_of(failures));
 }
 
 void StartedHosts::let_go(const std::function<bool(int node)>& nobody_on) {
@@ -65,7 +65,7 @@ void StartedHosts::let_go(const std::function<bool(int node)>& nobody_on) {
       ++node;
       continue;
     }
-    listener_.gone(*node);
+    handlers_.gone(*node);
     starter_.end_host(*node);
     node = leaving_.erase(node);
   }

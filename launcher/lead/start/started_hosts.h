@@ -18,7 +18,7 @@ namespace dlaunch {
 
 class StartedHosts {
  public:
-  struct Listener {
+  struct Handlers {
     // The job cannot begin; the user was informed.
     std::function<void(int exit_code)> too_few;
     // A host should leave: from a running job in order, from one that has not begun at once.
@@ -28,9 +28,9 @@ class StartedHosts {
     // Why no worker could start on our own host; see WorkerStarter::foresee_failure().
     std::function<SpawnError()> own_failure;
   };
-  // All but the listener must outlive this object.
+  // All but the handlers must outlive this object.
   StartedHosts(asio::io_context& loop, const Plan& plan, OutputHub& hub, std::set<pid_t>& helpers,
-               Listener listener);
+               Handlers handlers);
 
   // endpoint: of the leader, as the other hosts reach it. Error: our own, not a host's.
   Result<void> start(const Secret& secret, const std::string& endpoint);
@@ -59,7 +59,7 @@ class StartedHosts {
   asio::io_context& loop_;
   const Plan& plan_;
   std::set<pid_t>& helpers_;
-  const Listener listener_;
+  const Handlers handlers_;
   HostQuorum quorum_;  // before the job begins
   SshStarter starter_;
   std::unique_ptr<HostDiscovery> discovery_;

@@ -26,12 +26,12 @@ constexpr Duration kLook = std::chrono::milliseconds(10);  // at a group whose l
 }  // namespace
 
 Processes::Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& starter,
-                     const std::set<pid_t>& helpers, int slots, Listener listener)
+                     const std::set<pid_t>& helpers, int slots, Handlers handlers)
     : loop_(loop),
       hub_(hub),
       starter_(starter),
       helpers_(helpers),
-      listener_(std::move(listener)),
+      handlers_(std::move(handlers)),
       children_(loop),
       leftovers_(loop),
       oom_before_(read_oom_counter()),
@@ -172,11 +172,11 @@ bool Processes::reap(Slot slot) {
   reap_orphans();
   if (info.si_code == CLD_EXITED && info.si_status == kExitNotFound) {
     if (const auto error = starter_.failure_of(process.place)) {
-      listener_.never_ran(slot, *error);
+      handlers_.never_ran(slot, *error);
       return true;
     }
   }
-  listener_.ended(slot, describe_end(slot, info));
+  handlers_.ended(slot, describe_end(slot, info));
   return true;
 }
 
@@ -326,7 +326,7 @@ void Processes::watch_orphans() {
   children_.async_wait([this](asio::error_code error, int) {
     if (error) return;
     reap_orphans();
-    listener_.child_changed();
+    handlers_.child_changed();
     watch_orphans();
   });
 }

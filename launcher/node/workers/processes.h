@@ -27,7 +27,7 @@ namespace dlaunch {
 
 class Processes {
  public:
-  struct Listener {
+  struct Handlers {
     std::function<void(Slot, const WorkerEnd&)> ended;
     // A child was stopped or continued, or has ended.
     std::function<void()> child_changed;
@@ -37,7 +37,7 @@ class Processes {
   // All but the numbers must outlive this object. helpers: children that are no workers; their
   // starters reap them.
   Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& starter,
-            const std::set<pid_t>& helpers, int slots, Listener listener);
+            const std::set<pid_t>& helpers, int slots, Handlers handlers);
 
   // It has at least so many slots from now on.
   void grow(int slots) {
@@ -49,7 +49,7 @@ class Processes {
   void move(Slot slot, int rank, int round, std::string round_dir);
   // Signals its process group; SIGKILL goes to all its descendants.
   void signal(Slot slot, int number);
-  // Reaps it at once, and calls the listener, if it has ended already.
+  // Reaps it at once, and calls the handlers, if it has ended already.
   void reap_if_ended(Slot slot);
   // Gives processes that ended workers left behind a moment to end by themselves, because some
   // clean up after a worker (Python's resource_tracker), and kills them then. If no worker runs,
@@ -128,7 +128,7 @@ class Processes {
   OutputHub& hub_;
   WorkerStarter& starter_;
   const std::set<pid_t>& helpers_;
-  Listener listener_;
+  Handlers handlers_;
   asio::signal_set children_;
   asio::steady_timer leftovers_;  // for leftovers while other workers run
   bool kills_later_ = false;

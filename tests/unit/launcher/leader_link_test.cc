@@ -20,10 +20,10 @@ using std::chrono::seconds;
 TEST_CASE("leader link: what has come is heard out, without waiting for more") {
   const Secret secret(std::string(32, 's'));
   asio::io_context serving, loop;
-  std::atomic<NodeListener::Link> host{0};
-  NodeListener nodes{.opened = [&](NodeListener::Link link, const std::string&) { host = link; },
-                     .message = [](NodeListener::Link, std::string_view) {},
-                     .closed = [](NodeListener::Link) {}};
+  std::atomic<NodeHandlers::Link> host{0};
+  NodeHandlers nodes{.opened = [&](NodeHandlers::Link link, const std::string&) { host = link; },
+                     .message = [](NodeHandlers::Link, std::string_view) {},
+                     .closed = [](NodeHandlers::Link) {}};
   auto server = StoreServer::open(
       serving,
       {.listen = {"127.0.0.1", 0}, .job_id = "job", .secret = secret, .nodes = std::move(nodes)});
@@ -68,9 +68,9 @@ TEST_CASE("leader link: what has come is heard out, without waiting for more") {
 
 TEST_CASE("leader link: a wrong secret is final, a closed port is not") {
   asio::io_context serving, loop;
-  NodeListener nodes{.opened = [](NodeListener::Link, const std::string&) {},
-                     .message = [](NodeListener::Link, std::string_view) {},
-                     .closed = [](NodeListener::Link) {}};
+  NodeHandlers nodes{.opened = [](NodeHandlers::Link, const std::string&) {},
+                     .message = [](NodeHandlers::Link, std::string_view) {},
+                     .closed = [](NodeHandlers::Link) {}};
   auto server = StoreServer::open(serving, {.listen = {"127.0.0.1", 0},
                                             .job_id = "job",
                                             .secret = Secret(std::string(32, 's')),

@@ -18,7 +18,7 @@ struct SleepingNode {
   SleepingNode() {
     REQUIRE(starter);
     processes.emplace(loop, hub, *starter, helpers, 1,
-                      Processes::Listener{.ended = [this](Slot, const WorkerEnd&) { ended = true; },
+                      Processes::Handlers{.ended = [this](Slot, const WorkerEnd&) { ended = true; },
                                           .child_changed = [] {},
                                           .never_ran = [](Slot, const SpawnError&) {}});
     REQUIRE(processes->start(0, {.worker = 1}).stage == Stage::none);

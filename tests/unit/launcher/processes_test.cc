@@ -27,7 +27,7 @@ struct ShellNode {
     REQUIRE(*starter);
     hub.emplace(loop, plan);
     processes.emplace(loop, *hub, **starter, helpers, 1,
-                      Processes::Listener{.ended = [this](Slot, const WorkerEnd& e) { end = e; },
+                      Processes::Handlers{.ended = [this](Slot, const WorkerEnd& e) { end = e; },
                                           .child_changed = [] {},
                                           .never_ran = [](Slot, const SpawnError&) {}});
     REQUIRE(processes->start(0, {.worker = 1}).stage == Stage::none);
