@@ -82,6 +82,7 @@ class MembershipWorld final : private NodeMembership::Effects, private NodeMembe
   TimePoint clock = kStart;
   std::set<Link> open, silent, watched;
   std::map<Link, std::vector<NodeMessage>> sent;
+  std::vector<Link> order;  // of all that was sent
   std::vector<std::string> warnings;
   std::vector<JobCore::Event> events;
   // What the job learns, a line each: "begin", "lost 1 b".
@@ -95,7 +96,10 @@ class MembershipWorld final : private NodeMembership::Effects, private NodeMembe
  private:
   // -- Effects
   TimePoint now() override { return clock; }
-  void send(Link link, const NodeMessage& message) override { sent[link].push_back(message); }
+  void send(Link link, const NodeMessage& message) override {
+    sent[link].push_back(message);
+    order.push_back(link);
+  }
   void close(Link link) override {
     if (open.erase(link) > 0) membership.closed(link);
   }

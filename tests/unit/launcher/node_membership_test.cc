@@ -327,14 +327,18 @@ TEST_CASE(
     "membership: the own node gets its orders last, because a failure there stops the others") {
   MembershipWorld world(membership_plan(3));
   join_b_and_c(world);
+  world.order.clear();
   world.membership.stop({.slots = {0, 3, 4, 5}, .signal = SIGTERM});
   CHECK(world.got<NodeStop>(NodeMembership::kOwnLink)->slots == std::vector<Slot>{0});
   CHECK(world.got<NodeStop>(1)->slots == std::vector<Slot>{1});
   CHECK(world.got<NodeStop>(2)->slots == std::vector<Slot>{0, 1});
+  CHECK(world.order == std::vector<MembershipWorld::Link>{1, 2, 0});
+  world.order.clear();
   world.membership.hand_on({SIGUSR2});
   for (const MembershipWorld::Link link : {0, 1, 2}) {
     CHECK(world.got<NodeHandOn>(link)->signal == SIGUSR2);
   }
+  CHECK(world.order == std::vector<MembershipWorld::Link>{1, 2, 0});
 }
 
 TEST_CASE("membership: a host that is silent for two beats is not heard") {
