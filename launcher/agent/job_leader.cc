@@ -381,7 +381,7 @@ void JobLeader::on_waiting() {
   if (steady_now() >= job_ends_at_) {
     return give_up(kExitTimeout, "the job's --timeout passed: " + membership_.who_is_here());
   }
-  log_warn("{}; the others are awaited", membership_.who_is_here());
+  log_warn("{}; waiting for the others", membership_.who_is_here());
   arm_timer(job_ends_at_);
 }
 

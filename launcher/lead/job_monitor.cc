@@ -165,7 +165,7 @@ void JobMonitor::on(int node, const NodeThrew& threw) {
   const Slot slot = membership_.job_slot(node, threw.slot);
   const int rank = slot >= 0 ? job_.rank_of(slot) : -1;
   if (rank < 0 || !job_.runs(slot)) return;
-  if (threw.over) return warn({rank}, fmt::format("rank {} goes on after its traceback", rank));
+  if (threw.over) return warn({rank}, fmt::format("rank {} continues after its traceback", rank));
   std::vector<std::string> waiting;
   for (const int other : watch_.waiting_for(rank)) waiting.push_back(std::to_string(other));
   const std::string who =
@@ -173,7 +173,7 @@ void JobMonitor::on(int node, const NodeThrew& threw) {
                       : fmt::format("; {} {} wait{}", waiting.size() == 1 ? "rank" : "ranks",
                                     fmt::join(waiting, ", "), waiting.size() == 1 ? "s" : "");
   warn({rank}, fmt::format("rank {} printed a traceback {} ago and still runs{}; 'dlaunchctl "
-                           "stacks {}' shows what goes on there",
+                           "stacks {}' shows what it does",
                            rank, format_duration(now() - threw.threw), who, rank));
 }
 

@@ -179,7 +179,7 @@ std::string Node::round_dir(int round) {
     last_round_dir_ = round;
     auto made = job_dir_.make_round_dir(round);
     has_round_dir_ = static_cast<bool>(made);
-    if (!made) log_warn("{}; what this round's failures leave there is lost", made.error().what);
+    if (!made) log_warn("{}; messages about this round's failures are lost", made.error().what);
   }
   return has_round_dir_ ? job_dir_.path() + "/" + std::to_string(round) : "";
 }

@@ -83,7 +83,7 @@ void WorkerChannel::send(int worker, const WorkerMessage& message) {
   const int fd = found->second->socket.native_handle();
   if (::send(fd, packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return;
   if (errno == EPIPE || errno == ECONNRESET) return;  // it ends; another path notices that
-  log_warn("worker {} does not read what it is told: {}", worker, errno_error("send", errno).what);
+  log_warn("worker {} does not read messages: {}", worker, errno_error("send", errno).what);
 }
 
 }  // namespace dlaunch

@@ -118,7 +118,7 @@ void FileWriter::Desk::write(const Piece& piece) {
   if (err == 0) return;
   if (err != ENOSPC && err != EDQUOT) {
     file.gone = true;
-    return fail(file, err, "the job goes on without it");
+    return fail(file, err, "the job continues without it");
   }
   file.lost += piece.bytes.size() - done;
   if (lost_before == 0) fail(file, err, "what does not fit is lost");

@@ -77,7 +77,7 @@ Result<UniqueFd> OutputHub::Impl::open_stream(int round, int slot, int rank, Out
   if (logged) {
     if (auto ok = stream->open_log(plan.output.log_dir, round); !ok) {
       if (round == 1) return ok.error();
-      log_warn("{}; the job goes on without this file", ok.error().what);
+      log_warn("{}; the job continues without this file", ok.error().what);
     }
   }
   // The kernel limits the total size of a user's pipes: large ones for few workers only.
@@ -104,8 +104,8 @@ void OutputHub::Impl::close_stdin() {
   const auto unread = elsewhere_perhaps ? 0 : stdin_pump.unread();
   if (unread == 0) return;
   log_warn(
-      "dlaunch read {} of stdin that no worker consumed; use --stdin none (or </dev/null) "
-      "in loops and scripts",
+      "dlaunch read {} of stdin that no worker has read; use --stdin none (or </dev/null) in loops "
+      "and scripts",
       unread == 1 ? "1 byte" : fmt::format("{} bytes", unread));
 }
 

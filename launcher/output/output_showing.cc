@@ -42,7 +42,7 @@ void OutputHub::Impl::flush_sinks() {
 
 // The job goes on, and so do the log files and the report.
 void OutputHub::Impl::on_sink_failed(const Error& error) {
-  own_line("dlaunch: warning: " + error.what + "; nothing more is shown there");
+  own_line("dlaunch: warning: " + error.what + "; dlaunch shows nothing more there");
 }
 
 // Whole lines only ever enter a sink's queue, so none is torn by another.

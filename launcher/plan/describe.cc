@@ -74,8 +74,8 @@ Facts about_workers(const Plan& plan) {
 }
 
 std::string who_leads(const NodesPlan& nodes) {
-  if (nodes.elects()) return "led by whoever is elected, by " + nodes.where_elected();
-  static constexpr std::array kLeads = {"led by this one", "led by whoever is first",
+  if (nodes.elects()) return "led by the host that is elected, by " + nodes.where_elected();
+  static constexpr std::array kLeads = {"led by this one", "led by the first host",
                                         "led elsewhere"};
   return fmt::format("{}, at {}", kLeads[static_cast<std::size_t>(nodes.lead)], nodes.endpoint);
 }

@@ -60,7 +60,7 @@ Result<void> append_range(std::string_view item, std::vector<std::string>& numbe
   int last = *first;
   if (dash < item.size()) {
     auto parsed = parse_int(item.substr(dash + 1), *first, 1'000'000'000, "a host range");
-    if (!parsed) return usage_error(fmt::format("'{}' is not a range that runs upwards", item));
+    if (!parsed) return usage_error(fmt::format("'{}' is not an increasing range", item));
     last = *parsed;
   }
   if (static_cast<std::size_t>(last - *first) + 1 + numbers.size() > kMaxHosts) {

@@ -62,7 +62,7 @@ int exit_code_of(int status, bool all_killed) {
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   const bool killed = WTERMSIG(status) == SIGKILL;
   log_error("dlaunch's agent was lost ({}{}); {}", describe_signal(WTERMSIG(status)),
-            killed ? ", by somebody or by the kernel for want of memory: see dmesg" : "",
+            killed ? ", by a person, or by the kernel for lack of memory: see dmesg" : "",
             all_killed ? "all workers were killed" : "not every worker could be killed");
   return kExitInternal;
 }

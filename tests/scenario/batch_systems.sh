@@ -96,7 +96,7 @@ expect_err "^dlaunch: exec 'pbsdsh': no such program in PATH; --ssh-command ssh 
 mkdir own; cp "$BUILD/cli/dlaunch" own/dlaunch
 on 2 mount -t tmpfs none "$tmp/own" || fail "no folder that host 2 lacks"
 run batch 1 own/dlaunch true; expect_code 69
-expect_err "host2  pbsdsh ended \(.*exit status.*\), and dlaunch on host2 has not connected: it has to be at the same path there"
+expect_err "host2  pbsdsh ended \(.*exit status.*\), and dlaunch on host2 has not connected: it must be at the same path there"
 # The options win.
 run batch 1 dlaunch --standalone --nproc 2 sh -c 'echo $WORLD_SIZE'; expect_code 0; expect_out '^\[1\] 2$'
 run batch 1 dlaunch --dry-run --ssh-command 'ssh -x' true; expect_code 0; expect_out '^workers: 1 on host2, by ssh -x$'

@@ -25,7 +25,7 @@ wait_until 30 in_round 2 4 || fail "no round without host 2: $(cat log err)"
 wait_until 20 eval '! on 2 pgrep -x dlaunch >/dev/null' || fail "its dlaunch does not end"
 wait_until 10 status_has '^host host2: drained$' || fail "the status does not tell: $(cat ctl.out)"
 status_has '^restarts: 0 used' || fail "it cost a restart: $(cat ctl.out)"
-no 'does not go on with fewer than 4 workers' drain host3
+no 'cannot continue with fewer than 4 workers' drain host3
 no 'is drained already' drain host2
 order undrain host2
 wait_until 60 in_round 3 6 || fail "host 2 is not back: $(cat err)"
@@ -45,7 +45,7 @@ wait_until 30 in_round 1 3 || job_fails "no first round"
 order drain host3
 wait_until 30 in_round 2 2 || job_fails "no round without host 3"
 wait_host 20 3 0
-grep -q 'this host is drained: the job goes on without it' err.3 || job_fails "host 3 is not told why"
+grep -q 'this host is drained: the job continues without it' err.3 || job_fails "host 3 is not told why"
 start_dlaunch 3 --nnodes 2:3 --nproc 1 --max-restarts 1 "${worker[@]}"; wait_host 30 3 69
 grep -q "refused this host: host host3 is drained: 'dlaunchctl undrain host3' on host host1" err.3 || job_fails "no reason"
 # Another host takes its number meanwhile, and changes nothing about it.

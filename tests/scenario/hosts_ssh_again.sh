@@ -76,7 +76,7 @@ start_launch 1 --host-discovery-script "cat $PWD/list" --nnodes 2:3 "${rounds[@]
 wait_until 30 round_of 0 3 || fail "no round of the hosts that are listed"
 before=$round
 echo 'exit 3' > new && mv new list  # no hosts: nothing changes
-wait_until 10 grep -q "the hosts stay as they are: .* printed something else than hosts" err || fail "not told"
+wait_until 10 grep -q "the hosts stay as they are: .* printed something other than hosts" err || fail "not told"
 printf 'host3\nhost4\n' > new && mv new list
 wait_until 30 round_of "$before" 2 || fail "host 2 does not leave"
 wait_until 20 grep -q 'host host2 has left' err || fail "host 2 is not let go"

@@ -102,5 +102,5 @@ if [ "$(id -u)" = 0 ]; then
   run dlaunch --nproc 1 bash -c 'setpriv --reuid 65534 --clear-groups \
     bash -c "exec 3<>/dev/tcp/127.0.0.1/\${PMIX_SERVER_URI3##*:} && cat <&3"
     ! pgrep -P $PPID -x dlaunch-cleaner'
-  expect_code 0; expect_err 'a connection of another user is refused'
+  expect_code 0; expect_err 'refused a connection of another user'
 fi

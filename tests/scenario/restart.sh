@@ -81,5 +81,5 @@ started+=("$keeper")
 wait_until 10 bash -c 'cd own/dlaunch-job-*/1 2>/dev/null' || fail "did not start"
 touch "$(echo own/dlaunch-job-*)/2"
 wait "$keeper"; code=$?
-expect_code 0; expect_err 'File exists; what this round.s failures leave there is lost'
+expect_code 0; expect_err 'File exists; messages about this round.s failures are lost'
 [ "$(grep -c 'of 3: step 60' out)" = 3 ] || fail "not all three came to the end: $(cat out)"

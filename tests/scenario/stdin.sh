@@ -45,7 +45,7 @@ subprocess.run(["bash"], stdin=its)' | tr '\n' ' ')"
 # What several ranks read from a pipe cannot be put back: dlaunch says so.
 : > err
 expect_seen "a loop over a pipe that all ranks may read" "a " "$(loop --stdin all sleep 0.3 < <(cat list; read -rt 0.5 <> <(:)))"
-expect_err 'dlaunch read 4 bytes of stdin that no worker consumed; use --stdin none \(or </dev/null\)'
+expect_err 'dlaunch read 4 bytes of stdin that no worker has read; use --stdin none \(or </dev/null\)'
 # No stdin, or one that nohup took away, is an empty one.
 expect_seen "a closed stdin" "[0] 0" "$(dlaunch sh -c "$count" <&-)"
 expect_seen "a stdin that can only be written" "[0] 0" "$(dlaunch sh -c "$count" 0>/dev/null)"

@@ -170,7 +170,7 @@ ControlDecision drain(const JobStatus& job, const std::string& name) {
   }
   if (host->ranks > 0 && others < std::max(job.min_size, 1)) {
     return refuse(
-        fmt::format("the job does not go on with fewer than {} (--nnodes MIN:MAX, "
+        fmt::format("the job cannot continue with fewer than {} (--nnodes MIN:MAX, "
                     "--min-nproc), and its other hosts have {}",
                     workers(job.min_size), others));
   }

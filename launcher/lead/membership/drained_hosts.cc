@@ -71,7 +71,7 @@ bool DrainedHosts::leave(int node) {
 void DrainedHosts::let_go() {
   std::erase_if(leaving_, [this](int node) {
     if (!job_.nobody_on(node)) return false;
-    membership_.release(node, "the job goes on without this host", 128 + SIGTERM);
+    membership_.release(node, "the job continues without this host", 128 + SIGTERM);
     return true;
   });
   bool news = false;
@@ -80,7 +80,7 @@ void DrainedHosts::let_go() {
     if (host.left || membership_.is_own(node) || !job_.nobody_on(node)) continue;
     host.left = news = true;
     if (!job_.started())
-      membership_.release(node, "this host is drained: the job goes on without it");
+      membership_.release(node, "this host is drained: the job continues without it");
   }
   if (news) job_.write_down();
 }

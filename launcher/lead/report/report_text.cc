@@ -107,7 +107,7 @@ void add_other_end(Lines& out, const JobFacts& facts, const Verdict& verdict) {
     who = fmt::format("{}{}, still running then, may be the cause",
                       ranks.size() == 1 ? "" : "one of ", who);
   }
-  out.push_back("  its error is of a lost connection: " + who);
+  out.push_back("  its error is about a lost connection: " + who);
 }
 
 // For a job whose end was no failure.

@@ -28,7 +28,7 @@ void HostDiscovery::ask() {
 void HostDiscovery::judge(const Command::End& end) {
   if (const auto why = describe(end, times_.patience); !why.empty()) return complain(why);
   auto hosts = parse_hostfile(end.text, "line");
-  if (!hosts) return complain("printed something else than hosts: " + hosts.error().what);
+  if (!hosts) return complain("printed something other than hosts: " + hosts.error().what);
   told_.clear();
   for (HostEntry& host : *hosts) host.line = 0;
   if (*hosts == last_) return;

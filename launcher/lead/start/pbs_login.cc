@@ -141,10 +141,9 @@ Result<TaskStreams> wait_for_streams(const BackListener& listener, const Pbsdsh&
     if (fds[0].revents != 0) {
       take_stream(listener, streams);
     } else if (fds[1].revents != 0) {
-      return Error{.what =
-                       fmt::format("pbsdsh ended{}, and dlaunch on {} has not connected: it has "
-                                   "to be at the same path there",
-                                   last_line_of(pbsdsh), host)};
+      return Error{.what = fmt::format("pbsdsh ended{}, and dlaunch on {} has not connected: it "
+                                       "must be at the same path there",
+                                       last_line_of(pbsdsh), host)};
     } else if (fds[2].revents != 0) {
       return Error{.what = "nobody waits for " + host + " any more"};
     } else if (steady_now() >= deadline) {

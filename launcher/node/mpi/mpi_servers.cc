@@ -30,7 +30,7 @@ void MpiServers::on_abort(const PmiServer::Aborted& aborted) {
 UniqueFd MpiServers::invite(WorkerPlace& place) {
   if (place.rank < 0 || !place.one_world) return UniqueFd();
   const auto alone = [&](const Error& error) {
-    log_warn("rank {} is on its own if it is an MPI program: {}", place.rank, error.what);
+    log_warn("if rank {} is an MPI program, it runs alone: {}", place.rank, error.what);
   };
   if (auto variables = pmix_.invite(place)) {
     place.pmix = std::move(*variables);

@@ -36,7 +36,7 @@ std::optional<std::string> fixed_reply(const std::string& command, int size, int
 
 Error nonsense(std::string_view line) {
   return {.code = Errc::protocol,
-          .what = fmt::format("an MPI library said '{}', which is not of PMI-1",
+          .what = fmt::format("an MPI library sent '{}', which is not part of PMI-1",
                               escaped(line.substr(0, 80)))};
 }
 
@@ -113,7 +113,7 @@ Result<PmiCore::Actions> PmiCore::said(Client client, std::string_view line) {
 Result<std::string> PmiCore::put(Round& round, const Words& words) {
   const auto key = words.find("key"), value = words.find("value");
   if (key == words.end() || value == words.end()) {
-    return Error{.code = Errc::protocol, .what = "an MPI library put a value without a name"};
+    return Error{.code = Errc::protocol, .what = "an MPI library stored a value without a name"};
   }
   round.bytes += key->second.size() + value->second.size();
   if (key->second.size() > kMaxKey || value->second.size() > kMaxValue ||

@@ -169,7 +169,7 @@ PmiServer::Others PmiServer::exchange(const PmiCore::Exchange& what, const Worke
     exchange_.forget(turn_key(what.round, what.turn - 1), place.node_rank);
   } else if (others.error().code != Errc::aborted && newest_round_ == what.round && !stopped_) {
     asio::post(loop_, [why = others.error().what] {
-      log_warn("the ranks of an MPI program do not find each other: {}", why);
+      log_warn("the ranks of an MPI program cannot find each other: {}", why);
     });
   }
   return others;

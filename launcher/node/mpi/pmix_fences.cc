@@ -57,7 +57,7 @@ void PmixFences::meet(const Fence& fence) {
   auto all = exchange(fence);
   if (!all && over_()) return;  // the ranks have ended, too
   if (!all) {
-    log_warn("the ranks of an MPI program do not find each other: {}", all.error().what);
+    log_warn("the ranks of an MPI program cannot find each other: {}", all.error().what);
     return fence.done(pmix::kError, nullptr, 0, fence.caller, nullptr, nullptr);
   }
   auto* const kept = new std::string(std::move(*all));

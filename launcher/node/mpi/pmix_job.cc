@@ -54,7 +54,7 @@ Result<PmixNode> decode_node(std::string_view bytes, int size) {
                                      [&](int rank) { return rank >= 0 && rank < size; });
   // In a list of hosts such a name would mean several hosts, or none.
   const bool named = !node.host.empty() && node.host.find_first_of(",;[]") == node.host.npos;
-  if (!whole || !plausible || !named) return protocol_error("a node told nonsense of its ranks");
+  if (!whole || !plausible || !named) return protocol_error("a node sent nonsense about its ranks");
   return node;
 }
 

@@ -43,7 +43,7 @@ struct Relay::Pair : std::enable_shared_from_this<Pair> {
   void connect(const tcp::endpoint& there, std::size_t heard) {
     far.async_connect(there, [self = shared_from_this(), heard](asio::error_code ec) {
       if (ec == asio::error::operation_aborted) return;
-      if (ec) return log_warn("an MPI program is cut off: {}", ec.message());
+      if (ec) return log_warn("closed the connection of an MPI program: {}", ec.message());
       self->pass(self->near, self->far, self->bytes[0], heard);
       self->carry(self->far, self->near, self->bytes[1]);
     });
@@ -118,9 +118,8 @@ bool Doorman::lets_in(const tcp::socket& accepted) {
   if (!owner) return false;  // the client has left, or was killed
   if (owner == ::geteuid()) return true;
   if (std::has_single_bit(++refused_)) {
-    log_warn(
-        "port {}, which is for the job's MPI programs: a connection of another user is refused{}",
-        to, refused_ > 1 ? fmt::format("; so were {} before", refused_ - 1) : "");
+    log_warn("port {}, for the job's MPI programs: refused a connection of another user{}", to,
+             refused_ > 1 ? fmt::format("; so were {} before", refused_ - 1) : "");
   }
   return false;
 }

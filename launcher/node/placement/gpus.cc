@@ -59,7 +59,7 @@ const GpuFiles* named(const std::vector<GpuFiles>& files, const std::string& ent
 
 Error needs_names(const GpuFiles& gpu) {
   return Error{.code = Errc::usage,
-               .what = fmt::format("GPU {} is cut into MIG instances: name those to be used in "
+               .what = fmt::format("GPU {} is divided into MIG instances: name those to use in "
                                    "CUDA_VISIBLE_DEVICES (nvidia-smi -L lists them)",
                                    gpu.bus)};
 }

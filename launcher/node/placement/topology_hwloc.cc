@@ -40,7 +40,7 @@ Result<void> load_hwloc() {
   if (symbols.library == nullptr) {
     return Error{
         .code = Errc::unsupported,
-        .what = "to find this machine's cores needs libhwloc.so.15, which it does not have"};
+        .what = "finding this machine's cores needs libhwloc.so.15, which is not installed"};
   }
   symbols.read(hwloc.topology_init, "hwloc_topology_init");
   symbols.read(hwloc.topology_destroy, "hwloc_topology_destroy");

@@ -93,7 +93,7 @@ void look(pid_t pid) {
     const auto program = find_program("py-spy", path != nullptr ? path : "");
     const bool stopped = status_of(pid, "State").starts_with("T");
     if (program && py_spy(*program, pid, stopped)) return;
-    if (!program) emit("a Python program: with py-spy in PATH its Python stacks would be here");
+    if (!program) emit("a Python program: install py-spy into PATH to see its Python stacks here");
   }
   native_stacks(pid, emit);
 }
@@ -196,7 +196,7 @@ class Dump : public std::enable_shared_from_this<Dump> {
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }
     if (gave_up_ && !complete) {
-      out.emplace_back("this took too long and was broken off");
+      out.emplace_back("this took too long, and dlaunch stopped it");
     } else if (!complete) {
       out.emplace_back("here it broke off");
     }

@@ -97,7 +97,7 @@ const std::map<std::string, Case> kCases = {
       kTwo}},
     {"nnodes",
      {{"--nnodes", "1:2", "--rdzv", "tcp://here:29400"},
-      "hosts: 1 to 2, led by whoever is first, at here:29400"}},
+      "hosts: 1 to 2, led by the first host, at here:29400"}},
     {"node-rank",
      {{"--nnodes", "2", "--rdzv", "tcp://here:29400", "--node-rank", "0"},
       "number of this host: 0",

@@ -370,7 +370,7 @@ TEST_CASE("where the leader is elected") {
   CHECK(etcd.nodes.etcd->endpoints.size() == 2);
   CHECK(etcd.nodes.etcd->password == "word");
   CHECK(etcd.store_listen == "10.0.0.1:0");
-  CHECK(describe(etcd).find("led by whoever is elected, by etcd at h1:2379, h2:7") !=
+  CHECK(describe(etcd).find("led by the host that is elected, by etcd at h1:2379, h2:7") !=
         std::string::npos);
   CHECK(describe(etcd).find("word") == std::string::npos);
   const auto refused = [&](std::vector<std::string> words) {

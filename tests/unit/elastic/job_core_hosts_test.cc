@@ -280,7 +280,7 @@ TEST_CASE("how it is with each process, in words") {
   CHECK(plain.core.waits_for() == "rank 0 to end, rank 1 to be started again");
 }
 
-TEST_CASE("one of several hosts may use half of the restarts; then the job goes on without it") {
+TEST_CASE("one of several hosts may use half of the restarts; then the job continues without it") {
   JobConfig config = one_each(2, 1, 2);
   config.restarts.limit = {.restarts = 8, .window = 1h};
   JobWorld world(config);

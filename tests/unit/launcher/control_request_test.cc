@@ -216,9 +216,10 @@ TEST_CASE("a host is drained where the elastic job can go on without it") {
   CHECK(say(job, Ask::drain, "c").refused == "there is no host c in this job: a, b");
   CHECK(say(job, Ask::undrain, "b").refused == "host b is not drained");
   job.min_size = 2;
-  CHECK(say(job, Ask::drain, "b").refused ==
-        "the job does not go on with fewer than 2 workers (--nnodes MIN:MAX, --min-nproc), and its "
-        "other hosts have 1");
+  CHECK(
+      say(job, Ask::drain, "b").refused ==
+      "the job cannot continue with fewer than 2 workers (--nnodes MIN:MAX, --min-nproc), and its "
+      "other hosts have 1");
   CHECK(say(job, Ask::drain, "a").refused == "");
   job.all_hosts[0].drained = true;  // what is left of it does not count
   job.min_size = 1;

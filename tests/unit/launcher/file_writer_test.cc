@@ -87,5 +87,5 @@ TEST_CASE("a full disk costs one warning, another failure ends the file") {
     turn_until(world.loop, [&] { return closed->gone.load(); });
   }
   turn_until(world.loop, [&] { return world.failed.size() == 2; });
-  CHECK(world.failed.back() == "write f: Bad file descriptor; the job goes on without it");
+  CHECK(world.failed.back() == "write f: Bad file descriptor; the job continues without it");
 }

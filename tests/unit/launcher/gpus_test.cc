@@ -53,7 +53,7 @@ TEST_CASE("gpus: MIG instances are used by name, and not otherwise") {
   for (const auto& visible : {std::optional<std::string>(), std::optional<std::string>("0,1")}) {
     const auto refused = usable_gpus(cut, visible);
     REQUIRE_FALSE(refused);
-    CHECK(refused.error().what.starts_with("GPU 0000:65:00.0 is cut into MIG instances"));
+    CHECK(refused.error().what.starts_with("GPU 0000:65:00.0 is divided into MIG instances"));
   }
 }
 

@@ -97,7 +97,7 @@ TEST_CASE("discovery: what is no list changes nothing, and is told once") {
   CHECK(world.comes([&] { return asked() > before + 4; }));
   CHECK(world.told.size() == 1);
   world.becomes("true");
-  CHECK(world.is_told("printed something else than hosts"));
+  CHECK(world.is_told("printed something other than hosts"));
   world.becomes("echo; echo '# nobody'");
   world.becomes("echo 'a:2:3 what'");
   CHECK(world.is_told("'a:2:3"));

@@ -90,7 +90,7 @@ TEST_CASE("malformed hostfiles are told by line") {
   CHECK(hostfile_error("a b") == "hosts:1: 'b' is not slots=N, max_slots=N or port=N");
   CHECK(hostfile_error("a slots=9 max_slots=8") == "hosts:1: slots=9 is more than max_slots=8");
   CHECK(hostfile_error("node[1-") == "hosts:1: '[1-': '[' without ']'");
-  CHECK(hostfile_error("node[5-1]") == "hosts:1: '5-1' is not a range that runs upwards");
+  CHECK(hostfile_error("node[5-1]") == "hosts:1: '5-1' is not an increasing range");
   CHECK(hostfile_error("node[x]") == "hosts:1: 'x' is not a range");
   CHECK(hostfile_error("node[]") == "hosts:1: '' is not a range");
   CHECK(hostfile_error("\n\na;rm\n") == "hosts:3: 'a;rm' is not a host name");

@@ -127,9 +127,9 @@ TEST_CASE("job monitor: a traceback is reported with the ranks that wait, and it
   REQUIRE(world.warnings.size() == 1);
   CHECK(world.warnings[0] ==
         "rank 4 printed a traceback 5 s ago and still runs; ranks 0, 1, 2, 3, 5 wait; 'dlaunchctl "
-        "stacks 4' shows what goes on there; rank 4 is on host c");
+        "stacks 4' shows what it does; rank 4 is on host c");
   world.monitor->take(2, NodeThrew{.slot = 0, .pid = 104, .over = true});
-  CHECK(world.warnings.back() == "rank 4 goes on after its traceback; rank 4 is on host c");
+  CHECK(world.warnings.back() == "rank 4 continues after its traceback; rank 4 is on host c");
   // A spare, or a slot that does not exist.
   world.monitor->take(2, NodeThrew{.slot = 7});
   CHECK(world.warnings.size() == 2);

@@ -44,7 +44,7 @@ TEST_CASE("a reader that has gone away does no harm, and a warning names it") {
   put(a.err, "still here\n");
   h.turn();
   CHECK(available(h.err.reading) ==
-        "dlaunch: warning: our stdout has lost its reader; nothing more is shown there\n"
+        "dlaunch: warning: our stdout has lost its reader; dlaunch shows nothing more there\n"
         "[0] still here\n");
   h.hub->worker_ended(0);
   bool done = false;
@@ -65,8 +65,8 @@ TEST_CASE("an output that cannot be written is told once") {
     h.turn();
   }
   CHECK(available(h.err.reading) ==
-        "dlaunch: warning: write to our stdout: No space left on device; nothing more is shown "
-        "there\n");
+        "dlaunch: warning: write to our stdout: No space left on device; dlaunch shows nothing "
+        "more there\n");
 }
 
 TEST_CASE("a log file that cannot be written costs one warning with its name") {
@@ -89,7 +89,7 @@ TEST_CASE("a log file that cannot be written costs one warning with its name") {
   ::setrlimit(RLIMIT_FSIZE, &before);
   const auto path = (dir.path / "1" / "0" / "stdout").string();
   CHECK(told ==
-        "dlaunch: warning: write " + path + ": File too large; the job goes on without it\n");
+        "dlaunch: warning: write " + path + ": File too large; the job continues without it\n");
   CHECK(h.hub->stderr_log(0) == (dir.path / "1" / "0" / "stderr").string());
   CHECK(file_text(path) == "0123456\n01");
   CHECK(h.shown().empty());

@@ -132,6 +132,6 @@ TEST_CASE("pmi: what there is not is said, and what makes no sense closes the co
         "0: cmd=put_result rc=-1 msg=too_long\n");
   CHECK(say(core, 0, "cmd=put key=k").starts_with("closed: "));
   CHECK(say(core, 0, "cmd=dance\x1b") ==
-        "closed: an MPI library said 'cmd=dance\\x1b', which is not of PMI-1");
+        "closed: an MPI library sent 'cmd=dance\\x1b', which is not part of PMI-1");
   CHECK(say(core, 0, "").starts_with("closed: "));
 }

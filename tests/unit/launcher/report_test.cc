@@ -166,7 +166,7 @@ TEST_CASE("words of a lost peer, in the lines that tell of the failure") {
 
 TEST_CASE("a lost connection that no failure explains: who may have been at its other end") {
   const auto reset = says(exited(0, 500, 1), {"Connection reset by peer"});
-  const std::string lost_connection = "  its error is of a lost connection: ";
+  const std::string lost_connection = "  its error is about a lost connection: ";
   const auto line = [&](const JobFacts& f) {
     const auto lines = text(f);
     return lines.size() < 4 ? "" : lines[3];

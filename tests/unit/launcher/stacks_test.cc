@@ -320,8 +320,8 @@ TEST_CASE("of a Python program py-spy tells, also while it stands stopped, or is
     if (expected == 'T') ::kill(process.pid, SIGSTOP);
     REQUIRE(comes_true([&] { return process.state() == expected; }));
     const auto text = stacks(process.pid);
-    CHECK(contains(text,
-                   is_there("py-spy") ? "waits_in_python (<string>:4)" : "with py-spy in PATH"));
+    CHECK(contains(
+        text, is_there("py-spy") ? "waits_in_python (<string>:4)" : "install py-spy into PATH"));
     CHECK(comes_true([&] { return process.state() == expected; }));
   }
 }
@@ -336,7 +336,7 @@ TEST_CASE("what takes too long is broken off, and nothing of it is left") {
   ::setenv("PATH", (folder.path.string() + ":" + path).c_str(), 1);
   const auto text = stacks(process.pid, 300ms);
   ::setenv("PATH", path.c_str(), 1);
-  CHECK(contains(text, "this took too long and was broken off"));
+  CHECK(contains(text, "this took too long, and dlaunch stopped it"));
   if (const int sleeper = std::atoi(text.c_str()); sleeper > 0) {
     CHECK(comes_true([&] { return state_of(sleeper) == 'Z'; }));
   }
