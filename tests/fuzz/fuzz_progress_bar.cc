@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     auto rows = pieces.lines.bar();
     check(rows.size() <= BarRows::kMaxRows);
     for (const auto& row : rows) check(columns_of(fit_columns(row, 29)) <= 29);
-    bars.set({0, 0, true}, std::move(rows));
+    bars.set({0, 0, OutputStream::out}, std::move(rows));
     const auto drawn = bars.draw(TimePoint(), kWindow, [](int) { return "[0] "; });
     check(static_cast<int>(std::count(drawn.begin(), drawn.end(), '\n')) < kWindow.rows);
     bars.erase(kWindow);
