@@ -58,7 +58,7 @@ bool Checker::is_done_task(Slot slot) const {
   if (stage_.scenario.program != Program::plain) return false;
   if (stage_.scenario.job.scope != RestartScope::worker || resized) return false;
   const Worker* last = last_in(stage_, slot);
-  return last != nullptr && last->end.well && !last->told_to_stop && !last->was_cut_off &&
+  return last != nullptr && last->end.well && !last->told_to_stop && !last->end_unknown &&
          last->life == Worker::reaped;
 }
 

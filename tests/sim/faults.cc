@@ -147,7 +147,7 @@ void World::cut_off(int nodes, Duration lasts) {
   for (Worker& worker : stage_.workers) {
     const int node = all[static_cast<std::size_t>(worker.slot)];
     if (worker.life == Worker::reaped || !cut.contains(node)) continue;
-    worker.cut_off = worker.was_cut_off = true;
+    worker.cut_off = worker.end_unknown = true;
   }
   workers_.part();
   for (const int node : cut) {
@@ -173,7 +173,10 @@ void World::host_gave_up(int node) {
 // They are gone, and no agent reports that. The others see the ends of their links.
 void World::forget_workers(int node) {
   for (Worker& worker : stage_.workers) {
-    if (worker.life == Worker::reaped || node_of(worker) != node) continue;
+    if (node_of(worker) != node) continue;
+    // An end that only this host knew is lost with it.
+    worker.end_unknown |= !shell_.leads() || shell_.is_cut(worker.slot);
+    if (worker.life == Worker::reaped) continue;
     if (worker.life == Worker::running && !worker.finished) workers_.cut_links(worker);
     if (worker.life == Worker::running) worker.ended = stage_.now;
     worker.life = Worker::reaped;

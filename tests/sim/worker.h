@@ -44,9 +44,9 @@ struct Worker {
   bool linked = false, mute = false, shielded = false, frozen = false, never_runs = false;
   enum { running, dead, reaped } life = running;
   AgentShell::End end;
-  bool finished = false;  // it has reached the end of its program
-  bool cut_off = false;   // from the leader
-  bool was_cut_off = false;
+  bool finished = false;     // it has reached the end of its program
+  bool cut_off = false;      // from the leader
+  bool end_unknown = false;  // its leader may never have heard of it
   bool stopped = false;
   std::vector<Happening> held;  // events held back while it is stopped
   std::optional<TimePoint> told_to_stop;

@@ -126,7 +126,7 @@ bool World::start(Slot slot, int number, int rank, int round) {
   stage_.workers.push_back({.number = number, .slot = slot});
   stage_.workers.back().started = stage_.now;
   Worker& worker = stage_.workers.back();
-  worker.cut_off = worker.was_cut_off = shell_.is_cut(slot);
+  worker.cut_off = worker.end_unknown = shell_.is_cut(slot);
   const Program program = stage_.scenario.program;
   worker.linked = program == Program::linked || (program == Program::mixed && slot % 2 == 0);
   harm_new(worker);
