@@ -4,7 +4,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const auto request = parse_control_request(fuzz_text(data, size));
-  if (!request) return 0;
+  if (!request) return -1;
   // What is accepted means the same when it is written again, and any job can say what of it.
   const auto again = parse_control_request(encode(*request));
   if (!again || again->command != request->command || again->number != request->number) {

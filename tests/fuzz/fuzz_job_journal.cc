@@ -4,7 +4,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const auto journal = decode_job_journal(fuzz_text(data, size));
-  if (!journal) return 0;
+  if (!journal) return -1;
   // What is accepted means the same once it was written again.
   const std::string written = encode(*journal);
   const auto again = decode_job_journal(written);

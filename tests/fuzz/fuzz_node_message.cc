@@ -7,10 +7,33 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace dlaunch;
   const TimePoint now(std::chrono::hours(24 * 3650));
   const auto message = decode_node_message(fuzz_text(data, size), now);
-  if (!message) return 0;
+  if (!message) return -1;
   // What is accepted means the same once it was written again.
   const std::string frame = encode(*message, now);
   const auto again = decode_node_message(std::string_view(frame).substr(4), now);
   if (!again || encode(*again, now) != frame) __builtin_trap();
   return 0;
+}
+
+std::vector<std::string> fuzz_examples() {
+  using namespace dlaunch;
+  const auto payload = [](const NodeMessage& message) {
+    return encode(message, TimePoint(std::chrono::hours(24 * 3650))).substr(4);
+  };
+  auto all = one_of_each<NodeMessage>(payload);
+  NodeJoin join{.host = "b", .job = "--nnodes 2", .master_addr = "10.0.0.2", .run = "0123"};
+  join.found.push_back({.slot = 1, .linked = true, .in_round = 2, .round = 2, .version = 9});
+  join.ports = {29501, 29502};
+  NodeStart start{.round = 3, .size = 4, .local_size = 2, .nodes = 2, .master_addr = "10.0.0.1"};
+  start.places = {{0, 2, 0}, {1, 3, 1}};
+  start.peers = {"10.0.0.1:29501"};
+  NodeEnded ended{.slot = 1, .end = {}};
+  ended.end.host = "b";
+  ended.end.signal = 9;
+  ended.end.stderr_tail = {"Traceback", "E: x"};
+  ended.end.flight = {{"all_reduce #1", FlightState::failed, {}, {}}};
+  for (const NodeMessage& message : {NodeMessage(join), NodeMessage(start), NodeMessage(ended)}) {
+    all.push_back(payload(message));
+  }
+  return all;
 }

@@ -5,10 +5,10 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
-  if (size < kFrameHeaderBytes) return 0;
+  if (size < kFrameHeaderBytes) return -1;
   const auto bytes = std::as_bytes(std::span(data, kFrameHeaderBytes)).first<kFrameHeaderBytes>();
   const auto header = decode_frame(bytes, 1);
-  if (!header) return 0;
+  if (!header) return -1;
   // What is accepted is written again in the same bytes.
   std::byte again[kFrameHeaderBytes];
   encode_frame(*header, 1, again);

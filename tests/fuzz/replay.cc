@@ -1,18 +1,23 @@
-// Runs a fuzz target over the files of a folder and over thousands of mutations of each, the same
-// ones every time. usage: replay CORPUS_FOLDER
+// Runs a fuzz target over its examples, over the files of a folder and over thousands of mutations
+// of each, the same ones every time. The target must accept each example and each file, unless the
+// file's name begins with "refused": an example that the parser no longer reads tests nothing.
+// usage: replay CORPUS_FOLDER
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "fuzz.h"
 
 namespace {
 
-void feed(const std::string& bytes) {
-  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+// False: the target refuses it.
+bool feed(const std::string& bytes) {
+  return LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                bytes.size()) == 0;
 }
 
 std::string mutated(std::string bytes, std::mt19937& random) {
@@ -36,19 +41,38 @@ std::string mutated(std::string bytes, std::mt19937& random) {
   return bytes;
 }
 
+struct Example {
+  std::string name, bytes;
+};
+
+std::vector<Example> examples_of(const char* folder) {
+  std::vector<Example> all;
+  for (const auto& bytes : fuzz_examples()) {
+    all.push_back({"example " + std::to_string(all.size()), bytes});
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    all.push_back({entry.path().filename(), std::string(std::istreambuf_iterator<char>(file), {})});
+  }
+  return all;
+}
+
 }  // namespace
+
+__attribute__((weak)) std::vector<std::string> fuzz_examples() { return {}; }
 
 int main(int argc, char** argv) {
   if (argc != 2) return 64;
   std::mt19937 random(1);
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
-    std::ifstream file(entry.path(), std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
-    feed(bytes);
+  int refused = 0;
+  const auto examples = examples_of(argv[1]);
+  for (const auto& [name, bytes] : examples) {
+    if (!feed(bytes) && !name.starts_with("refused")) {
+      std::printf("the target refuses %s\n", name.c_str());
+      ++refused;
+    }
     for (int i = 0; i < 5000; ++i) feed(mutated(bytes, random));
-    ++files;
   }
-  std::printf("%d files and 5000 mutations of each\n", files);
-  return files > 0 ? 0 : 1;
+  std::printf("%zu examples and 5000 mutations of each\n", examples.size());
+  return refused > 0 || examples.empty() ? 1 : 0;
 }

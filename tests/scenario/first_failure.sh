@@ -34,7 +34,7 @@ for how in logged told; do
   rm -f ready; HOW=$how run dlaunch --nproc 2 python3 handled.py
   expect_code 1; expect_err 'rank 0 \(.*\) failed first: exit code 1'
   expect_err '^dlaunch:     ConnectionResetError'
-  expect_err 'of a lost connection: rank 1, still running then, may be the cause'
+  expect_err 'its error is about a lost connection: rank 1, still running then, may be the cause'
 done
 
 # An exception names the cause although another rank, which lost its connection by it, ended before:
@@ -74,4 +74,4 @@ raise ConnectionResetError(104, "Connection reset by peer")
 P
 rm -f line; mkfifo line; run dlaunch --nproc 2 sh -c '[ $RANK = 1 ] && echo $$ > pid; exec python3 early.py'
 expect_code 1
-expect_err 'of a lost connection: rank 1 had ended with exit code 0, [0-9.]+ .?s before'
+expect_err 'its error is about a lost connection: rank 1 had ended with exit code 0, [0-9.]+ .?s before'

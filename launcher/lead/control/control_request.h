@@ -2,7 +2,7 @@
 // request against the job's status; JobControl carries the decision out.
 // A request is one JSON object: {"command": "status"}, "top", "stop", "stacks" (with "rank": only
 // of that rank), "resize" with "size", "restart" with "rank", "drain" and "undrain" with "host".
-// else in it is refused.
+// decide() refuses a request with any other member.
 #pragma once
 
 #include <optional>

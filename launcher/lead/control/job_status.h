@@ -60,7 +60,7 @@ struct JobStatus {
   std::vector<WorkerStatus> workers;  // by rank, then those without one
 };
 
-// One object, documented in dlaunchctl(1).
+// One object, as in status.schema.json.
 std::string render_json(const JobStatus& status);
 
 // "forming"
