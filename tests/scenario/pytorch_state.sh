@@ -181,7 +181,7 @@ def train(state):
     raise KeyError("mine")
 
 told("mine", train, state)
-told("run() is for once", train, elastic.TorchState(x=1))
+told("call run() once in a process", train, elastic.TorchState(x=1))
 P
 run "$python" wrong.py
 expect_code 0
