@@ -11,3 +11,23 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!again || encode(*again) != written) __builtin_trap();
   return 0;
 }
+
+std::vector<std::string> fuzz_examples() {
+  using namespace dlaunch;
+  JobJournal journal{
+      .run = "4f", .size = 2, .hosts = {}, .nodes = {0, 1, 1}, .drained = {}, .job = {}};
+  journal.hosts = {{"a", 1}, {"b", 2}};
+  journal.led = 1;
+  journal.job.round = 7;
+  journal.job.live = 5;
+  journal.job.wished_size = 2;
+  journal.job.roster = {2, 0};
+  JobJournal of_slurm = journal;
+  of_slurm.slurm_job = "12";
+  of_slurm.requeued = 2;
+  of_slurm.drained = {{"b", 1, true}};
+  of_slurm.job.leaving = {{1, 1}};
+  of_slurm.job.members = {1};
+  of_slurm.job.done = {2};
+  return {encode(journal), encode(of_slurm)};
+}

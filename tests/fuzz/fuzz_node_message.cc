@@ -17,23 +17,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 std::vector<std::string> fuzz_examples() {
   using namespace dlaunch;
-  const auto payload = [](const NodeMessage& message) {
-    return encode(message, TimePoint(std::chrono::hours(24 * 3650))).substr(4);
-  };
-  auto all = one_of_each<NodeMessage>(payload);
   NodeJoin join{.host = "b", .job = "--nnodes 2", .master_addr = "10.0.0.2", .run = "0123"};
   join.found.push_back({.slot = 1, .linked = true, .in_round = 2, .round = 2, .version = 9});
   join.ports = {29501, 29502};
   NodeStart start{.round = 3, .size = 4, .local_size = 2, .nodes = 2, .master_addr = "10.0.0.1"};
   start.places = {{0, 2, 0}, {1, 3, 1}};
   start.peers = {"10.0.0.1:29501"};
+  const NodeAnnounce announce{.round = 3, .size = 4, .places = {{0, 2, 0}, {1, 3, 1}}};
   NodeEnded ended{.slot = 1, .end = {}};
   ended.end.host = "b";
   ended.end.signal = 9;
   ended.end.stderr_tail = {"Traceback", "E: x"};
   ended.end.flight = {{"all_reduce #1", FlightState::failed, {}, {}}};
-  for (const NodeMessage& message : {NodeMessage(join), NodeMessage(start), NodeMessage(ended)}) {
-    all.push_back(payload(message));
-  }
-  return all;
+  return one_of_each<NodeMessage>(
+      {join, start, announce, ended, NodeCut{.look = 1, .first = 3, .last = 9}},
+      [](const NodeMessage& message) {
+        return encode(message, TimePoint(std::chrono::hours(24 * 3650))).substr(4);
+      });
 }

@@ -14,14 +14,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 std::vector<std::string> fuzz_examples() {
   using namespace dlaunch;
-  auto all =
-      one_of_each<WorkerMessage>([](const WorkerMessage& message) { return encode(message); });
-  all.push_back(encode(Ready{.worker = 7, .left = 3, .version = 41, .why = "a peer was lost"}));
-  all.push_back(encode(RoundNotice{.round = 4,
-                                   .rank = 1,
-                                   .size = 3,
-                                   .local_cores = 8,
-                                   .store_url = "tcp://127.0.0.1:5",
-                                   .round_dir = "/tmp/x"}));
-  return all;
+  const RoundNotice notice{.round = 4,
+                           .rank = 1,
+                           .size = 3,
+                           .local_cores = 8,
+                           .store_url = "tcp://127.0.0.1:5",
+                           .round_dir = "/tmp/x"};
+  return one_of_each<WorkerMessage>(
+      {Ready{.worker = 7, .left = 3, .version = 41, .why = "a peer was lost"}, notice},
+      [](const WorkerMessage& message) { return encode(message); });
 }
