@@ -11,7 +11,7 @@ run taskset -c "$(taskset -cp $$ | grep -o '[0-9]*$')" dlaunch-bench --calibrate
 expect_code 0; expect_out 'line hand-off .*not measured: it needs two usable cores'
 run dlaunch --nproc 2 --output raw dlaunch-bench --calibrate --csv
 expect_code 0; [ "$(grep -c '^read 16 KiB,' out)" = 1 ] || fail "the limits as CSV"
-run dlaunch-bench; expect_code 64; expect_err 'which collective'
+run dlaunch-bench; expect_code 64; expect_err 'name a collective'
 run dlaunch-bench --calibrate -b 8; expect_code 64; expect_err 'minbytes needs a collective'
 
 # The share of the limits that a collective reaches.
