@@ -116,6 +116,7 @@ void NodeMembership::order(const std::vector<NodeOrder>& orders) {
 
 void NodeMembership::order_all(const NodeMessage& message) {
   std::vector<NodeOrder> all;
+  all.reserve(roster_.nodes().size());
   for (int node = 0; node < nodes(); ++node) all.push_back({node, message});
   order(all);
 }

@@ -32,6 +32,7 @@ std::vector<std::string> peers_of(const std::map<int, int>& node_of, int size,
 template <class Message>
 std::vector<NodeOrder> in_order(const std::map<int, Message>& by_node) {
   std::vector<NodeOrder> found;
+  found.reserve(by_node.size());
   for (const auto& [node, message] : by_node) found.push_back({node, message});
   return found;
 }
