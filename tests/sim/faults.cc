@@ -175,7 +175,8 @@ void World::forget_workers(int node) {
   for (Worker& worker : stage_.workers) {
     if (node_of(worker) != node) continue;
     // An end that only this host knew is lost with it.
-    worker.end_unknown |= !shell_.leads() || shell_.is_cut(worker.slot);
+    worker.end_unknown |=
+        worker.life == Worker::dead || !shell_.leads() || shell_.is_cut(worker.slot);
     if (worker.life == Worker::reaped) continue;
     if (worker.life == Worker::running && !worker.finished) workers_.cut_links(worker);
     if (worker.life == Worker::running) worker.ended = stage_.now;
