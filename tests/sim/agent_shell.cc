@@ -1,19 +1,28 @@
 #include "tests/sim/agent_shell.h"
 
 #include <algorithm>
-#include <map>
+#include <type_traits>
 #include <utility>
 
 #include "elastic/admission.h"
 
 namespace dlaunch::sim {
 
+namespace {
+
+JobSlots slots_of(const JobConfig& job) {
+  const auto all = static_cast<std::size_t>(JobCore::slots(job));
+  return {job.nodes.empty() ? std::vector<int>(all, 0) : job.nodes, job.size};
+}
+
+}  // namespace
+
 AgentShell::AgentShell(const JobConfig& job, Duration grace, Outside& outside, Saboteur& saboteur)
-    : outside_(outside), saboteur_(saboteur), config_(job), grace_(grace) {
+    : outside_(outside), saboteur_(saboteur), config_(job), slots_(slots_of(job)), grace_(grace) {
   JobDriver::Effects& effects = *this;
   job_.emplace(config_, pump_, effects);
-  const auto& nodes = config_.nodes;
-  const int last = nodes.empty() ? 0 : *std::max_element(nodes.begin(), nodes.end());
+  const auto nodes = slots_.nodes();
+  const int last = *std::max_element(nodes.begin(), nodes.end());
   hosts_.resize(static_cast<std::size_t>(last) + 1);
   for (int number = 0; number <= last; ++number) add_host(number);
 }
@@ -21,9 +30,13 @@ AgentShell::AgentShell(const JobConfig& job, Duration grace, Outside& outside, S
 void AgentShell::add_host(int number) {
   auto& place = hosts_[static_cast<std::size_t>(number)];
   if (place) gone_.push_back(std::move(place));  // it may be at work
+  std::vector<Slot> here;
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    if (node_of(slot) == number) here.push_back(slot);
+  }
   place = std::make_unique<HostShell>(
-      HostShell::Setting{number, slots(), grace_, config_.join_timeout}, last_worker_, pump_,
-      outside_, [this, number](const NodeMessage& message) { hear(number, message); });
+      HostShell::Setting{number, here, grace_, config_.join_timeout}, last_worker_, pump_, outside_,
+      [this, number](const NodeMessage& message) { hear(number, message); });
 }
 
 void AgentShell::start() {
@@ -89,7 +102,8 @@ void AgentShell::gather() {
 }
 
 void AgentShell::welcome(int node) {
-  order(node, NodeWelcome{.number = node, .slots = slots(), .run = std::to_string(run_)});
+  order(node,
+        NodeWelcome{.number = node, .slots = slots_.count_on(node), .run = std::to_string(run_)});
 }
 
 void AgentShell::join(int node, const NodeJoin& join) {
@@ -128,26 +142,40 @@ void AgentShell::hear(int node, const NodeMessage& sent) {
     return feed(JobCore::NodeBack{node});
   }
   if (!members_.contains(node)) return;
-  if (const auto* spawned = std::get_if<NodeSpawned>(&message)) {
-    feed(JobCore::Spawned{spawned->slot});
-  } else if (const auto* failed = std::get_if<NodeStartFailed>(&message)) {
-    feed(JobCore::SpawnFailed{failed->slot});
+  if (const auto* failed = std::get_if<NodeStartFailed>(&message)) {
+    tell(node, JobCore::SpawnFailed{failed->slot});
   } else if (const auto* not_started = std::get_if<NodeNotStarted>(&message)) {
-    feed(JobCore::Ended{not_started->slot, true});
-  } else if (const auto* stuck = std::get_if<NodeUnkillable>(&message)) {
-    feed(JobCore::Unkillable{stuck->slot});
-  } else if (const auto* ready = std::get_if<NodeReady>(&message)) {
-    feed(JobCore::Ready{ready->slot, ready->left, ready->version, ready->why});
+    tell(node, JobCore::Ended{not_started->slot, true});
   } else if (const auto* ended = std::get_if<NodeEnded>(&message)) {
-    feed(JobCore::Ended{.slot = ended->slot,
-                        .well = ended->end.exit_code == 0,
-                        .consequence = ended->end.peer_lost >= 0,
-                        .ran = ended->end.ended - ended->end.started});
+    tell(node, JobCore::Ended{.slot = ended->slot,
+                              .well = ended->end.exit_code == 0,
+                              .consequence = ended->end.peer_lost >= 0,
+                              .ran = ended->end.ended - ended->end.started});
+  } else {
+    std::visit(
+        [&](const auto& what) {
+          if constexpr (std::is_constructible_v<JobCore::Event, decltype(what)>) tell(node, what);
+        },
+        message);
   }
+}
+
+// The event has the node's slot.
+void AgentShell::tell(int node, JobCore::Event event) {
+  std::visit(
+      [&](auto& what) {
+        if constexpr (requires { what.slot; }) what.slot = slots_.slot_of(node, what.slot);
+      },
+      event);
+  feed(event);
 }
 
 void AgentShell::order(int node, const NodeMessage& message) {
   if (!cut_.contains(node)) host(node).feed(NodeSession::Heard{message});
+}
+
+void AgentShell::order(const std::vector<NodeOrder>& orders) {
+  for (const auto& [node, message] : orders) order(node, message);
 }
 
 void AgentShell::order_all(const NodeMessage& message) {
@@ -191,8 +219,8 @@ JobCore::Resume AgentShell::resumed() const {
   JobCore::Resume resume{written_, {}};
   for (const auto& [node, join] : offers_) {
     for (const NodeFound& found : join.found) {
-      resume.found.push_back({found.slot, found.done, found.linked, found.ready, found.in_round,
-                              found.round, found.version});
+      resume.found.push_back({slots_.slot_of(node, found.slot), found.done, found.linked,
+                              found.ready, found.in_round, found.round, found.version});
     }
   }
   return resume;
@@ -208,18 +236,12 @@ std::vector<JobCore::Action> AgentShell::decide(JobCore& core, const JobCore::Ev
 
 void AgentShell::perform(const JobCore::StartWorkers& start) {
   outside_.sees(start);
-  std::map<int, NodeStart> orders;
-  for (const auto& place : start.places) {
-    NodeStart& to = orders[node_of(place.slot)];
-    to.round = start.round;
-    to.places.push_back({place.slot, place.rank});
-  }
-  for (const auto& [node, to] : orders) order(node, to);
+  order(orders(start, job(), slots_, std::vector<NodeAddresses>(hosts_.size())));
 }
 
 void AgentShell::perform(const JobCore::StopWorkers& stop) {
   outside_.sees(stop);
-  for (const Slot slot : stop.slots) order(node_of(slot), NodeStop{{slot}, stop.signal});
+  order(orders(stop, slots_));
 }
 
 void AgentShell::perform(const JobCore::HandOn& pass) {
@@ -234,15 +256,7 @@ void AgentShell::perform(const JobCore::Fence& fence) {
 
 void AgentShell::perform(const JobCore::Announce& announce) {
   outside_.sees(announce);
-  std::map<int, NodeAnnounce> orders;
-  int rank = 0;
-  for (const Slot slot : announce.slots) {
-    NodeAnnounce& to = orders[node_of(slot)];
-    to.round = announce.round;
-    to.size = static_cast<int>(announce.slots.size());
-    to.places.push_back({slot, rank++});
-  }
-  for (const auto& [node, to] : orders) order(node, to);
+  order(orders(announce, slots_));
 }
 
 void AgentShell::perform(const JobCore::Finish& how) { outside_.sees(how); }

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "elastic/job_driver.h"
+#include "launcher/lead/membership/job_slots.h"
+#include "launcher/lead/membership/node_orders.h"
 #include "tests/sim/host_shell.h"
 #include "tests/sim/outside.h"
 #include "tests/sim/saboteur.h"
@@ -26,8 +28,8 @@ class AgentShell final : private JobDriver::Effects {
   void on_ready(Slot slot, const Ready& ready) {
     host(node_of(slot)).on_ready(ready.worker, ready.left, ready.version);
   }
-  void on_ended(Slot slot, End end) { host(node_of(slot)).on_ended(slot, end); }
-  void on_never_ran(Slot slot) { host(node_of(slot)).on_never_ran(slot); }
+  void on_ended(Slot slot, End end) { host(node_of(slot)).on_ended(slots_.home(slot).slot, end); }
+  void on_never_ran(Slot slot) { host(node_of(slot)).on_never_ran(slots_.home(slot).slot); }
   void on_timer();
   // The host is lost without a message, with all its processes.
   void on_node_lost(int node);
@@ -51,7 +53,8 @@ class AgentShell final : private JobDriver::Effects {
   int worker_in(Slot slot) const { return reachable(slot) ? runs_in(slot) : 0; }
   // The unreaped worker in the slot; 0: none.
   int runs_in(Slot slot) const {
-    return hosts_[static_cast<std::size_t>(node_of(slot))]->worker_in(slot);
+    const auto& home = slots_.home(slot);
+    return hosts_[static_cast<std::size_t>(home.node)]->worker_in(home.slot);
   }
   bool is_cut(Slot slot) const { return cut_.contains(node_of(slot)); }
   bool has_node(int node) const { return !cut_.contains(node); }
@@ -77,14 +80,14 @@ class AgentShell final : private JobDriver::Effects {
   void join(int node, const NodeJoin& join);
   void leave(int node);
   void welcome(int node);
+  void tell(int node, JobCore::Event event);
   void order(int node, const NodeMessage& message);
+  void order(const std::vector<NodeOrder>& orders);
   void order_all(const NodeMessage& message);
   void gather();
   JobCore::Resume resumed() const;
 
-  int node_of(Slot slot) const {
-    return config_.nodes.empty() ? 0 : config_.nodes[static_cast<std::size_t>(slot)];
-  }
+  int node_of(Slot slot) const { return slots_.home(slot).node; }
   int nodes() const { return static_cast<int>(hosts_.size()); }
   HostShell& host(int number) { return *hosts_[static_cast<std::size_t>(number)]; }
   void add_host(int number);
@@ -93,6 +96,7 @@ class AgentShell final : private JobDriver::Effects {
   Saboteur& saboteur_;
   Pump pump_;
   const JobConfig config_;
+  const JobSlots slots_;
   const Duration grace_;
   std::optional<JobDriver> job_;
   JobRecord written_;  // round 0: nothing yet

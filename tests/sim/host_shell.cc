@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <numeric>
 #include <utility>
 
 namespace dlaunch::sim {
@@ -24,7 +25,7 @@ HostShell::HostShell(const Setting& setting, int& last_worker, Pump& pump, Outsi
       outside_(outside),
       send_(std::move(send)),
       session_(outside.clock(), session_config(setting)),
-      driver_(setting.slots, setting.grace, pump, *this) {}
+      driver_(static_cast<int>(setting.slots.size()), setting.grace, pump, *this) {}
 
 void HostShell::feed(const NodeSession::Event& event) {
   pump_.post([this, event] {
@@ -70,8 +71,8 @@ void HostShell::on(const NodeAnnounce& announce) {
 }
 
 void HostShell::perform(const NodeSession::KillWorkers&) {
-  std::vector<Slot> all;
-  for (Slot slot = 0; slot < setting_.slots; ++slot) all.push_back(slot);
+  std::vector<Slot> all(setting_.slots.size());
+  std::iota(all.begin(), all.end(), 0);
   driver_.stop(all, SIGKILL);
 }
 
@@ -84,10 +85,16 @@ void HostShell::perform(const NodeSession::End&) {
 
 SpawnError HostShell::spawn(Slot slot, int rank, int round) {
   const int worker = ++last_worker_;
-  if (!outside_.start(slot, worker, rank, round))
+  if (!outside_.start(job_slot(slot), worker, rank, round))
     return {dlaunch::Stage::exec, 0, "it cannot start"};
   places_[slot] = {worker, rank, true, now()};
   return {};
+}
+
+void HostShell::looks_on(const AgentCore::Action& action) {
+  AgentCore::Action with_job_slot = action;
+  std::visit([this](auto& what) { what.slot = job_slot(what.slot); }, with_job_slot);
+  outside_.sees(with_job_slot);
 }
 
 void HostShell::perform(const AgentCore::SendSignal& send) {

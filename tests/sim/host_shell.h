@@ -1,10 +1,12 @@
 // HostShell replaces launcher/agent/follower.cc and launcher/node/node.cc: it connects a host's
-// NodeSession and NodeDriver, with simulated effects. Its slots have the job's numbers.
+// NodeSession and NodeDriver, with simulated effects. Slots are the host's own, as in messages; the
+// world has the job's.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "launcher/node/node_driver.h"
 #include "launcher/node/node_session.h"
@@ -19,8 +21,8 @@ class HostShell final : private NodeDriver::Effects {
     int blames = -1;  // the rank whose loss was the reason, as in DLAUNCH's error file; -1: none
   };
   struct Setting {
-    int number = 0;  // of the node
-    int slots = 1;   // of the job
+    int number = 0;           // of the node
+    std::vector<Slot> slots;  // of the job, by slot of the node
     Duration grace{}, join_timeout{};
   };
   using Send = std::function<void(const NodeMessage&)>;
@@ -52,7 +54,7 @@ class HostShell final : private NodeDriver::Effects {
   SpawnError spawn(Slot slot, int rank, int round) override;
   void perform(const AgentCore::SendSignal& send) override;
   void say(const NodeMessage& message) override { feed(NodeSession::Says{message}); }
-  void looks_on(const AgentCore::Action& action) override { outside_.sees(action); }
+  void looks_on(const AgentCore::Action& action) override;
 
   void perform(const NodeSession::Send& send) { send_(send.what); }
   void perform(const NodeSession::Order& order);
@@ -66,6 +68,9 @@ class HostShell final : private NodeDriver::Effects {
   void on(const NodeFence& fence);
   void on(const NodeAnnounce& announce);
   void on(const auto&) {}
+
+  // The job's number for a slot of this host.
+  Slot job_slot(Slot slot) const { return setting_.slots[static_cast<std::size_t>(slot)]; }
 
   const Setting setting_;
   int& last_worker_;
