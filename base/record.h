@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/codec.h"
 #include "base/record_fields.h"
+#include "base/result.h"
 #include "base/text.h"
 
 namespace dlaunch {
@@ -182,7 +183,7 @@ void write_message(RecordWriter& out, const std::variant<Records...>& message) {
   std::visit(out, message);
 }
 
-// False: the bytes are none of these records.
+// False: the bytes begin with none of these records.
 template <class... Records>
 bool read_message(RecordReader& in, std::variant<Records...>& message) {
   std::uint8_t kind = 0;
@@ -193,6 +194,19 @@ bool read_message(RecordReader& in, std::variant<Records...>& message) {
   };
   (read_if(std::in_place_type<Records>), ...);
   return kind < sizeof...(Records);
+}
+
+// Errc::protocol: the bytes are not exactly one of these records, or its values make no sense.
+template <class Message>
+Result<Message> decode_message(RecordReader in, bool (*makes_sense)(const Message&)) {
+  Message message;
+  if (!read_message(in, message)) {
+    return Error{.code = Errc::protocol, .what = "a message of an unknown kind"};
+  }
+  if (!in.done() || !makes_sense(message)) {
+    return Error{.code = Errc::protocol, .what = "a malformed message"};
+  }
+  return message;
 }
 
 }  // namespace dlaunch

@@ -43,16 +43,6 @@ std::string list_of(const WordTable<T, N>& words) {
   return list;
 }
 
-// The first words of two tables are equal and stand for equal values.
-template <class T, std::size_t N, std::size_t M>
-constexpr bool begins_with(const WordTable<T, M>& all, const WordTable<T, N>& first) {
-  static_assert(N <= M);
-  for (std::size_t i = 0; i < N; ++i) {
-    if (all[i] != first[i]) return false;
-  }
-  return true;
-}
-
 template <const auto& kWords>
 struct JoinedWords {
   static constexpr std::size_t size() {

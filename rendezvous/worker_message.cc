@@ -23,15 +23,7 @@ std::string encode(const WorkerMessage& message) {
 }
 
 Result<WorkerMessage> decode_worker_message(std::string_view packet) {
-  RecordReader in(packet, kWorkerLimits);
-  WorkerMessage message;
-  if (!read_message(in, message)) {
-    return Error{.code = Errc::protocol, .what = "a message of an unknown kind"};
-  }
-  if (!in.done() || !makes_sense(message)) {
-    return Error{.code = Errc::protocol, .what = "a malformed message"};
-  }
-  return message;
+  return decode_message(RecordReader(packet, kWorkerLimits), makes_sense);
 }
 
 }  // namespace dlaunch

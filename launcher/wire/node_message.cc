@@ -45,15 +45,7 @@ std::string encode(const NodeMessage& message, TimePoint origin) {
 }
 
 Result<NodeMessage> decode_node_message(std::string_view frame, TimePoint origin) {
-  RecordReader in(frame, kNodeLimits, origin);
-  NodeMessage message;
-  if (!read_message(in, message)) {
-    return Error{.code = Errc::protocol, .what = "a message of an unknown kind"};
-  }
-  if (!in.done() || !makes_sense(message)) {
-    return Error{.code = Errc::protocol, .what = "a malformed message"};
-  }
-  return message;
+  return decode_message(RecordReader(frame, kNodeLimits, origin), makes_sense);
 }
 
 }  // namespace dlaunch

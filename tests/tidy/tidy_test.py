@@ -1,12 +1,9 @@
 #!/usr/bin/env python3
 """Plants faults in a small tree of its own: tidy.py must report each of them, and nothing else. Run: tidy_test.py"""
 
-import pathlib
-import subprocess
 import sys
-import tempfile
 
-TIDY = pathlib.Path(__file__).with_name("tidy.py")
+from planted import complaints_about
 
 # (file, its include, the complaint; None: allowed)
 INCLUDES = [
@@ -45,22 +42,12 @@ LINES = [
 ]
 
 
-def complaints_about(path, line):
-    with tempfile.TemporaryDirectory() as root:
-        file = pathlib.Path(root, path)
-        file.parent.mkdir(parents=True)
-        file.write_text(f"#pragma once\n\n{line}\n")
-        (file.parent / "meson.build").write_text(f"files('{file.name}')\n")
-        run = subprocess.run([sys.executable, TIDY, root], capture_output=True, text=True, check=False)
-        return [] if run.returncode == 0 else run.stdout.splitlines()
-
-
 def main():
     planted = [(path, f'#include "{include}"', complaint and f"{complaint} {include}")
                for path, include, complaint in INCLUDES] + LINES
     wrong = 0
     for path, line, complaint in planted:
-        found = complaints_about(path, line)
+        found = complaints_about("tidy.py", path, f"#pragma once\n\n{line}\n", meson=True)
         expected = [] if complaint is None else [f"{path}:3: {complaint}"]
         if found != expected:
             wrong += 1

@@ -2,12 +2,9 @@
 """Plants each bad habit in a small tree of its own, in each kind of file: words.py must report it, and nothing else.
 Run: words_test.py"""
 
-import pathlib
-import subprocess
 import sys
-import tempfile
 
-WORDS = pathlib.Path(__file__).with_name("words.py")
+from planted import complaints_about
 
 # (file, its text, the line and words of the complaint; None: allowed)
 PLANTED = [
@@ -28,19 +25,10 @@ PLANTED = [
 ]
 
 
-def complaints_about(path, text):
-    with tempfile.TemporaryDirectory() as root:
-        file = pathlib.Path(root, path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-        run = subprocess.run([sys.executable, WORDS, root], capture_output=True, text=True, check=False)
-        return [] if run.returncode == 0 else run.stdout.splitlines()
-
-
 def main():
     wrong = 0
     for path, text, complaint in PLANTED:
-        found = complaints_about(path, text)
+        found = complaints_about("words.py", path, text)
         right = not found if complaint is None else len(found) == 1 and found[0].startswith(f"{path}:{complaint}: ")
         if not right:
             wrong += 1

@@ -115,10 +115,8 @@ void NodeMembership::order(const std::vector<NodeOrder>& orders) {
 }
 
 void NodeMembership::order_all(const NodeMessage& message) {
-  std::vector<NodeOrder> all;
-  all.reserve(roster_.nodes().size());
-  for (int node = 0; node < nodes(); ++node) all.push_back({node, message});
-  order(all);
+  for (const int node : others_here()) order(node, message);
+  if (own() >= 0) order(own(), message);
 }
 
 void NodeMembership::start(const JobCore::StartWorkers& start, const JobCore& job) {

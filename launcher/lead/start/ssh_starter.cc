@@ -97,7 +97,7 @@ SshStarter::SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub,
       handlers_(std::move(handlers)),
       starts_(starts_of(plan)),
       hosts_(plan.nodes.hosts),
-      next_(loop),
+      next_(loop, [this] { decide(HostStarts::Clock{}); }),
       patience_(loop) {}
 
 SshStarter::~SshStarter() {
@@ -129,19 +129,10 @@ void SshStarter::decide(const HostStarts::Event& event) {
   for (const auto& action : starts_.step(steady_now(), event)) {
     std::visit([this](const auto& what) { perform(what); }, action);
   }
-  arm();
+  next_.arm(starts_.deadline().value_or(kNever));
   if (!starts_.all_answered() || std::exchange(all_answered_, true)) return;
   asio::post(loop_, [this] {
     if (!finishing_) handlers_.answered(failures_);
-  });
-}
-
-void SshStarter::arm() {
-  const auto deadline = starts_.deadline();
-  if (!deadline) return static_cast<void>(next_.cancel());
-  next_.expires_at(*deadline);
-  next_.async_wait([this](asio::error_code ec) {
-    if (!ec) decide(HostStarts::Clock{});
   });
 }
 
@@ -411,7 +402,7 @@ void SshStarter::forget_if_over(const HostPtr& host) {
 void SshStarter::finish(const std::function<bool(int node)>& linked, std::function<void()> done) {
   finishing_ = true;
   finished_at_ = steady_now();
-  next_.cancel();
+  next_.arm(kNever);
   done_ = std::move(done);
   for (const auto& host : running_) {
     asio::error_code ec;

@@ -29,6 +29,7 @@
 #include "launcher/plan/plan.h"
 #include "launcher/process/own_binary.h"
 #include "launcher/process/spawn.h"
+#include "launcher/wire/deadline_timer.h"
 
 namespace dlaunch {
 
@@ -86,7 +87,6 @@ class SshStarter {
   void perform(const HostStarts::LogIn& login);
   void perform(const HostStarts::Leave& leave) { handlers_.leave(leave.node); }
   void perform(const HostStarts::Tell& tell);
-  void arm();
   void settle_place(const HostStarts::LogIn& login);
   HostPlan& host_at(int node) { return hosts_[static_cast<std::size_t>(node)]; }
   const HostPlan& host_at(int node) const { return hosts_[static_cast<std::size_t>(node)]; }
@@ -128,7 +128,7 @@ class SshStarter {
   bool all_answered_ = false;
   bool finishing_ = false;
   TimePoint finished_at_{};
-  asio::steady_timer next_;      // of the starts
+  DeadlineTimer next_;           // of the starts
   asio::steady_timer patience_;  // with hosts that do not end
   std::function<void()> done_;
 };

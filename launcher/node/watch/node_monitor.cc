@@ -44,9 +44,9 @@ NodeMonitor::NodeMonitor(asio::io_context& loop, Processes& processes, std::set<
       processes_(processes),
       tell_(std::move(tell)),
       gpus_(loop, helpers),
-      traceback_timer_(loop),
+      traceback_timer_(loop, [this] { look_at_tracebacks(); }),
       timer_(loop),
-      go_on_timer_(loop) {}
+      go_on_timer_(loop, [this] { go_on(steady_now()); }) {}
 
 void NodeMonitor::begin(Duration still_after) {
   news_.emplace(still_after);
@@ -72,7 +72,7 @@ void NodeMonitor::stop() {
   news_.reset();
   interval_ = Duration::max();
   timer_.cancel();
-  traceback_timer_.cancel();
+  traceback_timer_.arm(kNever);
   processes_.on_traceback(nullptr);
   go_on(kNever);
 }
@@ -118,13 +118,7 @@ void NodeMonitor::look_at_tracebacks() {
                        .after = *after});
   }
   for (const auto& news : tracebacks_.look(steady_now(), workers)) tell_(news);
-  traceback_timer_.cancel();
-  const auto next = tracebacks_.deadline();
-  if (!next) return;
-  traceback_timer_.expires_at(*next);
-  traceback_timer_.async_wait([this](asio::error_code ec) {
-    if (!ec) look_at_tracebacks();
-  });
+  traceback_timer_.arm(tracebacks_.deadline().value_or(kNever));
 }
 
 bool NodeMonitor::take(const NodeMessage& message) {
@@ -198,11 +192,7 @@ void NodeMonitor::go_on(TimePoint now) {
     if (runs(slot) && processes_.program_pid(slot) == stopped.pid) ::kill(stopped.pid, SIGCONT);
     it = stopped_.erase(it);
   }
-  go_on_timer_.expires_at(next);
-  if (stopped_.empty()) return;
-  go_on_timer_.async_wait([this](asio::error_code ec) {
-    if (!ec) go_on(steady_now());
-  });
+  go_on_timer_.arm(next);
 }
 
 void NodeMonitor::on(const NodeSurvey& survey) {

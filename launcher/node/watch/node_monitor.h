@@ -18,6 +18,7 @@
 #include "launcher/node/watch/rank_news.h"
 #include "launcher/node/watch/traceback_news.h"
 #include "launcher/node/workers/processes.h"
+#include "launcher/wire/deadline_timer.h"
 #include "launcher/wire/node_message.h"
 
 namespace dlaunch {
@@ -60,7 +61,7 @@ class NodeMonitor {
   NodeSteps steps_;
   GpuWatch gpus_;
   TracebackNews tracebacks_;
-  asio::steady_timer traceback_timer_;
+  DeadlineTimer traceback_timer_;
   Duration interval_ = Duration::max();  // max: only look() looks
   asio::steady_timer timer_;
   struct Stopped {
@@ -68,7 +69,7 @@ class NodeMonitor {
     TimePoint until;
   };
   std::map<Slot, Stopped> stopped_;  // by --chaos
-  asio::steady_timer go_on_timer_;
+  DeadlineTimer go_on_timer_;
 };
 
 }  // namespace dlaunch

@@ -80,20 +80,22 @@ TEST_CASE("leader link: a wrong secret is final, a closed port is not") {
   auto keep = asio::make_work_guard(serving);
   std::thread leader([&] { serving.run(); });
 
-  std::optional<LeaderLink::Failure> failure;
-  LeaderLink link(loop, endpoint, {.purpose = Purpose::node, .job_id = "job", .who = "a test"},
-                  Secret(std::string(32, 'x')), seconds(60),
-                  {.opened = [] {},
-                   .message = [](std::string_view) {},
-                   .lost = [](const std::string&) {},
-                   .failed = [&](const LeaderLink::Failure& f) { failure = f; }});
-  const auto until = steady_now() + seconds(20);
-  const auto next_failure = [&] {
-    for (failure.reset(); !failure && steady_now() < until;) loop.run_one_for(milliseconds(10));
+  // The first failure of a host with that secret.
+  const auto failure_with = [&](char secret) {
+    std::optional<LeaderLink::Failure> failure;
+    LeaderLink link(loop, endpoint, {.purpose = Purpose::node, .job_id = "job", .who = "a test"},
+                    Secret(std::string(32, secret)), seconds(60),
+                    {.opened = [] {},
+                     .message = [](std::string_view) {},
+                     .lost = [](const std::string&) {},
+                     .failed = [&](const LeaderLink::Failure& f) { failure = f; }});
+    link.start();
+    const auto until = steady_now() + seconds(20);
+    while (!failure && steady_now() < until) loop.run_one_for(milliseconds(10));
+    link.stop();
     return failure.value_or(LeaderLink::Failure{});
   };
-  link.start();
-  const auto wrong_secret = next_failure();
+  const auto wrong_secret = failure_with('x');
   CHECK(wrong_secret.why.find("secret") != std::string::npos);
   CHECK(wrong_secret.final);
   CHECK(!wrong_secret.refused);
@@ -101,19 +103,10 @@ TEST_CASE("leader link: a wrong secret is final, a closed port is not") {
   serving.stop();
   leader.join();
   server->reset();
-  link.stop();
 
-  LeaderLink again(loop, endpoint, {.purpose = Purpose::node, .job_id = "job", .who = "a test"},
-                   Secret(std::string(32, 's')), seconds(60),
-                   {.opened = [] {},
-                    .message = [](std::string_view) {},
-                    .lost = [](const std::string&) {},
-                    .failed = [&](const LeaderLink::Failure& f) { failure = f; }});
-  again.start();
-  const auto closed_port = next_failure();
+  const auto closed_port = failure_with('s');
   CHECK(closed_port.refused);
   CHECK(!closed_port.final);
-  again.stop();
 }
 
 TEST_CASE("node links: the end of a job waits for each host to close its end, or for a lease") {
