@@ -19,6 +19,7 @@
 #include "launcher/lead/job_control.h"
 #include "launcher/lead/job_monitor.h"
 #include "launcher/lead/job_story.h"
+#include "launcher/lead/leader_signals.h"
 #include "launcher/lead/membership/drained_hosts.h"
 #include "launcher/lead/membership/membership_shell.h"
 #include "launcher/lead/membership/node_membership.h"
@@ -55,7 +56,7 @@ class JobLeader final : private AgentBase,
   void write_down_drained();
   void take_over(const JobCore::Resume& resumed);
   void give_up(int exit_code, const std::string& why);
-  void end_without_journal(int signal);
+  LeaderSignals::Job phase() const;
   void end(int exit_code, const std::string& why, const std::vector<std::string>& report);
   void on_signal(int signal) override;
   void on_timer() override;
@@ -109,10 +110,10 @@ class JobLeader final : private AgentBase,
   TimePoint end_signal_at_;
   DrainedHosts drained_;
   JobStory story_;
+  LeaderSignals signals_;
   bool led_elsewhere_ = false;
   bool ending_ = false;
   bool interrupted_ = false;
-  std::optional<TimePoint> asked_to_end_;
   bool all_start_again_ = false;  // since the last end; the user was informed
 };
 
@@ -154,7 +155,8 @@ JobLeader::JobLeader(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
       end_signal_at_(plan.end_signal_after ? deadline_after(steady_now(), *plan.end_signal_after)
                                            : kNever),
       drained_(membership_, job_for_drained()),
-      story_(plan) {}
+      story_(plan),
+      signals_(plan_.nodes) {}
 
 DrainedHosts::Job JobLeader::job_for_drained() {
   return {.least = plan_.nodes.min,
@@ -323,36 +325,27 @@ void JobLeader::end(int exit_code, const std::string& why, const std::vector<std
 }
 
 void JobLeader::on_signal(int signal) {
-  const NodesPlan& nodes = plan_.nodes;
-  if (nodes.step == NodesPlan::Step::slurm && !ends_the_job(signal))
-    return;  // Slurm gave it to the workers, too
-  const bool by_all =
-      nodes.signalled_by_all() && (ends_the_job(signal) || !nodes.steps_signal_workers());
-  if (by_all && driver_ && !membership_.is_own_news(signal)) return;
-  if (!driver_) {
-    if (ends_the_job(signal) && ending_) return loop_.stop();
-    if (!ends_the_job(signal)) return;
-    interrupted_ = true;
-    return give_up(128 + signal, "interrupted: " + membership_.who_is_here());
+  if (driver_ && signals_.comes_from_all_hosts(signal) && !membership_.is_own_news(signal)) return;
+  switch (signals_.take(signal, phase())) {
+    case LeaderSignals::Answer::ignore:
+      return;
+    case LeaderSignals::Answer::leave:
+      return loop_.stop();
+    case LeaderSignals::Answer::give_up:
+      interrupted_ = true;
+      return give_up(128 + signal, "interrupted: " + membership_.who_is_here());
+    case LeaderSignals::Answer::to_the_job:
+      break;
   }
-  if (job().state() != JobState::ended) {
-    feed(JobCore::Signal{signal});
-    return end_without_journal(signal);
-  }
-  // Only the reader of our output, or another host's last output, delays us: the user does not
-  // want to wait for it.
-  if (ends_the_job(signal)) loop_.stop();
-}
-
-// Events that end the job, too, wait for pending journal writes, which may take for ever. A user
-// who asks once more does not want to wait for them.
-void JobLeader::end_without_journal(int signal) {
-  if (!ends_the_job(signal)) return;
-  const auto now = steady_now();
-  if (!asked_to_end_) asked_to_end_ = now;
-  if (now - *asked_to_end_ < kSameWish || ending_ || !driver_->held_up()) return;
+  feed(JobCore::Signal{signal});
+  if (!signals_.gives_up(steady_now(), signal, driver_->held_up()) || ending_) return;
   interrupted_ = true;
   give_up(128 + signal, "interrupted, while the job's journal cannot be written");
+}
+
+LeaderSignals::Job JobLeader::phase() const {
+  if (!driver_) return ending_ ? LeaderSignals::Job::ended : LeaderSignals::Job::gathers;
+  return job().state() == JobState::ended ? LeaderSignals::Job::ended : LeaderSignals::Job::runs;
 }
 
 void JobLeader::on_idle() {
@@ -481,15 +474,8 @@ std::string JobLeader::pause_before(Slot slot) const {
 // About one worker, in a job that goes on with the others.
 void JobLeader::tell_loss(Slot slot, const WorkerEnd& end, int size_before) const {
   if (end.signal_we_sent != 0 && end.hung.empty()) return;
-  std::string next = "a spare takes its place";
-  if (end.rank < 0) {
-    next = "starting another spare" + pause_before(slot);
-  } else if (job().size() < size_before) {
-    next = fmt::format("going on with {} of {} workers", job().size(), size_before);
-  } else if (job().rank_of(slot) == end.rank) {
-    next = "starting it again" + pause_before(slot);
-  }
-  story_.tell_loss(end, next, job());
+  story_.tell_loss(end, what_follows(job(), slot, end.rank, size_before, pause_before(slot)),
+                   job());
 }
 
 void JobLeader::perform(const JobCore::Finish& how) {

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "base/write_all.h"
@@ -34,6 +36,16 @@ JobEnd job_end(JobEnding end) {
 }
 
 }  // namespace
+
+std::string what_follows(const JobCore& job, Slot slot, int rank, int size_before,
+                         const std::string& pause) {
+  if (rank < 0) return "starting another spare" + pause;
+  if (job.size() < size_before) {
+    return fmt::format("going on with {} of {} workers", job.size(), size_before);
+  }
+  if (job.rank_of(slot) == rank) return "starting it again" + pause;
+  return "a spare takes its place";
+}
 
 JobStory::JobStory(const Plan& plan) : plan_(plan) {
   facts_.job_id = plan.job_id;

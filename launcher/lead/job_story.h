@@ -10,6 +10,11 @@
 
 namespace dlaunch {
 
+// What follows the loss of the worker with this rank (-1: a spare) in a job that goes on with the
+// others, in words. pause: " in 1.3 s", or "".
+std::string what_follows(const JobCore& job, Slot slot, int rank, int size_before,
+                         const std::string& pause);
+
 class JobStory {
  public:
   // `plan` must outlive it.
