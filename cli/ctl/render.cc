@@ -1,12 +1,15 @@
 #include "cli/ctl/render.h"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
+#include "base/rank_set.h"
 #include "base/text.h"
 #include "base/text_table.h"
 #include "elastic/restart_policy.h"
+#include "launcher/wire/stack_groups.h"
 
 namespace dlaunch::ctl {
 namespace {
@@ -75,6 +78,27 @@ RestartLimit limit_of(const json& restarts) {
   return limit;
 }
 
+// "ranks 0,2-3", "spare"
+std::string ranks_in_words(const std::vector<const json*>& workers) {
+  RankSet ranks;
+  for (const json* worker : workers) {
+    if (!worker->at("rank").is_null()) ranks.insert(worker->at("rank").get<int>());
+  }
+  const bool spares = ranks.size() < workers.size();
+  if (ranks.empty()) return workers.size() == 1 ? "spare" : "spares";
+  return fmt::format("{} {}{}", ranks.size() == 1 ? "rank" : "ranks", format_rank_set(ranks),
+                     spares ? " and spares" : "");
+}
+
+std::string lines_of(const json& worker) {
+  std::string text = fmt::format("{} (pid {} on {}):\n", ranks_in_words({&worker}),
+                                 worker.at("pid").get<int>(), plain(worker, "host"));
+  for (const auto& line : worker.at("lines")) {
+    text += fmt::format("  {}\n", escaped(line.get<std::string>()));
+  }
+  return text;
+}
+
 // ", round 2, 3 workers (at most 4)", if it has begun.
 std::string round_of(const json& status) {
   const int round = status.at("round");
@@ -119,14 +143,18 @@ std::string render_status(const json& status) {
 }
 
 std::string render_stacks(const json& stacks) {
+  std::map<int, std::vector<const json*>> groups;
+  for (const auto& worker : stacks) groups[worker.at("group").get<int>()].push_back(&worker);
   std::string text;
-  for (const auto& worker : stacks) {
-    const std::string rank = number_or(worker.at("rank"), "");
-    text += fmt::format("{} (pid {} on {}):\n", rank.empty() ? "spare" : "rank " + rank,
-                        worker.at("pid").get<int>(), plain(worker, "host"));
-    for (const auto& line : worker.at("lines")) {
-      text += fmt::format("  {}\n", escaped(line.get<std::string>()));
+  if (stacks.size() > 1) {
+    for (const auto& [number, workers] : groups) {
+      text += fmt::format("{}: {}\n", ranks_in_words(workers), plain(*workers.front(), "place"));
     }
+  }
+  for (const auto& [number, workers] : groups) {
+    const bool known = workers.front()->at("place") != kUnknownPlace;
+    const std::size_t shown = known ? 1 : workers.size();  // equal stacks once
+    for (std::size_t i = 0; i < shown; ++i) text += lines_of(*workers[i]);
   }
   return text;
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "launcher/lead/control/json_text.h"
+#include "launcher/wire/stack_groups.h"
 
 namespace dlaunch {
 namespace {
@@ -60,16 +61,27 @@ class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
                    {"pid", worker.pid},
                    {"host", worker.host},
                    {"lines", lines}};
+    stacks_[static_cast<int>(i)] = lines;
     if (next_ < workers_.size()) look_at_next();
     if (++answered_ == workers_.size()) tell();
   }
 
-  void tell() { reply_(json_text({{"ok", true}, {"stacks", answers_}})); }
+  void tell() {
+    const auto groups = group_stacks(stacks_);
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      for (const int i : groups[group].ranks) {
+        answers_[static_cast<std::size_t>(i)]["group"] = group;
+        answers_[static_cast<std::size_t>(i)]["place"] = groups[group].place;
+      }
+    }
+    reply_(json_text({{"ok", true}, {"stacks", answers_}}));
+  }
 
   JobMonitor& monitor_;
   const std::vector<WorkerStatus> workers_;
   const ControlServer::Reply reply_;
   std::vector<json> answers_;
+  RankStacks stacks_;  // by the number of the answer: spares have no rank
   std::size_t next_ = 0, answered_ = 0;
 };
 

@@ -58,7 +58,12 @@ fi
 wait_until 10 is "s['workers'][1]['state'] == 'stopped by a signal'" || fail "it was let go"
 kill -CONT "$b"
 becomes "$settled and s['workers'][1]['state'] == 'running'"
-run dlaunchctl stacks; expect_code 0; [ "$(grep -c '^rank ' out)" = 4 ] || fail "not all were looked at"
+run dlaunchctl stacks --json; expect_code 0
+[ "$(python3 -c 'import json, sys; print(sorted(w["rank"] for w in json.load(sys.stdin)))' <out)" = "[0, 1, 2, 3]" ] || fail "not all were looked at"
+# All are in one call, or in few: each place is named once, with its ranks.
+run dlaunchctl stacks; expect_code 0
+groups=$(grep -cE '^ranks? [0-9,-]+: ' out); [ "$groups" -ge 1 ] || fail "no groups"
+grep -q '^rank.*: not known' out || [ "$(grep -cE '^rank [0-9] \(pid' out)" = "$groups" ] || fail "not one stack of each group"
 
 # Of two jobs one has to be named; one that is not elastic cannot be resized.
 dlaunch --job-id second --nproc 1 --max-nproc 2 sleep 1000 >/dev/null 2>&1 </dev/null & other=$!

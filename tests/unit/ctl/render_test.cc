@@ -77,12 +77,24 @@ TEST_CASE("the list has a line for each job, also for one that does not answer")
         "?    does not answer  -          -                       /tmp/b\n");
 }
 
-TEST_CASE("stacks stand below the worker whose they are") {
-  const nlohmann::json stacks = {
-      {{"rank", 1}, {"pid", 7}, {"host", "h1"}, {"lines", {"thread 7:", "  #0 f\x01"}}},
-      {{"rank", nullptr}, {"pid", 8}, {"host", "h1"}, {"lines", nlohmann::json::array()}}};
-  CHECK(render_stacks(stacks) ==
-        "rank 1 (pid 7 on h1):\n  thread 7:\n    #0 f\\x01\nspare (pid 8 on h1):\n");
+TEST_CASE("equal stacks are shown once, below the places of all workers") {
+  const auto worker = [](const nlohmann::json& rank, int group, const char* place) {
+    return nlohmann::json{{"rank", rank},   {"pid", 7 + group}, {"host", "h1"},
+                          {"group", group}, {"place", place},   {"lines", {"  #0 f\x01"}}};
+  };
+  CHECK(render_stacks(nlohmann::json::array({worker(1, 0, "in f")})) ==
+        "rank 1 (pid 7 on h1):\n    #0 f\\x01\n");
+  CHECK(render_stacks({worker(0, 0, "in f"), worker(1, 1, "in g"), worker(2, 0, "in f"),
+                       worker(nullptr, 1, "in g")}) ==
+        "ranks 0,2: in f\n"
+        "rank 1 and spares: in g\n"
+        "rank 0 (pid 7 on h1):\n    #0 f\\x01\n"
+        "rank 1 (pid 8 on h1):\n    #0 f\\x01\n");
+  // What is not known may have different reasons.
+  CHECK(render_stacks({worker(nullptr, 0, "not known"), worker(3, 0, "not known")}) ==
+        "rank 3 and spares: not known\n"
+        "spare (pid 7 on h1):\n    #0 f\\x01\n"
+        "rank 3 (pid 7 on h1):\n    #0 f\\x01\n");
 }
 
 TEST_CASE("ages") {
