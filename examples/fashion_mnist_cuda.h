@@ -17,7 +17,7 @@ struct NoGpu : std::runtime_error {
 
 class CudaNet {
  public:
-  // Ranks of one host use its GPUs in turn: with fewer GPUs than ranks several share one.
+  // Rank r of a host uses the host's GPU r. If there are fewer GPUs than ranks, ranks share GPUs.
   CudaNet(int local_rank, const Options& options, const Dataset& train);
   ~CudaNet();
 

@@ -6,22 +6,23 @@
 //   [0] epoch 1  loss …  accuracy 0.…  … images/s  commits … %
 //   [0] epoch 2  loss …  accuracy 0.…  … images/s  commits … %
 //
-// That is a look at it: without --limit it trains on all 60,000 images. With workers that die:
+// Without --limit the program trains on all 60,000 images. With workers that die:
 //
 //   dlaunch --nproc 4 --spares 1 --max-restarts 100 --chaos kill=2s ./train_fashion_mnist
 //
-// It is an elastic program: the whole training is a dl::State, committed after each step, in place:
-// a step changes nothing of it before update(). When a rank dies the others stay, its successor
-// gets the state from them, and they go on from the last commit, to the same weights bit by bit.
+// The program is elastic. A dl::State holds the whole training, and the program commits it in place
+// after each step: a step changes nothing of the state before update(). When a rank dies, the other
+// ranks stay, and its successor gets the state from them. All continue from the last commit, to the
+// same weights, bit by bit.
 //
-// Every rank holds the whole model. Each global batch is cut into one share per rank, and every
-// rank computes the gradient of its share. dl::GradientBucketer adds up the shares while the rest
-// is still being computed, and every rank takes the same step. So all models stay equal, and the
-// loss curve is that of one rank with the same batch, up to the rounding of the sums.
+// Every rank holds the whole model. The ranks share each global batch, and every rank computes the
+// gradient of its share. dl::GradientBucketer adds up the gradients while the ranks still compute
+// the others, and every rank takes the same step. So all models stay equal, and the losses are
+// those of one rank with the same batch, up to the rounding of the sums.
 //
-// That rounding stays small to the last step because the network is smooth: pixels are centred and
-// the hidden layer is a tanh. A kinked one (relu) sends two runs that differ in the last bit down
-// different paths within a few hundred steps.
+// The rounding stays small until the last step, because the network is smooth: pixels are centred
+// and the hidden layer is a tanh. With relu, which is not smooth, two runs that differ in one bit
+// have different weights after a few hundred steps.
 
 #include <malloc.h>
 

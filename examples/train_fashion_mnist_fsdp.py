@@ -1,9 +1,9 @@
-"""Sharded training (FSDP2) of a small network on Fashion-MNIST with PyTorch, that goes on when workers die.
+"""Sharded training (FSDP2) of a small network on Fashion-MNIST with PyTorch, which continues when workers die.
 
   dlaunch --nproc 4 examples/train_fashion_mnist_fsdp.py
   dlaunch --nproc 4 --max-restarts 100 --chaos kill=5s examples/train_fashion_mnist_fsdp.py --checkpoints folder
 
-Each rank has a part of every parameter, and of what the optimizer keeps for it. dlaunch.torch.elastic has the manual.
+Each rank has a part of every parameter, and of its state in the optimizer. dlaunch.torch.elastic has the manual.
 From a build folder: PYTHONPATH=build/python. It needs PyTorch 2.6 or newer.
 """
 

@@ -42,7 +42,7 @@ struct Layout {
   int parameters() const { return b2() + kClasses; }
 };
 
-// Glorot and Bengio's initialisation, for tanh; the same on every rank because the seed is.
+// Glorot and Bengio's initialisation, for tanh. The seed makes the weights equal on all ranks.
 inline void initialise(float* values, const Layout& layout, unsigned seed) {
   std::mt19937 random(seed);
   auto fill = [&](float* w, int inputs, int outputs) {
@@ -68,7 +68,7 @@ inline int steps_per_epoch(const Options& options, const Dataset& train) {
   return (train.size() + options.batch - 1) / options.batch;
 }
 
-// For an epoch, from 1: the mean of its batches' values, over its images.
+// For each epoch, counted from 1: the mean of the values of its batches, over its images.
 inline double epoch_loss(const std::vector<float>& losses, int epoch, const Options& options,
                          const Dataset& train) {
   const int steps = steps_per_epoch(options, train);

@@ -8,13 +8,13 @@
     [0] each of 300 rows was in each of 2 epochs once: yes
     dlaunch: … killed by SIGKILL …
 
-A Parquet file has its rows in row groups, and a row group is the least that one can read without reading the rest. So
-the row groups are dealt to the ranks like cards. Readers of Petastorm have the same arguments: cur_shard is the rank,
-and shard_count the number of ranks.
+A Parquet file has its rows in row groups. A program can read one row group without the rest of the file, but no less.
+So the ranks share the row groups like cards. Readers of Petastorm have the same arguments: cur_shard is the rank, and
+shard_count the number of ranks.
 
-The state of the training has the epoch and how many row groups of it all ranks together have taken. Here rank 2 dies in
-the middle of epoch 1, and dlaunch continues with two ranks (--min-nproc 2). They deal the rest of the epoch again: each
-row is in exactly one committed step. The program needs pyarrow.
+The state of the training has the epoch, and the number of row groups that all ranks have taken in it. Here rank 2 dies
+in the middle of epoch 1, and dlaunch continues with two ranks (--min-nproc 2). They share the rest of the epoch again:
+each row is in exactly one committed step. The program needs pyarrow.
 """
 
 import os

@@ -20,9 +20,9 @@
 //   the same weights, bit by bit
 //
 // A round is a set of workers. When one of them dies, the round is over: dlaunch starts a new
-// process in its place, and the others keep their processes. All take the last commit and go on
-// from there. With `--spares 1` a process waits for this already, and `--chaos kill=2s` kills
-// workers at random. `dlaunchctl resize 5` changes the number of workers.
+// process in its place, and the others keep their processes. All take the last commit and continue
+// from there. With `--spares 1` a spare process already waits for a death, and `--chaos kill=2s`
+// kills workers at random. `dlaunchctl resize 5` changes the number of workers.
 #include <cmath>
 #include <csignal>
 #include <cstdio>

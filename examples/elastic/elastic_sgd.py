@@ -19,8 +19,9 @@
     the same weights, bit by bit
 
 A round is a set of workers. When one of them dies, the round is over: dlaunch starts a new process in its place, and
-the others keep their processes. All take the last commit and call train() again. With `--spares 1` a process waits
-for this already, and `--chaos kill=2s` kills workers at random. `dlaunchctl resize 5` changes the number of workers.
+the others keep their processes. All take the last commit and call train() again. With `--spares 1` a spare process
+already waits for a death, and `--chaos kill=2s` kills workers at random. `dlaunchctl resize 5` changes the number of
+workers.
 """
 
 import os

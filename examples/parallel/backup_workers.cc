@@ -6,11 +6,11 @@
 //   [0] waits for 3 of 3: 60 steps in … ms, rank 3 in 60 of them, 0 late gradients dropped, learned
 //   [0] waits for 2 of 3: 60 steps in … ms, rank 3 in … of them, … late gradients dropped, learned
 //
-// One slow worker (a straggler) slows down every step of a synchronous training. With one worker
-// more than the server waits for, it does not. A gradient that comes after its step is over is
-// dropped, so no gradient is stale, unlike in an asynchronous training. The price is work that is
-// done for nothing. (Chen et al., "Revisiting Distributed Synchronous SGD", 2016.) Here rank 3 is
-// the slow worker.
+// One slow worker (a straggler) slows down every step of a synchronous training. If the server
+// waits for one gradient less than there are workers, one straggler slows down no step. The server
+// drops a gradient that comes after the end of its step. So no gradient is stale, unlike in an
+// asynchronous training. The price is the work for the dropped gradients. (Chen et al.,
+// "Revisiting Distributed Synchronous SGD", 2016.) Here rank 3 is the slow worker.
 #include <chrono>
 #include <cstdio>
 #include <set>

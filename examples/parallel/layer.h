@@ -48,7 +48,7 @@ inline Matrix tanh_backward(const Matrix& y, Matrix dy) {
   return dy;
 }
 
-// Normal numbers, the same on every rank because the seed is.
+// Normal numbers. All ranks have the same seed, so they get the same numbers.
 inline Matrix random_matrix(std::size_t rows, std::size_t columns, std::mt19937& random,
                             double scale = 1) {
   std::normal_distribution<double> normal(0, scale);

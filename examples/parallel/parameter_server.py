@@ -8,7 +8,7 @@
 
 Synchronous: in each step the server waits for the gradients of all workers. The fast worker waits for the slow one.
 
-Asynchronous: the server applies each gradient as soon as it comes and sends that worker the newest weights. Nobody
+Asynchronous: the server applies each gradient as soon as it comes and sends that worker the newest weights. No worker
 waits. But a gradient may belong to weights that the server has changed since. Staleness counts these changes: the
 gradients of the slow worker are old when they come, and too old ones disturb the training.
 """

@@ -1,4 +1,4 @@
-"""PyTorch's RPC: a recurrent network whose embedding and output layer are on another rank than its middle.
+"""PyTorch's RPC: a recurrent network. Its embedding and output layer are on one rank, and its middle is on another.
 
     $ dlaunch --nproc 2 rpc_rnn.py
     [0] step  0  loss …
@@ -10,8 +10,8 @@ Rank 1 is the parameter server. Rank 0 trains: it makes the two layers on rank 1
 reference to an object of another rank) and calls them there. Distributed autograd records the calls, so that one
 backward() goes through both ranks, and the DistributedOptimizer takes a step on the rank that has the parameter.
 
-dlaunch starts the ranks and sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and RPC needs no more. What it sends
-goes through its own transport, TensorPipe. parameter_server.py shows the idea without PyTorch.
+dlaunch starts the ranks and sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. RPC needs nothing else. It sends data
+through its own transport, TensorPipe. parameter_server.py shows the idea without PyTorch.
 """
 
 import os

@@ -8,7 +8,7 @@ import numpy as np
 
 FEATURES, SAMPLES, RATE, SERVER = 16, 256, 0.05, 0
 RIGHT = np.arange(1.0, FEATURES + 1)
-SLOWNESS = 200  # the slow worker does its work so many times, like a machine that is so much slower
+SLOWNESS = 200  # the slow worker repeats its work this many times, like a machine that is as much slower
 
 END = np.full(1 + FEATURES, -1.0)
 

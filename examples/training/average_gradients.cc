@@ -35,7 +35,7 @@ double dot(const Vector& a, const Vector& b) {
   return sum;
 }
 
-// The samples first, first + stride …; the same on every rank, because the seed is.
+// The samples first, first + stride …. The seed makes them equal on all ranks.
 std::vector<Sample> data(int first, int stride) {
   std::mt19937 random(1);
   std::normal_distribution<double> normal;

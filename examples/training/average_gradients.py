@@ -7,8 +7,8 @@
     [0] the ranks have the same weights: yes
     [0] one process with all the data comes to the same weights: yes
 
-This is all that DistributedDataParallel does for a model, apart from doing it fast. The gradient of a mean over all
-samples is the mean of the gradients over equal parts. So the ranks together take the step that one process would take.
+DistributedDataParallel does the same for a model, only faster. The gradient of a mean over all samples is the mean of
+the gradients over equal parts. So the ranks together take the step that one process would take.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ SAMPLES, FEATURES, STEPS, RATE = 1024, 8, 60, 0.1
 
 
 def data():
-    """The same on every rank, because the seed is."""
+    """All ranks have the same seed, so they get the same data."""
     random = np.random.default_rng(1)
     inputs = random.normal(size=(SAMPLES, FEATURES))
     return inputs, inputs @ np.arange(1.0, FEATURES + 1) + 0.1 * random.normal(size=SAMPLES)

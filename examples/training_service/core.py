@@ -18,7 +18,7 @@ from typing import Optional
 QUEUED, LAUNCHING, RUNNING, FINISHED, FAILED = STATES = ("queued", "launching", "running", "finished", "failed")
 ACTIVE = (LAUNCHING, RUNNING)  # the states that take a slot
 ENDED = (FINISHED, FAILED)
-LOSSES = 3  # after this many kills of its processes without a report a job does not begin again
+LOSSES = 3  # a job does not begin again after its processes were killed this many times without a report
 
 CANCELLED = "cancelled"
 PARAMETER = re.compile(r"[a-z][a-z0-9_-]{0,63}")

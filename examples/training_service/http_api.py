@@ -1,4 +1,4 @@
-"""The training service by HTTP. Every answer is JSON, but for logs, which are text; an error is {"error": "one line"}.
+"""The training service by HTTP. Logs are text, and all other answers are JSON. An error is {"error": "one line"}.
 
     POST   /train             a new job: {"algorithm": "fit_line", "PARALLEL_INSTANCES": 2, "parameters": {"steps": 9}}
     GET    /train             all jobs; ?state=failed: those in this state

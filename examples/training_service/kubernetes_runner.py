@@ -1,7 +1,8 @@
 """Hands jobs to Kubernetes: dlaunch writes a Job with one pod for each parallel instance.
 
-The file job.yaml in the job's folder is the durable part. It is written once and as a whole, because it contains the
-job's secret, and applying it again changes nothing. So after a kill at any moment the service can do the same again.
+The file job.yaml in the job's folder is the durable part. The service writes it once and as a whole, because it
+contains the job's secret. Applying it again changes nothing, so after a kill at any moment the next service applies it
+again.
 The image must have dlaunch, and the algorithms at the same path as here.
 """
 

@@ -4,7 +4,7 @@ How a job outlives the service, and never runs twice at the same time:
 - dlaunch is in a session of its own, so the end of the service does not end it.
 - The service locks the job's file `lock` and hands the locked descriptor to dlaunch, whose workers inherit it. The
   kernel keeps the lock until the last process of the job has ended. So a process that can lock the file knows that no
-  process of the job is left. This works also after the service was killed, and without a pid that another process may
+  process of the job is left. This also works after a kill of the service. It needs no pid, which another process may
   have meanwhile.
 - dlaunch writes its report when the job has ended, also if it ended well. A job with a report is over. A job without a
   report and without a process has not finished, and may begin again.

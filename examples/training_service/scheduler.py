@@ -1,8 +1,8 @@
 """The loop that moves jobs on: it looks at the active ones, and launches those at the head of the queue.
 
-It is the only place that starts and looks at processes, on one thread. core.py decides, store.py remembers. Each change
-is on the disk before its consequences, so the service may be killed between any two lines: the next one looks at the
-same jobs again.
+Only this file starts processes and looks at them, on one thread. core.py decides, store.py remembers. Each change is on
+the disk before its consequences. So a kill between any two lines does no harm: the next service looks at the same jobs
+again.
 """
 
 import threading
