@@ -4,7 +4,7 @@ source "$SOURCE/tests/scenario/common.sh" || exit 1
 for tool in aarch64-linux-gnu-g++ aarch64-linux-gnu-objdump qemu-aarch64; do
   command -v $tool >/dev/null || skip "no $tool"
 done
-compile() {  # LEVEL FILE…: to objects in this folder
+compile() {  # LEVEL FILE…: makes objects in this folder
   local level=$1 file; shift
   for file in "$@"; do
     aarch64-linux-gnu-g++ -std=c++20 -D_GNU_SOURCE -fno-strict-aliasing -ffp-contract=off -Wno-psabi \

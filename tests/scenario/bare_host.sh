@@ -4,7 +4,7 @@ source "$SOURCE/tests/scenario/common.sh"
 unshare -nm true 2>/dev/null || skip "it needs root, for namespaces"
 dlaunch=$BUILD/cli/dlaunch
 worker=$BUILD/tests/support/rounds_worker
-# in_bare COMMANDS…: in namespaces of its own.
+# in_bare COMMANDS…: runs the commands in namespaces of their own.
 in_bare() { run unshare -nm bash -c "$1"; }
 
 # -- Only ::1
@@ -24,7 +24,7 @@ in_bare 'ip link set lo up; ip addr flush dev lo; ip link set lo down; dlaunch -
 expect_code 69; expect_err 'no loopback address that is up'
 [ "$(wc -l <err)" = 1 ] || fail "more than one line"
 
-# -- /tmp cannot be written, and no TMPDIR
+# -- /tmp cannot be written, and TMPDIR is not set
 read_only='mount -t tmpfs none /tmp && mount -o remount,ro /tmp || exit 99; unset TMPDIR; mount -t tmpfs none /run; '
 case $BUILD in
   /tmp/*) ;;
@@ -32,7 +32,7 @@ case $BUILD in
      expect_code 0; expect_err '/tmp cannot be written: the job.s folder is in /'; expect_out '/run/|/dev/shm/' ;;
 esac
 
-# -- TMPDIR is full, of bytes or of inodes
+# -- TMPDIR has no free bytes, or no free inodes
 for full in 'size=16k' 'size=1m,nr_inodes=2' 'size=1m,nr_inodes=4'; do
   in_bare "mkdir -p $tmp/small && mount -t tmpfs -o $full none $tmp/small || exit 99
     head -c 1m /dev/zero >$tmp/small/filler 2>/dev/null; TMPDIR=$tmp/small '$dlaunch' --nproc 1 true"

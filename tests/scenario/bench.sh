@@ -20,11 +20,11 @@ run dlaunch --nproc 2 --output raw dlaunch-bench --csv a.csv broadcast -b 8 -e 6
 expect_code 0; expect_out 'Avg bus bandwidth'
 [ "$(head -n 1 a.csv)" = "$header" ] && [ "$(wc -l <a.csv)" = 5 ] || fail "the CSV file"
 python3 -c 'import json; assert len(json.load(open("a.json"))["results"]) == 4' || fail "the JSON file"
-# Narrow sums of many ranks wrap; that is no error.
+# Sums of many ranks overflow narrow integers. This is not an error.
 run dlaunch --nproc 13 --output raw dlaunch-bench all_reduce -b 4K -d all -o all -n 1 -w 0
 expect_code 0; expect_out 'Out of bounds values : 0 OK'
 
-# Buffers on GPUs, by the look-alikes of CUDA and NCCL where they are built (tests/support/fake_gpu).
+# Buffers on GPUs, with the imitations of CUDA and NCCL (tests/support/fake_gpu), if they are built.
 fake=$BUILD/tests/support/fake_gpu
 if [ -e "$fake/libcuda.so.1" ]; then
   for backend in auto cpu; do
@@ -34,7 +34,7 @@ if [ -e "$fake/libcuda.so.1" ]; then
       expect_code 0; expect_out 'Out of bounds values : 0 OK'
     done
   done
-  # Beside NCCL called by itself and the way through the host's memory; the look-alikes' figures mean nothing.
+  # Compared with NCCL alone and with the host's memory. The times of the imitations mean nothing.
   beside() { LD_LIBRARY_PATH=$fake:$LD_LIBRARY_PATH run dlaunch --nproc 2 --output raw "$@" --device cuda --compare -n 2 -w 0; expect_code 0; }
   for c in all_reduce reduce_scatter all_gather broadcast reduce; do
     beside dlaunch-bench $c -b 64 -d int32 -o all -r 1 --json j.json
@@ -73,7 +73,7 @@ run dlaunch --nproc 2 dlaunch-bench all_reduce -d half -o band; expect_code 64; 
 run dlaunch --nproc 2 dlaunch-bench all_reduce -d floot; expect_code 64; expect_err "'floot' is none of"
 run dlaunch --nproc 1 dlaunch-bench all_reduce -b 1K; expect_code 0
 
-# How it would be done.
+# --plan shows how libdlring would run each size.
 run dlaunch --nproc 2 --transport tcp --output raw dlaunch-bench all_reduce -b 8 -e 4M -f 524288 --plan
 expect_code 0; expect_out '^ +8 +2 +float +sum  tcp: each with each$'; expect_out '^ +[0-9]+ .* tcp: straight to the owner'
 run dlaunch --nproc 2 dlaunch-bench all_reduce --plan -n 3; expect_code 64; expect_err 'leave out -n'
@@ -86,7 +86,7 @@ done
 run dlaunch --nproc 2 dlaunch-bench all_reduce -b 9000T --alloc; expect_code 71; expect_err 'no memory for the buffers'
 run dlaunch --nproc 2 dlaunch-bench barrier --alloc; expect_code 64; expect_err 'a barrier has no buffers'
 
-# The comparison with other libraries refuses what it does not understand before it measures.
+# script/bench-peers refuses arguments that it does not know before it measures.
 peers="$SOURCE/script/bench-peers"
 run "$peers" --op all; expect_code 64; expect_err "'all' is none of: all_reduce"
 run "$peers" --sizes 8,x; expect_code 64; expect_err "'x' is not a number"

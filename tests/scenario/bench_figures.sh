@@ -1,5 +1,5 @@
-# What dlaunch-bench measures beside the time of a call: the machine's limits and the share of them that a
-# collective reaches, a late rank, computing in the background, CPU time.
+# The other measurements of dlaunch-bench, besides the time of a call: the machine's limits and the share of
+# them that a collective reaches, a late rank, overlap with computation, CPU time.
 source "$SOURCE/tests/scenario/common.sh"
 
 # The machine's limits, with and without a launcher, and on one core.
@@ -24,13 +24,13 @@ done
 run dlaunch --nproc 2 dlaunch-bench gather --calibrate; expect_code 64; expect_err 'no limit is known for gather'
 run dlaunch --nproc 2 --transport tcp dlaunch-bench all_reduce --calibrate; expect_code 64; expect_err 'limits are known only for shared memory'
 
-# Cold buffers, a late rank, computing in the background, CPU time.
+# Cold buffers, a late rank, overlap with computation, CPU time.
 run dlaunch --nproc 2 --output raw dlaunch-bench all_reduce -b 64K -n 8 --rotate 3 --cpu
 expect_code 0; expect_out '3 buffer pairs'; expect_out 'cpu_s/GB'; expect_out 'values : 0 OK'
 run dlaunch --nproc 2 --output raw dlaunch-bench broadcast -b 1K -n 9 --skew 20ms --csv
 expect_code 0
 awk -F, 'NR > 1 && !(0 < $8 && $8 < 20000) { exit 1 }' out || fail "the time before rank 0 came counts"
-# Of 100 calls in a row the time is that of one, as its CPU time is.
+# With 100 calls in a row, the time and the CPU time are those of one call.
 run dlaunch --nproc 2 --output raw dlaunch-bench all_reduce -b 1M -n 5 --queue 100 --csv
 expect_code 0
 awk -F, 'NR > 1 && !($12 == 0 && 0 < $8 && $8 < 30 * 1049 * $13) { exit 1 }' out || { cat out; fail "--queue"; }

@@ -1,4 +1,5 @@
-# --bind gives workers disjoint CPUs of ours; OMP_NUM_THREADS is their share, or the user's.
+# --bind gives workers disjoint CPUs of those that dlaunch may use. OMP_NUM_THREADS is the worker's share of the CPUs,
+# or the value that the user has set.
 source "$SOURCE/tests/scenario/common.sh"
 usable=$(nproc)
 

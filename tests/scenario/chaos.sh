@@ -12,6 +12,6 @@ touch enough; wait "$job"; code=$?; expect_code 0
 grep -E 'chaos sent it SIGKILL .*after ([01](\.[0-9]+)? s|[0-9.]+ ms)' err && fail "killed before it had joined"
 expect_out 'in round [3-9]'
 
-# What never joins is only known by its age, which is less where it has written something.
+# For a worker that never joins only its age counts. The limit is lower if the worker has written output.
 run dlaunch --nproc 2 --chaos kill=100ms sh -c 'echo up; exec sleep 1000'
 expect_code 137; expect_err 'chaos sent it SIGKILL .*after 1[0-9]'

@@ -1,13 +1,14 @@
-# Sourced by every scenario: real binaries, real processes. A scenario runs in a fresh temporary
-# folder, waits for conditions and never sleeps in hope, ends only what it started, and leaves
-# nothing behind. Meson passes the build folder in $BUILD and the source folder in $SOURCE.
+# Every scenario sources this file. Scenarios run real binaries in real processes. A scenario has a
+# fresh temporary folder, waits for conditions and does not sleep and hope, ends only the processes
+# that it started, and leaves nothing behind. Meson passes the build folder in $BUILD and the source
+# folder in $SOURCE.
 set -u
 export PATH="$BUILD/cli:$BUILD/cli/bench:$BUILD/examples:$PATH"
 export LD_LIBRARY_PATH="$BUILD/ring${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/dl-scenario-XXXXXX")
 started=()
-# After a time in which every scenario is over it says where this one stands, before Meson ends it.
-# Meson passes after how many seconds in $TELL_OF_HANG; what is started by hand takes what it takes.
+# Prints where the scenario stands if it still runs after $TELL_OF_HANG seconds, before Meson ends it.
+# Meson sets this variable. A scenario that is started by hand has no limit.
 tell_of_hang() {
   read -rt "$TELL_OF_HANG" <> <(:)
   echo "STILL RUNNING: line ${BASH_LINENO[0]}, and these processes:"
@@ -31,8 +32,8 @@ cd "$tmp" || exit 1
 fail() { echo "FAIL: $*" >&2; for f in out err; do [ -f $f ] && { echo "--- $f"; tail -n 40 $f; } >&2; done; exit 1; }
 skip() { echo "SKIP: $*"; exit 77; }
 need_package() { compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"; }
-# install_beside MODULE: $python becomes the Python of an environment that has the package, and what $python has beside
-# MODULE.
+# install_beside MODULE: makes an environment with the package, and with the folder in which $python has MODULE. $python
+# becomes the Python of this environment.
 install_beside() {
   "$python" -m venv --without-pip venv && local site; site=$(echo venv/lib/python*/site-packages)
   "$python" -c "import os, $1; print(os.path.dirname(os.path.dirname($1.__file__)))" 2>/dev/null >"$site/$1.pth"
@@ -56,8 +57,8 @@ wait_until() {
   local end=$(($(now_ms) + $1 * 1000)); shift
   until "$@"; do [ "$(now_ms)" -lt "$end" ] || return 1; read -rt 0.01 <> <(:) || :; done
 }
-# For shells with traps: descriptor 9, on which `read -t` waits in vain. In a <(…) in which a signal
-# comes bash may take the trap for unfinished, and go on without it.
+# For shells with traps: `read -t` waits in vain on descriptor 9. If a signal comes while bash makes
+# a <(…), bash may take the trap for unfinished and continue without it.
 never='exec 9<> <(:); '
-# alive PID: it exists and is no zombie.
+# alive PID: whether the process exists and is not a zombie.
 alive() { [ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" | cut -c1)" != Z ]; }

@@ -4,7 +4,7 @@ source "$BUILD/cli/completion/dlaunch" || fail "the completion does not load"
 complete -p dlaunch >/dev/null || fail "nothing is registered for dlaunch"
 mkdir folder && touch hosts.txt folder/inner
 
-# completes WORD… (the last one is under the cursor): leaves COMPREPLY.
+# completes WORD…: completes the last word, which is under the cursor, and sets COMPREPLY.
 completes() {
   COMP_WORDS=(dlaunch "$@")
   COMP_CWORD=$#
@@ -45,7 +45,7 @@ offers --hosts doctor --ho
 offers auto doctor --nproc a
 offers hosts.txt -- doctor h
 
-# dlaunchctl's own.
+# The completion of dlaunchctl.
 source "$SOURCE/cli/completion/dlaunchctl" || fail "the completion of dlaunchctl does not load"
 complete -p dlaunchctl >/dev/null || fail "nothing is registered for dlaunchctl"
 ctl_completes() { COMP_WORDS=(dlaunchctl "$@"); COMP_CWORD=$#; COMPREPLY=(); _dlaunchctl; echo "${COMPREPLY[*]}"; }
@@ -56,7 +56,7 @@ ctl_completes() { COMP_WORDS=(dlaunchctl "$@"); COMP_CWORD=$#; COMPREPLY=(); _dl
 
 # fish and zsh.
 if command -v fish >/dev/null; then
-  export HOME=$tmp XDG_DATA_HOME=$tmp XDG_CONFIG_HOME=$tmp  # fish keeps what it has seen there
+  export HOME=$tmp XDG_DATA_HOME=$tmp XDG_CONFIG_HOME=$tmp  # fish writes its history there
   # fish_offers WORD LINE: completing LINE offers WORD.
   fish_offers() {
     run fish --no-config -c "source $BUILD/cli/completion/dlaunch.fish; source $SOURCE/cli/completion/dlaunchctl.fish; complete -C '$2'"

@@ -1,9 +1,9 @@
-# dlaunchctl: a running elastic job is looked at, resized, has a rank restarted, and is ended.
+# dlaunchctl shows and resizes a running elastic job, restarts a rank of it, and ends it.
 source "$SOURCE/tests/scenario/common.sh"
 export PATH="$BUILD/cli/ctl:$PATH"
-export TMPDIR="$tmp"  # no other job of this user is seen
+export TMPDIR="$tmp"  # hides other jobs of this user
 
-# What a job says of itself, as a Python expression over s.
+# says EXPRESSION: prints a Python expression over s, the job's status.
 says() { dlaunchctl status --json ${job:+--job "$job"} 2>/dev/null | python3 -c "
 import json, sys
 s = json.load(sys.stdin)
@@ -21,7 +21,7 @@ run dlaunchctl resize; expect_code 64
 dlaunch --job-id first --nproc 4 "$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 >job.out 2>job.err </dev/null & keeper=$!
 started+=("$keeper")
 becomes "$settled and s['size'] == 4"
-# Between two collectives a worker is in none.
+# Between two collectives a worker is in none, so the scenario polls.
 in_collective() { run dlaunchctl status; grep -qE '^ *3 +[0-9]+ .* running .* all_reduce #[0-9]+ ' out; }
 wait_until 20 in_collective || fail "rank 3 is never in a collective"
 expect_code 0
@@ -29,7 +29,7 @@ expect_out '^job first: .*/elastic_worker --steps 1000000000 --step-ms 5$'
 expect_out '^active, round 1, 4 workers \(at most 4\)'
 run dlaunchctl list; expect_code 0; expect_out '^first +active .* 4 workers'
 
-# A smaller round, and a larger one again: who stays keeps its process.
+# A smaller round, and then a larger one: the workers that stay keep their processes.
 read -r a b c d <<<"$(says '*pids')"
 run dlaunchctl resize 2; expect_code 0; expect_out 'from 4 workers to 2'
 becomes "$settled and pids == [$a, $b] and s['round'] == 2 and not s['spares']"
@@ -39,14 +39,14 @@ becomes "$settled and pids[:2] == [$a, $b] and s['size'] == 4"
 run dlaunchctl resize 5; expect_code 1; expect_err 'from 1 to 4 workers'
 run dlaunchctl resize 0; expect_code 1
 
-# One rank is restarted, at no cost; the others keep their processes.
+# A restart of one rank does not count for --max-restarts, and the others keep their processes.
 read -r a b c d <<<"$(says '*pids')"
 run dlaunchctl restart 2; expect_code 0; expect_out "rank 2 \(pid $c\) is restarted"
 becomes "$settled and pids[2] not in ($c, None) and pids[:2] + pids[3:] == [$a, $b, $d]"
 is "s['restarts']['used'] == 0" || fail "it cost a restart"
 run dlaunchctl restart 4; expect_code 1; expect_err 'there is no rank 4'
 
-# Where a stopped worker stands; it stays stopped, and goes on when it is let.
+# The stack of a stopped worker. The worker stays stopped until SIGCONT.
 kill -STOP "$b"
 becomes "s['workers'][1]['state'] == 'stopped by a signal'"
 run dlaunchctl stacks 1; expect_code 0
@@ -60,12 +60,12 @@ kill -CONT "$b"
 becomes "$settled and s['workers'][1]['state'] == 'running'"
 run dlaunchctl stacks --json; expect_code 0
 [ "$(python3 -c 'import json, sys; print(sorted(w["rank"] for w in json.load(sys.stdin)))' <out)" = "[0, 1, 2, 3]" ] || fail "not all were looked at"
-# All are in one call, or in few: each place is named once, with its ranks.
+# The workers are in one call or in a few: dlaunchctl shows each stack once, with its ranks.
 run dlaunchctl stacks; expect_code 0
 groups=$(grep -cE '^ranks? [0-9,-]+: ' out); [ "$groups" -ge 1 ] || fail "no groups"
 grep -q '^rank.*: not known' out || [ "$(grep -cE '^rank [0-9] \(pid' out)" = "$groups" ] || fail "not one stack of each group"
 
-# Of two jobs one has to be named; one that is not elastic cannot be resized.
+# With two jobs the user must name one. A job that is not elastic cannot be resized.
 dlaunch --job-id second --nproc 1 --max-nproc 2 sleep 1000 >/dev/null 2>&1 </dev/null & other=$!
 started+=("$other")
 job=second becomes "s['state'] == 'active'"
@@ -82,13 +82,13 @@ wait "$keeper"; code=$?; expect_code 143
 grep -q 'ended by SIGTERM' job.err || fail "report: $(cat job.err)"
 for pid in $all; do alive "$pid" && fail "worker $pid is left"; done
 
-# A spare that took a rank has no LOCAL_RANK, and the report says none.
+# A spare that took a rank has no LOCAL_RANK, and the report has null.
 dlaunch --job-id third --nproc 2 --spares 1 --max-restarts 1 --error-file e.json \
   "$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 >/dev/null 2>job.err </dev/null & keeper=$!
 started+=("$keeper"); job=third
 becomes "$settled and len(s['spares']) == 1 and s['spares'][0]['pid'] is not None"
 kill -9 "$(says 'pids[0]')"
-becomes "$settled and s['round'] >= 2"  # as the end or the survivor is heard of first
+becomes "$settled and s['round'] >= 2"  # later, if the survivor reports the loss before the agent sees the death
 kill -9 "$(says 'pids[0]')"
 wait "$keeper"; code=$?; expect_code 137
 [ "$(python3 -c 'import json; print(json.load(open("e.json"))["root_cause"]["local_rank"])')" = None ] || fail "$(cat e.json)"

@@ -1,7 +1,7 @@
-# The packages for Debian that `script/package deb` has put into the folder DEBS: lintian finds nothing. A
-# Debian without anything of this machine, where apt installs them and their dependencies, builds and runs the
-# README's programs. After a purge nothing is left. DEBS_ROOT may name the root of such a Debian, with apt,
-# g++ and pkg-config, which stays as it is; otherwise mmdebstrap makes one, in some minutes.
+# The packages for Debian that `script/package deb` has put into the folder DEBS. lintian finds no fault. In a
+# Debian without files of this machine apt installs the packages and their dependencies, and the README's
+# programs build and run. After a purge nothing is left. DEBS_ROOT may name the root of such a Debian, with apt,
+# g++ and pkg-config, which the scenario does not change. Otherwise mmdebstrap makes one, in some minutes.
 source "$SOURCE/tests/scenario/installed.sh" || exit 1
 for tool in dpkg-buildpackage dh lintian; do command -v $tool >/dev/null || skip "$tool is not installed"; done
 [ -n "${DEBS:-}" ] || skip "DEBS names no folder with packages of script/package deb"
@@ -24,7 +24,7 @@ if [ -z "${DEBS_ROOT:-}" ]; then
   mmdebstrap --quiet --variant=apt --include=g++,pkg-config "$code_name" "$DEBS_ROOT" 2>err ||
     skip "mmdebstrap made no Debian: $(tail -n 1 err)"
 fi
-# Below /mnt, for /dev is mounted there.
+# Below /mnt, because /dev is mounted in it.
 clean=/mnt/clean
 mount -t tmpfs layers /mnt && mkdir /mnt/upper /mnt/work $clean || fail "no room for a Debian"
 mount -t overlay overlay -o "lowerdir=$DEBS_ROOT,upperdir=/mnt/upper,workdir=/mnt/work" $clean ||

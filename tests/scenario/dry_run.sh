@@ -15,7 +15,7 @@ done
 run dlaunch --nproc 0 --dry-run touch ran
 expect_code 64
 
-# --emit writes what was asked for, and tells what is left out.
+# --emit writes the requested objects, and names the options that it leaves out.
 run dlaunch --emit kubernetes --image train --nnodes 2 -x NOT_SET --error-file /of/the/pod touch ran
 expect_code 0
 expect_out '"/of/the/pod"'

@@ -1,5 +1,5 @@
-# An elastic training goes on when workers are killed: the others keep their process, nothing that
-# was committed is lost, and the model is that of an undisturbed run to the last bit.
+# An elastic training continues when workers are killed. The others keep their process, no committed
+# step is lost, and the model equals that of an undisturbed run, bit for bit.
 source "$SOURCE/tests/scenario/common.sh"
 train=$BUILD/examples/train_fashion_mnist
 [ -x "$train" ] || skip "Eigen or zlib is not installed"
@@ -8,7 +8,7 @@ train=$BUILD/examples/train_fashion_mnist
 args=(--epochs 6 --batch 128 --limit 20000)
 run dlaunch --nproc 3 "$train" "${args[@]}" --model quiet --losses losses.quiet; expect_code 0
 
-# Workers die again and again, with a spare and without.
+# Workers die repeatedly, with a spare and without.
 for spares in 1 0; do
   run dlaunch --nproc 3 --spares $spares --max-restarts 100 --chaos kill=1500ms,seed=$((spares + 3)) \
     "$train" "${args[@]}" --model chaos.$spares --losses losses.$spares
@@ -18,20 +18,20 @@ for spares in 1 0; do
   cmp losses.quiet losses.$spares || fail "the losses differ from those of the undisturbed run"
 done
 
-# Who does not die keeps its process.
+# Workers that do not die keep their process.
 for attempt in 1 2 3; do
   rm -f pid.* out
   dlaunch --nproc 3 --max-restarts 5 bash -c 'echo $$ >> pid.$RANK; exec "$0" "$@"' "$train" "${args[@]}" --model killed >out 2>err & job=$!
   started+=("$job")
   wait_until 60 grep -q 'epoch 1' out || fail "no first epoch: $(cat err)"
   kill -9 "$(cat pid.1)" 2>/dev/null && break
-  wait "$job"  # it was over before anybody was killed: again
+  wait "$job"  # the job ended before the kill: try again
 done
 wait "$job"; code=$?; expect_code 0
 cmp quiet killed || fail "the model differs after one kill"
 [ "$(cat pid.0 pid.2 | wc -l)" = 2 ] && [ "$(wc -l < pid.1)" = 2 ] || fail "not only rank 1 was started again"
 
-# All at once, with snapshots: training resumes from the disk, also where the newest file is torn.
+# All workers end: a new job resumes from the snapshots, also if the newest file is torn.
 run dlaunch --nproc 3 "$train" "${args[@]}" --snapshots snaps --snapshot-every 20 --losses losses.whole; expect_code 0
 newest=$(ls -t snaps/* | head -1); truncate -s 1000 "$newest"
 run dlaunch --nproc 3 "$train" "${args[@]}" --snapshots snaps --snapshot-every 20 --model resumed

@@ -15,13 +15,13 @@ for line in SLURM_JOB_ID=5 RANK=1 GROUP_RANK=0 LOCAL_WORLD_SIZE=2 TORCHELASTIC_R
   DLAUNCH_ROUND=1 PMI_RANK=0 PMI_RANK=1 PMI_SIZE=2 EXTRA=of-1 ARG=0of2 ARG=1of2; do
   grep -qxF "$line" out || fail "missing: $line"
 done
-# Programs that ask for a coordinator under another name get the master's address, in each round.
+# A macro gives the master's address to programs that read it from another variable, in each round.
 run dlaunch --nproc 2 --max-restarts 1 -x JAX_COORDINATOR_ADDRESS='${master_addr}:${master_port}' sh -c '
   [ "$JAX_COORDINATOR_ADDRESS" = "$MASTER_ADDR:$MASTER_PORT" ] && [ "$0" = "$MASTER_PORT" ] || exit 3
   echo "round $DLAUNCH_ROUND at $JAX_COORDINATOR_ADDRESS"
   [ "$DLAUNCH_ROUND" = 2 ]' '${master_port}'
 expect_code 0; expect_out '^\[0\] round 2 at 127\.0\.0\.1:[0-9]+$'; expect_out '^\[1\] round 2 at'
-# The secret is in a private file, and nowhere else.
+# The secret is in a private file, and not in the environment.
 run dlaunch --nproc 1 --output raw sh -c 'stat -c %a "$DLAUNCH_SECRET_FILE"; cat "$DLAUNCH_SECRET_FILE"; env'
 [ "$(head -n1 out)" = 600 ] || fail "mode of the secret file"
 secret=$(sed -n 2p out); secret=${secret:0:64}

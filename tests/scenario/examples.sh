@@ -1,5 +1,5 @@
-# The examples, as they are installed, in C, in C++, and in Python with NumPy: each builds, runs and prints what its
-# header says. examples_torch and examples_parquet run those that need more.
+# The installed examples in C, in C++, and in Python with NumPy: each builds, runs and prints the output that its header
+# shows. examples_torch and examples_parquet run the examples that need more packages.
 source "$SOURCE/tests/scenario/common.sh" || exit 1
 source "$SOURCE/tests/scenario/installed_examples.sh"
 need_package
@@ -7,7 +7,7 @@ python=${PACKAGE_PYTHON:-/usr/bin/python3}
 "$python" -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
 examples_up "$python"
 
-# A folder with a README.md of its own has a scenario of its own; everything else is installed.
+# A folder with a README.md of its own has a scenario of its own. All other examples are installed.
 own=$(cd "$SOURCE/examples" && for readme in */README.md; do [ ! -f "$readme" ] || echo "${readme%/*}"; done)
 files() {
   (cd "$1" && find . -type f ! -name meson.build ! -path '*/__pycache__/*' | grep -vE "^\\./(${own//$'\n'/|}|-)/" | sort)
@@ -15,16 +15,16 @@ files() {
 files "$SOURCE/examples" >../sources; files . >../installed
 diff ../sources ../installed >../differ || fail "not all examples are installed: $(cat ../differ)"
 
-# Modules of others are no programs; the trainers of images have scenarios of their own.
+# Modules that other examples import are not programs. The trainers of images have scenarios of their own.
 needs_more=$(grep -lE '^ *(import|from) (torch|pyarrow|fashion_mnist|dlaunch\.torch)\b' $(grep '\.py$' ../installed))
 programs=$(grep -E '\.(cc|c|py)$' ../installed |
   grep -vE '/(fashion_mnist|train_fashion_mnist.*|layer|plot|workers)\.[a-z]+$' | grep -vxF "$needs_more")
 run_examples $programs
-# Both languages have each program, but for those that need a library which is named.
+# Each program exists in both languages, except those that need PyTorch, pyarrow or CUDA.
 for program in $(grep '\.cc$' ../installed | grep -v cuda); do
   [ -f "${program%.cc}.py" ] || fail "$program has no sibling in Python"
 done
-# The manifest is what the command in its header prints now, but for the secret and the version.
+# The manifest equals the output of the command in its header, except for the secret and the version.
 command=$(sed -n 's/^#   \$ \(dlaunch .*\)/\1/p' cluster/kubernetes.yaml)
 of_any_job() { sed -E 's/^(  secret: )"[^"]+"/\1/; s/(# Written by dlaunch) [0-9.]+/\1/'; }
 $command >../printed || fail "$command"

@@ -1,5 +1,5 @@
-# The example that reads Parquet files prints what its header says. It needs pyarrow: PARQUET_PYTHON names a Python that
-# has it and NumPy.
+# The example that reads Parquet files prints the output that its header shows. It needs pyarrow: PARQUET_PYTHON names a
+# Python that has pyarrow and NumPy.
 source "$SOURCE/tests/scenario/common.sh" || exit 1
 source "$SOURCE/tests/scenario/installed_examples.sh"
 python=${PARQUET_PYTHON:-/usr/bin/python3}

@@ -1,4 +1,4 @@
-# The examples with PyTorch: each prints what its header says.
+# The examples with PyTorch: each prints the output that its header shows.
 source "$SOURCE/tests/scenario/common.sh" || exit 1
 source "$SOURCE/tests/scenario/installed_examples.sh"
 export PYTHONWARNINGS=ignore

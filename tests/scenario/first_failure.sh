@@ -1,4 +1,4 @@
-# The first failure ends the job at once, with its own exit code, and is named.
+# The first failure ends the job at once, with its own exit code, and the report names it.
 source "$SOURCE/tests/scenario/common.sh"
 
 run dlaunch --nproc 4 sh -c '[ $RANK = 2 ] && exit 7; sleep 60'
@@ -10,12 +10,12 @@ run dlaunch --nproc 4 sh -c '[ $RANK = 2 ] && kill -SEGV $$; sleep 60'
 expect_code 139; expect_under 7000
 expect_err 'rank 2 .* failed first: killed by SIGSEGV'
 
-# A worker that ends well early ends nothing.
+# A worker that ends well and early does not end the job.
 run dlaunch --nproc 2 bash -c '[ $RANK = 0 ] && exit 0; read -rt 0.3 <> <(:); echo done'
 expect_code 0; expect_out '^\[1\] done$'
 
-# Who only logs an exception, long before or because of our SIGTERM, is not to blame for one that
-# looks like a lost connection.
+# Rank 0 fails with an error that looks like a lost connection. Rank 1 only logs an exception, long before or
+# because of dlaunch's SIGTERM, and is not the cause.
 cat > handled.py <<'P'
 import logging, os, signal, time
 if os.environ["RANK"] == "0":
@@ -37,8 +37,8 @@ for how in logged told; do
   expect_err 'its error is about a lost connection: rank 1, still running then, may be the cause'
 done
 
-# An exception names the cause although another rank, which lost its connection by it, ended before:
-# also where its traceback is longer than what is kept of stderr, or much was written after it.
+# Rank 1's exception is the cause, although rank 0, which lost its connection because of it, ended before. This
+# also holds if the traceback is longer than the kept part of stderr, or if much output follows it.
 cat > dying.py <<'P'
 import atexit, os, sys, time
 if os.environ["RANK"] == "0":
@@ -63,7 +63,7 @@ for how in deep noisy; do
   expect_err 'consequences: rank 0 lost a connection'
 done
 
-# Who lost a connection to a rank that had left well says so.
+# If a rank lost its connection to a rank that had ended well, the report says so.
 cat > early.py <<'P'
 import os, sys
 if os.environ["RANK"] == "1":

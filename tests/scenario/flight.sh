@@ -1,4 +1,4 @@
-# What a worker was doing in libdlring when it was killed stands in the report, whatever killed it.
+# The report has the operation of libdlring in which a worker was killed, by whatever signal.
 source "$SOURCE/tests/scenario/common.sh"
 
 # Rank 1 never joins the others' barrier: it is killed while it waits for a message, rank 0 while it

@@ -1,4 +1,4 @@
-# Lines of torchrun, mpirun and horovodrun work as they are.
+# Command lines of torchrun, mpirun and horovodrun work unchanged.
 source "$SOURCE/tests/scenario/common.sh"
 cat >train.py <<'PY'
 import os, sys
@@ -7,7 +7,7 @@ PY
 mkdir pkg && touch pkg/__init__.py && cp train.py pkg/train.py
 export PYTHON_EXEC=/usr/bin/python3 A=from_here
 
-# ranks N PATTERN COMMAND…: N workers printed the pattern, each with its rank.
+# ranks N PATTERN COMMAND…: runs the command, whose N workers must print the pattern, each with its rank.
 ranks() {
   local count=$1 pattern=$2 rank; shift 2
   run "$@"
@@ -22,7 +22,7 @@ ranks 2 ' x' dlaunch --nproc-per-node 2 --node_rank 0 --master_addr 127.0.0.1 -m
 ranks 2 '' dlaunch --nproc-per-node 2 --no-python python3 train.py
 ranks 3 '' dlaunch -np 3 --allow-run-as-root --oversubscribe --tag-output --bind-to none \
   python3 train.py
-chmod +x train.py  # as a container's COPY or a mounted disk leaves it: it has no '#!' all the same
+chmod +x train.py  # a container's COPY or a mounted disk may do so, although the file has no '#!'
 ranks 2 '' dlaunch --nproc-per-node 2 ./train.py
 chmod -x train.py
 echo 'localhost slots=2' >hosts

@@ -10,7 +10,7 @@ run dlaunch --nproc 2 --timeout 0.5 sleep 60
 expect_code 75; expect_under 7000
 expect_err 'timeout'
 
-# A shell ends at once, what it runs has its grace all the same.
+# A shell ends at once, but its program still gets the time of --grace.
 cat >saves.sh <<'P'
 exec 9<> <(:)
 trap 'read -rt 1.5 -u 9; echo "$RANK saved"; exit 0' TERM
@@ -23,13 +23,13 @@ wait_until 10 eval '[ "$(grep -c runs out)" = 2 ]' || fail "no start"
 began=$(now_ms); kill -TERM "$keeper"; wait "$keeper"; code=$?; ms=$(($(now_ms) - began))
 expect_code 143; expect_out '^\[0\] 0 saved$'; expect_out '^\[1\] 1 saved$'; expect_under 10000
 
-# What cleans up after a worker gets to it, also where the worker is killed.
+# Processes that clean up after a worker have time for it, also if the worker is killed.
 cat >shared.py <<'P'
 import os, signal, sys, time
 from multiprocessing import shared_memory
 print(shared_memory.SharedMemory(create=True, size=4096).name, file=open("names", "a"), flush=True)
 if sys.argv[1] == "killed" and os.environ["RANK"] == "0":
-    while len(open("names").readlines()) % 2:  # the other one has somebody who cleans up, too
+    while len(open("names").readlines()) % 2:  # the other worker has a process that cleans up, too
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
 os._exit(0)
@@ -40,7 +40,7 @@ for how in done killed; do
 done
 [ "$(wc -l <names)" -ge 4 ] || fail "not run: $(cat err)"
 
-# dlaunch kills what does not end by itself, and says so if nothing had failed.
+# dlaunch kills processes that do not end by themselves, and says so if nothing had failed.
 run dlaunch --nproc 2 bash -c 'setsid sleep 1000 & echo $! >pid.$RANK'
 expect_code 0; expect_err 'rank 1 has ended and left sleep \(pid [0-9]+\) behind, which is killed'
 for rank in 0 1; do ! kill -0 "$(cat pid.$rank)" 2>/dev/null || fail "the sleep of rank $rank runs"; done

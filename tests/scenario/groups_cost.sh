@@ -1,6 +1,6 @@
-# What a group costs a rank of a job, and that 1,000 of them made, used and freed cost nothing: at most 2
-# descriptors and 64 KiB of shared memory and of its own for each, and threads that all share. To make
-# one takes 1 ms or less on a quiet machine; the limit here is wide, for machines that are busy.
+# A group costs a rank at most 2 descriptors and 64 KiB of shared and private memory, and all groups share
+# threads. 1,000 groups that are made, used and freed leave nothing. On a quiet machine a rank makes a group
+# in 1 ms or less; the limit here is wide, because machines may be busy.
 source "$SOURCE/tests/scenario/common.sh"
 
 run dlaunch --nproc 4 "$BUILD/tests/support/groups_cost" --groups "${GROUPS_MADE:-1000}" --most-ms "${MOST_MS:-20}"

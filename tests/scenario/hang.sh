@@ -13,7 +13,7 @@ run dlaunch --nproc 3 --hang-timeout 3s --max-restarts 1 "$worker" --steps 300 -
 expect_code 0; expect_err 'rank 1 .* it hung, .*; starting it again: round 2'
 expect_out '^\[[02]\] in round 2 as [02] of 3, pid'
 
-# Without --hang-timeout dlaunch still warns about it, and says at the end which rank the others waited for.
+# Without --hang-timeout dlaunch still warns about the worker, and says at the end which rank the others waited for.
 run dlaunch --nproc 3 --hang-warning 2s --timeout 14s --error-file error.json "$worker" --steps 1000 --hang 2
 expect_code 75; expect_under 25000
 told=$(grep -c 'rank 2 has not entered .* --hang-timeout would replace it' err)
@@ -21,7 +21,7 @@ told=$(grep -c 'rank 2 has not entered .* --hang-timeout would replace it' err)
 expect_err 'as it stood: rank 2 has not entered all_reduce #[0-9]+, where rank 0-1 are waiting, for 1[0-9]'
 grep -q '"waits"' error.json || fail 'not in the error file'
 
-# hang WAY: rank 1 does.
+# hang WAY: rank 1 hangs in this way.
 hang() {
   run dlaunch --nproc 3 --hang-timeout 3s --max-restarts 1 "$worker" --steps 100 --step-ms 5 --hang 1 --how "$1"
   expect_code 0; expect_under 20000

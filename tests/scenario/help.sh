@@ -1,4 +1,4 @@
-# --help and --version: to stdout, quickly, whatever else stands there.
+# --help and --version print to stdout, quickly, whatever other options are given.
 source "$SOURCE/tests/scenario/common.sh"
 run dlaunch --help
 expect_code 0

@@ -8,7 +8,7 @@ need_package
 export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 here=$SOURCE/tests/scenario
 
-# Rank 1 is late until the others have been warned of it.
+# Rank 1 is late until dlaunch has warned the other ranks.
 # calls RANKS HOROVOD_TIMELINE
 calls() {
   rm -f stalled refused.* ready.* out; : >err
@@ -23,7 +23,7 @@ calls() {
   [ "$(grep -c ' is right$' out)" = 15 ] || fail "not every part is right"
   [ "$(grep -c 'told: rank 1 (pid [0-9]* on .*was lost' out)" = $((2 * ($1 - 1))) ] || fail "not every rank was told"
 }
-# A timeline that cannot be written costs a warning; one that is DYNAMIC waits for start_timeline().
+# A timeline that cannot be written causes a warning. A DYNAMIC timeline begins with start_timeline().
 calls 2 /dev/full
 [ "$(grep -c 'dlaunch.horovod: the timeline /dev/full ends here: .*No space left' err)" = 2 ] || fail "not one warning for each init()"
 calls 4 /no/such/folder/timeline.json

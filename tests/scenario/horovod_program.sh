@@ -14,7 +14,7 @@ expect_code 0; expect_out '^\[0\] epoch 3: accuracy (1.00|0\.9[0-9]) on 4 ranks$
 run dlaunch --nproc 2 --horovod "$python" "$here/horovod_program.py" --use-adasum
 expect_code 0; expect_out '^\[0\] epoch 3: accuracy (1.00|0\.9[0-9]) on 2 ranks$'
 
-# Both names are one module, and what is not there is missing, whatever Horovod is installed.
+# Both names give one module. Modules that dlaunch.horovod lacks are missing, even if Horovod is installed.
 mkdir -p site/horovod/torch && echo 'raise SystemExit("the installed one")' | tee site/horovod/__init__.py >site/horovod/torch/__init__.py
 PYTHONPATH=$PYTHONPATH:$PWD/site run dlaunch --nproc 1 --horovod "$python" -c '
 import horovod, horovod.torch as hvd, dlaunch.horovod.torch
@@ -27,18 +27,18 @@ try:
 except ModuleNotFoundError as error:
     print(error)'
 expect_code 0; expect_out "No module named 'horovod.spark'"
-# A Python without the package is told what it lacks.
+# In a Python without the package the import fails, and the error says so.
 PYTHONPATH= run dlaunch --nproc 1 --horovod "$python" -s -c 'import sys; sys.modules["dlaunch"] = None; import horovod.torch'
 expect_code 1; expect_err "dlaunch --horovod: .*python.* cannot import dlaunch.horovod .*: install the package"
 run dlaunch --nproc 1 "$python" -c 'import horovod.torch'; expect_code 1; expect_err "No module named 'horovod'"
 
-# elastic FOLDER VICTIMS OPTIONS…
+# elastic FOLDER VICTIMS OPTIONS…: runs a training that kills these ranks.
 elastic() { mkdir "$1" && run dlaunch --horovod "${@:3}" "$python" "$here/horovod_elastic.py" "$1" $2 && expect_code 0; }
 same() { "$python" -c 'import sys, torch
 a, b = map(torch.load, sys.argv[1:])
 assert all(torch.equal(a[key], b[key]) for key in a), (a, b)' "$1/weights.pt" "$2/weights.pt" || fail "$1 and $2 have other weights"; }
 elastic quiet "" --nproc 2
-# Twice Horovod's rank 0, which the launcher's rank 1 is the second time: a new process takes the place, then the spare.
+# Horovod's rank 0 dies twice. The second time it is the launcher's rank 1. A spare and a new process take the places.
 elastic killed "0 0" --nproc 2 --spares 1 --max-restarts 3
 same quiet killed
 expect_err 'rank 0 .*killed by SIGKILL'; expect_err 'rank 1 .*killed by SIGKILL'
@@ -59,7 +59,7 @@ for i in range(20):
         raise RuntimeError("of its own")
 print("ends", flush=True)
 P
-# Whoever leaves first is named.
+# The report names the rank that leaves first.
 run dlaunch --nproc 2 --horovod "$python" leave.py exit
 expect_code 3; expect_err 'rank 1 .* failed first: exit code 3'
 rm gone; run dlaunch --nproc 2 --horovod "$python" leave.py raise

@@ -23,8 +23,8 @@ keras() {
 keras "$python" "$here/horovod_keras.py" horovod.keras
 keras -x TF_USE_LEGACY_KERAS=1 "$python" "$here/horovod_keras.py" horovod.tensorflow.keras
 
-# A kill in the second epoch: the training goes on from the end of the first.
-# elastic FOLDER VICTIM OPTIONS…
+# A rank is killed in the second epoch: the training continues from the end of the first.
+# elastic FOLDER VICTIM OPTIONS…: runs a training that kills this rank.
 elastic() {
   mkdir "$1"
   run dlaunch --nproc 2 --horovod "${@:3}" "$python" "$here/horovod_keras.py" horovod.tensorflow.keras "$1" "$2"
