@@ -1,7 +1,7 @@
-# A host without the secret is in the network of a job that trains. It repeats to every port what it has
-# heard, sends handshakes that are almost right, and holds silent connections open. Sums stay exact, no
-# process lets it in, and dlaunch needs memory and descriptors only for the few strangers that it serves at a
-# time. ATTACK=full: 10,000 handshakes and 5,000 connections.
+# A host without the secret is in the network of a job that trains. It replays to every port the traffic that
+# it has recorded, sends handshakes that are almost right, and holds silent connections open. Sums stay exact,
+# no process lets it in, and dlaunch needs memory and descriptors only for the few strangers that it serves at
+# a time. ATTACK=full: 10,000 handshakes and 5,000 connections.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 [ "${ATTACK:-}" = full ] && fuzzed=10000 silent=5000 crowded=60 || { fuzzed=800; silent=1500; crowded=1; }
 attack() { on 4 python3 "$SOURCE/tests/hosts/attacker.py" "$@" || job_fails "attacker: $*"; }
@@ -16,12 +16,12 @@ newest() { python3 "$SOURCE/tests/hosts/check_rounds.py" "$log" newest; }
 in_round() { read -r round size steps < <(newest); [ "$size" = 6 ] && [ "$round" -gt "$1" ] && [ "$steps" -gt "$2" ]; }
 wait_until 60 in_round 0 50 || job_fails "no first round"
 
-# The most that a dlaunch of host 1 has: descriptors, KiB.
+# The descriptors and KiB of the dlaunch on host 1 that has the most.
 most() {
   on 1 bash -c 'for p in /proc/[0-9]*; do [ "$(cat $p/comm 2>/dev/null)" = dlaunch ] || continue
     echo $(ls $p/fd | wc -l) $(sed -n "s/VmRSS:\s*\([0-9]*\).*/\1/p" $p/status); done' | sort -n | tail -1
 }
-# Steps of rank 0 in a second.
+# Prints the steps of rank 0 in a second.
 speed() { local a b; a=$(grep -c 'rank 0 done' log); read -rt 1 <> <(:); b=$(grep -c 'rank 0 done' log); echo $((b - a)); }
 ports() { local h; for h in 1 2 3; do on $h ss -Hltn | awk -v a="$(host_addr $h)" '{sub(/.*:/, "", $4); print a ":" $4}'; done; }
 read -r fds kib < <(most); quiet=$(speed)
@@ -42,7 +42,7 @@ wait_until 60 eval '[ "$(grep -c "rank 0 done" log)" -gt $((before + 50)) ]' || 
 each=1; [ -z "${DLAUNCH_TLS:-}" ] || each=3  # descriptors of a connection
 [ $((fds_then - fds)) -le $((each * 80)) ] && [ $((kib_then - kib)) -le 8192 ] || job_fails "dlaunch grows"
 in_round 0 "$steps"; [ "$round" = 1 ] || job_fails "another round: $round"
-# A worker that is lost then has its successor, at the latest when the crowd has gone.
+# A worker that is lost during the attack gets its successor, at the latest when the connections have ended.
 on 2 bash -c 'kill -9 $(grep -l elastic_worker /proc/[0-9]*/comm | tail -1 | tr -dc 0-9)'
 t0=$(now_ms); wait_until "$crowded" in_round 1 0 && echo "round of all in the crowd after $(($(now_ms) - t0)) ms"
 kill "$silence"; wait_until 60 in_round 1 0 || job_fails "no round after the loss of a worker"

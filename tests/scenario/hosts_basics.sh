@@ -17,7 +17,7 @@ run on 3 bash -c 'pwd; echo "$TMPDIR"; exit 7'; expect_code 7
 run on 3 bash -c 'kill -9 $$'; expect_code 137
 run on 4 true; expect_code 125; expect_err 'No such process'
 
-# In the background: signals reach the command, the last one too; hosts do not see each other's.
+# In the background: signals reach the command, also SIGKILL. Hosts do not see each other's processes.
 start_on 1 bash -c "$never"'trap "exit 5" TERM; touch up; while :; do read -rt 1 -u 9; done'; pid=$!
 wait_until 10 test -e up || fail "start_on"
 kill -TERM $pid; wait $pid; [ $? = 5 ] || fail "SIGTERM did not reach the command"
@@ -28,7 +28,7 @@ sleeps 2 && fail "host 2 sees a process of host 1"
 { kill -KILL $pid; wait $pid; } 2>/dev/null
 wait_until 10 eval '! sleeps 1' || fail "SIGKILL did not reach the command"
 
-# Host 2 answers on TCP and swallows what comes on another port; counts datagrams.
+# Host 2 returns the bytes of a TCP connection, and counts datagrams.
 cat > serve.py <<'P'
 import socket, threading
 def echo(c):
@@ -38,7 +38,7 @@ def echo(c):
     c.close()
 def count(u, c):
     got = 0
-    u.settimeout(0)  # away with what came late for another
+    u.settimeout(0)  # drops datagrams that came too late for an earlier question
     try:
         while True: u.recv(100)
     except BlockingIOError: c.sendall(b"!")
@@ -71,7 +71,7 @@ def round_trip():
     t = time.monotonic(); s.sendall(b"x"); read(1)
     return (time.monotonic() - t) * 1000
 if what == "ms": print(round(statistics.median(round_trip() for _ in range(9))))
-if what == "mbit":  # there and back again, at once, after what buffers take
+if what == "mbit":  # in both directions at once; the first MiB, which buffers take, does not count
     bulk, n = bytes(1 << 20), int(sys.argv[3])
     threading.Thread(target=lambda: [s.sendall(bulk) for _ in range(n)], daemon=True).start()
     read(1 << 20); t = time.monotonic(); read(n - 1 << 20)
@@ -81,11 +81,11 @@ if what == "lost":
     read(1)
     for _ in range(4000): u.sendto(b"x", (host, 5))
     print(4000 - int(s.recv(100)))
-if what == "same":  # random bytes come back as they were
+if what == "same":  # random bytes come back unchanged
     data = os.urandom(8 << 20)
     threading.Thread(target=s.sendall, args=(data,), daemon=True).start()
     print(s.makefile("rb").read(len(data)) == data)
-if what == "talk":  # until somebody says no
+if what == "talk":  # one round trip for each line of stdin, until the connection fails
     print(round(round_trip()), flush=True)
     while True:
         sys.stdin.readline() or sys.exit()
@@ -94,7 +94,7 @@ if what == "talk":  # until somebody says no
 P
 start_on 2 python3 serve.py >served 2>&1
 wait_until 10 grep -q up served || fail "no server: $(cat served)"
-# ask RANGE WHAT…: the answer is within it. Tried again, for a machine busy with other things.
+# ask RANGE WHAT…: the answer must be within the range. A busy machine has several tries.
 ask() {
   local low=${1%-*} high=${1#*-} end=$((SECONDS + 20)); shift
   while [ $SECONDS -lt $end ]; do
@@ -105,7 +105,7 @@ ask() {
 }
 ask 0-5 ms host2; ask 0-5 ms host2-6
 
-ask 1-1000000 mbit host2 64; free=$(cat out)  # what this machine can just now
+ask 1-1000000 mbit host2 64; free=$(cat out)  # the present speed of this machine
 link_rate 2 100mbit; ask 85-115 mbit host2 8; ask 85-115 mbit host2-6 8; slow=$(cat out)
 link_rate 2 1gbit; ask $((free < 3400 ? free / 4 : 850))-1150 mbit host2 64
 link_rate 2 0; ask $((2 * slow + 1))-1000000 mbit host2 64
@@ -120,7 +120,7 @@ link_delay 2 5ms; ask 10-30 ms host2
 link_rate 2 100mbit; ask 85-115 mbit host2 8; link_rate 2 0
 link_delay 2 0; ask 0-5 ms host2
 
-# A conversation that is interrupted. say: one more exchange.
+# A link is cut during a conversation. say: one more round trip.
 mkfifo words; exec {words}<> words
 talk() { : > said; start_on 1 python3 ask.py talk host2 <words >said 2>&1; heard 1; }
 say() { echo >&"$words"; }

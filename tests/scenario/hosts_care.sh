@@ -1,5 +1,5 @@
-# The watch over workers covers every host of a job: hangs, stopped workers, slow workers, --chaos and
-# dlaunchctl. Of failures on two hosts, the report knows which was first.
+# dlaunch watches the workers on every host of a job: hangs, stopped workers, slow workers, --chaos and
+# dlaunchctl. The report of failures on two hosts says which was first.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 export PATH="$BUILD/cli/ctl:$PATH"
 rounds=$BUILD/tests/support/rounds_worker
@@ -13,14 +13,14 @@ print($1)" 2>/dev/null; }
 is() { [ "$(says "$1")" = True ]; }
 becomes() { wait_until 60 is "$1" || job_fails "never: $1"; }
 
-# begin HOSTS ARGS…: as start_job, but host H is node H - 1.
+# begin HOSTS ARGS…: like start_job, but host H is node H - 1.
 begin() {
   local h hosts=$1; shift
   rm -f out.* err.*
   for h in $hosts; do start_dlaunch "$h" --node-rank $((h - 1)) "$@"; done
 }
 
-# A rank of another host hangs: it is named with its host and its stacks, killed there, replaced.
+# A rank of another host hangs: dlaunch names its host, prints its stacks, kills it and replaces it.
 begin "1 2 3" --nnodes 3 --nproc 1 --max-restarts 5 --hang-timeout 1500ms "$rounds" --steps 100000000 --step-ms 5 --hang 2
 wait_until 60 later_round 1 3 || job_fails "who hangs on another host was not replaced"
 expect_in() { grep -qE "$2" "$1" || job_fails "no line like '$2' in $1"; }
@@ -44,7 +44,7 @@ ctl 2 list --json; expect_code 0; expect_out '"job_id": "test"'; expect_out '"le
 ctl 1 stop; expect_code 0
 wait_job 20 143; job=()
 
-# A slow rank is named with its host and started again there; only that one is.
+# dlaunch names a slow rank with its host, and restarts only this rank, on the same host.
 begin "1 2 3" --nnodes 3 --nproc 1 --max-restarts 1 --straggler restart --straggler-window 300ms --straggler-ratio 1.5 \
   "$rounds" --steps 100000000 --step-ms 4 --slow 1
 wait_until 60 later_round 1 3 || job_fails "a slow rank was not replaced"
@@ -52,14 +52,14 @@ expect_in err.1 'rank 1 takes [0-9.]+x the time of the others.*; rank 1 is on ho
 ctl 1 stop; wait_job 20 143; job=()
 [ "$(grep -o 'pid .*' out.3 | sort -u | wc -l)" = 1 ] || job_fails "rank 2 was started again, too"
 
-# --chaos takes its victim anywhere, and the report says that it was --chaos.
+# --chaos kills workers on any host, and the report names --chaos.
 begin "1 2 3" --nnodes 3 --nproc 1 --max-restarts 1000 --chaos kill=200ms "$rounds" --steps 100000000
 wait_until 60 grep -qE 'rank [12] \(pid [0-9]+ on host host[23]\) failed first: --chaos sent it SIGKILL' err.1 ||
   job_fails "--chaos kills nobody on another host"
 ctl 1 stop; wait_job 20 143; job=()
 
-# The failure of a host whose news is long under way is the first all the same. What counts is when
-# its dlaunch sees it: one that is held up for longer than rank 0 waits has another try.
+# The failure on a host with a slow link is the first one, although its message comes later. The time at
+# which the host's dlaunch sees the failure counts. A busy machine may delay that dlaunch, so there are three tries.
 link_delay 2 250ms
 for try in 1 2 3; do
   rm -f go gone

@@ -21,6 +21,6 @@ expect_out '^PROBLEM  the MTU differs: 1400 \(host2\), 1500 \(host1, host3\)'
 [ ! -s err ] || fail "words on stderr"
 all_clean 1 2 3
 
-# What would keep a job from starting is told as a job tells it.
+# doctor reports what would keep a job from starting, in the job's words.
 run on 1 dlaunch doctor --ssh-command "$ssh_command" --hosts host1,host4; expect_code 69; expect_err 'host4'
 run on 1 dlaunch doctor --no-such-option; expect_code 64

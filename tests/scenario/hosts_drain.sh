@@ -10,13 +10,13 @@ ctl() { on 1 "$BUILD/cli/ctl/dlaunchctl" "$@" >ctl.out 2>&1; }
 order() { ctl "$@" || fail "dlaunchctl $*: $(cat ctl.out)"; }
 no() { ctl "${@:2}" && fail "dlaunchctl ${*:2} is done: $(cat ctl.out)"; grep -qE "$1" ctl.out || fail "no reason for it: $(cat ctl.out)"; }
 status_has() { ctl status && grep -qE "$1" ctl.out; }
-# in_round ROUND SIZE: all are in that round, and there is no later one.
+# in_round ROUND SIZE: all ranks are in that round, and there is no later round.
 in_round() {
   [ "$(sed -n 's/^round \([0-9]*\) .*/\1/p' "$tmp/log" 2>/dev/null | sort -n | tail -1)" = "$1" ] &&
     [ "$(grep -c "^round $1 .* size $2 " "$tmp/log")" = "$2" ]
 }
 
-# By ssh. It is not started again, though it would be if it were lost.
+# Hosts started by ssh. dlaunch does not start a drained host again, but would start a lost one again.
 start_launch 1 --hosts 'host[1-3]:2' --nnodes 2:3 --max-restarts 3 "${worker[@]}"
 wait_until 30 in_round 1 6 || fail "no first round: $(cat err)"
 no 'there is no host nosuch in this job: host1, host2, host3' drain nosuch
@@ -29,7 +29,7 @@ no 'cannot continue with fewer than 4 workers' drain host3
 no 'is drained already' drain host2
 order undrain host2
 wait_until 60 in_round 3 6 || fail "host 2 is not back: $(cat err)"
-order drain host1  # which leads, and goes on leading
+order drain host1  # host 1 leads, and continues to lead
 wait_until 30 in_round 4 4 || fail "no round without host 1: $(cat log err)"
 wait_until 10 status_has '^host host1: drained$' || fail "the status does not tell: $(cat ctl.out)"
 order undrain host1
@@ -39,7 +39,7 @@ grep -q 'lost host' err && fail "a host was lost: $(cat err)"
 touch stop; wait_launch 30; expect_code 0; all_clean 1 2 3
 rm -f stop log
 
-# Started by hand. It is refused until undrain.
+# Hosts started by hand. The job refuses the drained host until undrain.
 start_job "1 2 3" --nnodes 2:3 --nproc 1 --max-restarts 1 "${worker[@]}"
 wait_until 30 in_round 1 3 || job_fails "no first round"
 order drain host3
@@ -48,7 +48,7 @@ wait_host 20 3 0
 grep -q 'this host is drained: the job continues without it' err.3 || job_fails "host 3 is not told why"
 start_dlaunch 3 --nnodes 2:3 --nproc 1 --max-restarts 1 "${worker[@]}"; wait_host 30 3 69
 grep -q "refused this host: host host3 is drained: 'dlaunchctl undrain host3' on host host1" err.3 || job_fails "no reason"
-# Another host takes its number meanwhile, and changes nothing about it.
+# Another host takes the number of the drained host, which stays drained.
 start_dlaunch 4 --nnodes 2:3 --nproc 1 --max-restarts 1 "${worker[@]}"
 wait_until 60 in_round 3 3 || job_fails "host 4 is not taken in"
 status_has '^host host3: drained$' || fail "the status does not tell: $(cat ctl.out)"
@@ -62,7 +62,7 @@ wait_until 60 in_round 5 3 || job_fails "host 3 is not taken back"
 status_has '^restarts: 0 used' || fail "it cost a restart: $(cat ctl.out)"
 touch stop; wait_job 30 0
 
-# What is not elastic has no round to leave at, and says so.
+# A job that is not elastic has no round at which a host could leave, and dlaunchctl says so.
 rm -f stop
 start_job "1 2" --nnodes 2 bash -c 'touch "$1/on.$RANK"; until [ -e "$1/stop" ]; do sleep 0.1; done' _ "$tmp"
 wait_until 30 eval '[ -e on.0 ] && [ -e on.1 ]' || job_fails "no start"

@@ -1,11 +1,11 @@
-# Hosts that meet by etcd: with TLS, user and password; etcd restarted while they train.
+# Hosts that meet by etcd: with TLS, user and password, and with an etcd that restarts while they train.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 source "$SOURCE/tests/hosts/etcd.sh" || exit 1
 hosts_up 4
 rounds=$BUILD/tests/support/rounds_worker
 
-# The first of the servers named does not exist. etcd is killed: the round goes on, the next one waits
-# until it is back.
+# The first named server does not exist. When etcd is killed, the round continues, and the next round
+# waits until etcd is back.
 etcd_up 4
 rdzv=(--rdzv "${etcd_url/host4/host3:2379,host4}" --secret-file "$PWD/secret" --job-id test)
 start_job "1 2 3" --nnodes 3 --nproc 1 --max-restarts 5 "$rounds" --steps 700 --step-ms 10
@@ -20,7 +20,7 @@ wait_job 60 0
 for h in 1 2 3; do nothing_left $h; done
 etcd_kill
 
-# By TLS, as a user.
+# With TLS and a user.
 command -v openssl >/dev/null || skip "openssl is not installed"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out cert.pem \
   -days 2 -subj /CN=host4 -addext subjectAltName=DNS:host4 2>/dev/null || fail "no certificate"

@@ -1,14 +1,14 @@
-# Something happens to one of several hosts in the middle of random operations, at random moments: all
-# its ranks are killed or stand still, its connections are reset, or nothing comes through any more.
-# Every rank that is left ends in time with an error that names one of those it has lost, or one that
-# had ended because of them before; no result is wrong. FAULTS is how many, FAULT_SEED the first.
+# One of several hosts has an accident at a random moment of random operations: all its ranks are killed
+# or stopped, its connections are reset, or its link drops all packets. Every other rank ends in time,
+# with an error that names a lost rank, or a rank that ended earlier because of a lost rank. No result is
+# wrong. FAULTS is the number of trials, FAULT_SEED the first seed.
 source "$SOURCE/tests/hosts/ranks.sh" || exit 1
 export DLAUNCH_LINK_TIMEOUT=2s DLAUNCH_OP_TIMEOUT=4s
 faults=${FAULTS:-4} seed=${FAULT_SEED:-1}
 shapes=("2 2" "3 3" "4 4" "4 2") kinds=(drop kill freeze reset)
 
-# judge VICTIM: compares what each rank has said with whom it has lost. Who names another one that is
-# left is right if that one is: it had ended because of those who were lost.
+# judge VICTIM: compares the ranks that each error names with the ranks that were lost. A rank may also
+# name a surviving rank whose own error is right, because that rank ended earlier.
 judge() {
   python3 - "$1" "$ranks" "$hosts" "$kind" "$codes" <<'P'
 import re, sys
@@ -29,7 +29,7 @@ for r in range(ranks):
     if "WRONG" in said:
         bad[r] = f"wrong result: {said}"
     elif kind in ("kill", "freeze") and host[r] == victim:
-        pass  # has been killed, or was told when it was over
+        pass  # this rank was killed, or woke up after the end
     elif codes[r] != 1 or not told:
         bad[r] = f"exit code {codes[r]}: {said}"
     elif named & lost:

@@ -1,5 +1,5 @@
-# Horovod's API over two hosts: every collective, places on hosts, and an elastic training that goes on when its rank 0,
-# and then another rank, are killed.
+# Horovod's API over two hosts: every collective, local ranks and hosts, and an elastic training that continues when its
+# rank 0, and then another rank, are killed.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not installed"

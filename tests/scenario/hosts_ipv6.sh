@@ -1,4 +1,4 @@
-# Several hosts that have no IPv4 at all, not even its loopback.
+# Several hosts without IPv4, also without its loopback.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 hosts_up 3
 rounds=$BUILD/tests/support/rounds_worker

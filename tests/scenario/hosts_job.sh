@@ -1,16 +1,16 @@
-# One command on each of several hosts is one job: started in any order, ended by one failure or one
-# signal, and elastic when a worker or a whole host is lost.
+# The same command on each of several hosts makes one job. The hosts start in any order, one failure or
+# one signal ends the job, and an elastic job survives the loss of a worker.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 hosts_up 4
 rounds=$BUILD/tests/support/rounds_worker
 
-# Who is what; the leader comes third.
+# Ranks and addresses. The leader comes third.
 start_job "3 2 1" --nnodes 3 --nproc 2 bash -c \
   'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $MASTER_ADDR $(hostname)'
 wait_job 20 0
 grep -qx '\[1\] 1/6 1/2 0/3 10.77.0.1 host1' out.1 || job_fails "rank 1"
 cat out.2 out.3 | grep -qE '^\[4\] 4/6 0/2 2/3 10.77.0.1 host[23]$' || job_fails "rank 4"
-# Several programs; a host with others is refused.
+# Several programs. The leader refuses a host with other programs.
 start_job "2 1" --nnodes 2 -n 1 bash -c 'echo a $RANK $(hostname)' : -n 3 bash -c 'echo b $RANK $(hostname)'
 wait_job 20 0
 [ "$(cat out.1 out.2 | sort | tr '\n' ';')" = "[0] a 0 host1;[1] b 1 host1;[2] b 2 host2;[3] b 3 host2;" ] || job_fails "other programs"
@@ -23,7 +23,7 @@ start_job "2 1" --nnodes 2 --nproc 2 -x AT='${master_addr}:${master_port}' bash 
 wait_job 20 0
 [ "$(cat out.1 out.2 | grep -oE 'at 10\.77\.0\.1:[0-9]+ [0-9]+$' | sort -u | wc -l)" = 1 ] &&
   [ "$(cat out.1 out.2 | grep -c 'at 10\.77')" = 4 ] || job_fails "another coordinator"
-# And so are the addresses in TF_CONFIG.
+# The addresses in TF_CONFIG are also the same on all hosts.
 start_job "2 1" --nnodes 2 --nproc 2 --framework tensorflow bash -c 'echo $TF_CONFIG'
 wait_job 20 0
 [ "$(cat out.1 out.2 | grep -oE '"cluster":\{"worker":\["10.77.0.1:[0-9]+","10.77.0.1:[0-9]+","10.77.0.2:[0-9]+","10.77.0.2:[0-9]+"\]\}' | sort | uniq -c | awk '{ print $1 }')" = 4 ] &&
@@ -42,7 +42,7 @@ start_dlaunch 3 --nnodes 2 --secret-file other true; wait_host 10 3 69
 start_dlaunch 4 --nnodes 2 true; wait_host 10 4 0; wait_host 10 1 0
 
 # dlaunch warns once about a host behind a NAT, unless --interface chooses the addresses.
-hide() { # hide H: its packets bear another address here than at its end
+hide() { # hide H: packets of host H have another address on the switch than on the host
   on "$1" ip addr add 10.88.0.7/32 dev eth0 &&
     on "$1" ip route replace 10.77.0.0/24 dev eth0 src 10.88.0.7 &&
     on "$1" nft "table ip t { chain c { type nat hook postrouting priority 100; ip saddr 10.88.0.7 snat to $(host_addr "$1"); }; }"
@@ -59,7 +59,7 @@ else
 fi
 on 3 nft flush ruleset; on 3 ip route replace 10.77.0.0/24 dev eth0 src "$(host_addr 3)"
 
-# While hosts are awaited dlaunchctl says so, and ends the job.
+# While the job waits for hosts, dlaunchctl says so and can end the job.
 start_job 1 --nnodes 2 true
 ctl() { on 1 "$BUILD/cli/ctl/dlaunchctl" "$1"; }
 wait_until 10 eval 'ctl status 2>/dev/null | grep -q "waits for its hosts: 1 of 2 hosts are here (host1)"' ||
@@ -67,30 +67,30 @@ wait_until 10 eval 'ctl status 2>/dev/null | grep -q "waits for its hosts: 1 of 
 ctl stop || job_fails "dlaunchctl stop"
 wait_job 10 143
 
-# --timeout holds while hosts are awaited, on either side.
+# --timeout also counts while the job waits for hosts, on the leader and on other hosts.
 start_job 1 --nnodes 2 --timeout 1s true; wait_job 10 75
 grep -q 'the job.s --timeout passed: 1 of 2 hosts are here' err.1 || job_fails "not what was awaited"
 start_job 2 --nnodes 2 --timeout 1s true; wait_job 10 75
 grep -q 'the job.s --timeout passed: nobody leads it at host1:29400' err.2 || job_fails "not who was awaited"
 
-# A failure on one host ends all at once, and the leader says who it was.
+# A failure on one host ends all hosts at once, and the leader names the failed rank.
 start_job "1 2 4" --nnodes 3 --nproc 2 bash -c \
   'if [ $RANK = 3 ]; then read -rt 0.3 <> <(:); exit 7; fi; exec sleep 100'
 t0=$(now_ms); wait_job 20 7
 grep -qE 'rank 3 \(pid [0-9]+ on host host[24]\) failed first: exit code 7' err.1 || job_fails "no root cause"
 [ $(($(now_ms) - t0)) -lt 8000 ] || job_fails "the end took $(($(now_ms) - t0)) ms"
 
-# ^C anywhere. Twice at once, as schedulers do it, is one wish: the workers come to their own end.
+# ^C on any host. Schedulers may send two signals at once. They count as one, so the workers end by themselves.
 start_job "1 2" --nnodes 2 --nproc 2 bash -c \
   'trap "echo ended; exit 1" INT; echo here; while :; do sleep 0.1; done'
 wait_until 10 eval '[ "$(cat out.1 out.2 | grep -c here)" = 4 ]' || job_fails "no start"
 kill -INT "${job[2]}" "${job[2]}"; wait_job 10 130
 [ "$(cat out.1 out.2 | grep -c ended)" = 4 ] || job_fails "not all came to their own end"
 
-# A worker is lost: the others stay, wherever they are.
+# A worker is lost: the other workers keep their processes, on every host.
 start_job "1 2 3 4" --nnodes 4 --nproc 2 --max-restarts 5 "$rounds" --until enough --step-ms 10
 wait_until 20 eval '[ "$(cat out.* | grep -c "in round 1 ")" = 8 ]' || job_fails "no first round"
-h=$(grep -l '^\[5\]' out.*)  # whatever came as third or fourth
+h=$(grep -l '^\[5\]' out.*)  # the host that has rank 5
 on "${h#out.}" kill -9 "$(sed -n 's/^\[5\].*pid //p' "$h" | head -1)"
 wait_until 30 later_round 1 8 || job_fails "no later round of all"
 end_steps 30 8

@@ -1,5 +1,6 @@
-# The host that leads a job started by hand is lost and started again on the same port: the others'
-# workers keep their processes, and the job goes on from its journal. Any other host, too.
+# The leader's host of a job started by hand is lost, and started again on the same port. The workers of
+# the other hosts keep their processes, and the job continues from its journal. Any other host may be
+# lost, too.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 hosts_up 3
 rounds=$BUILD/tests/support/rounds_worker
@@ -8,7 +9,7 @@ lose() { host_kill "$1"; wait "${job[$1]}"; unset "job[$1]"; }
 journals() { ls "$(host_dir 1)"/tmp/dlaunch-journals-*/ 2>/dev/null; }
 kept() { local h; for h in "$@"; do [ "$(pids_of "$h" | wc -l)" = 2 ] || job_fails "workers of host $h were started again"; done; }
 
-# Killed twice, then another host; the ranks are those of the first round in the end.
+# The leader's host is killed twice, and then another host. All ranks come back.
 by_hand=(--nnodes 2:3 --nproc 2 --max-restarts 9)
 start() { start_dlaunch "$1" "${by_hand[@]}" --node-rank $(($1 - 1)) "$rounds" --until enough --step-ms 10; }
 for h in 1 2 3; do start $h; done
@@ -33,7 +34,7 @@ end_steps 90 6
 kept 2
 for h in 1 2 3; do nothing_left $h; [ -z "$(ls "$(host_dir $h)/tmp")" ] || job_fails "left on host $h"; done
 
-# A leader that is not started again: the others end with a sentence. If it starts after that, it begins a new job.
+# The leader is not started again: the others end with a message. A leader that starts later begins a new job.
 by_hand=(--nnodes 2 --max-restarts 9)
 start_job "1 2" "${by_hand[@]}" --join-timeout 3s "$rounds" --steps 100000 --step-ms 10
 wait_until 60 later_round 0 2 || job_fails "no first round"
@@ -47,7 +48,7 @@ start_job "1 2" "${by_hand[@]}" "$rounds" --steps 5; wait_job 60 0
 grep -q "found nothing of an earlier job 'test'; the job starts from the beginning" err.1 || job_fails "not from the beginning"
 [ -z "$(journals)" ] || job_fails "left: $(journals)"
 
-# Without its journal it knows nothing: the others' workers end, and start over with it.
+# The leader starts without its journal: the workers of the other hosts end, and begin again with the leader.
 by_hand+=(--journal "$PWD/journal" "$rounds" --until enough --step-ms 10)
 start_job "1 2" "${by_hand[@]}"
 wait_until 60 later_round 0 2 || job_fails "no first round"
@@ -59,11 +60,11 @@ end_steps 60 2
 grep -q "the job went on without this host" err.2 && [ "$(pids_of 2 | wc -l)" = 2 ] || job_fails "host 2 goes on"
 [ ! -e journal ] || job_fails "the journal is left"
 
-# Tasks that have ended well are not done again, on the host that was lost either.
+# dlaunch does not repeat tasks that have succeeded, also those of the lost host.
 tasks=(--nnodes 2 --nproc 2 --max-restarts 9 --restart-scope worker --journal "$PWD/tasks" bash -c
   'echo "begins $RANK"; [ $LOCAL_RANK = 0 ] || until [ -e enough ]; do sleep 0.05; done')
 start_job "1 2" "${tasks[@]}"
-# How many, and which: the journal's last words.
+# The last words of the journal: the number of finished tasks, and their ranks.
 done_tasks() { tail -qc 12 tasks 2>/dev/null | od -An -td4 | tr -d ' \n'; }
 wait_until 60 eval '[ "$(done_tasks)" = 202 ]' || job_fails "ranks 0 and 2 are not written down as done"
 lose 1; start_dlaunch 1 "${tasks[@]}"
@@ -72,7 +73,7 @@ touch enough; wait_job 60 0
 [ "$(cat out.1 out.2 | grep -o 'begins .' | sort | tr -d '\n')" = "begins 0begins 1begins 1begins 2begins 3" ] ||
   job_fails "not done once each"
 
-# One that leads alone what others may join goes on, once, whether or not it was joined.
+# A leader without other hosts in the job, which others may join, continues from its journal, too.
 alone=(--nnodes 1:2 --nproc 1 --max-restarts 9 --journal "$PWD/alone" "$rounds" --until enough --step-ms 10)
 start_job 1 "${alone[@]}"
 wait_until 20 later_round 0 1 || job_fails "no first round of one"

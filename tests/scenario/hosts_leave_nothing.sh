@@ -1,5 +1,5 @@
-# Test hosts leave no process, interface, mount, namespace or file behind, whatever ends the
-# scenario that made them; where they cannot be made it is skipped.
+# Test hosts leave no process, interface, mount, namespace or file behind, however their scenario ends.
+# A machine that does not support them skips the scenario.
 source "$SOURCE/tests/scenario/common.sh"
 export TMPDIR=$tmp/private; mkdir "$TMPDIR"
 
@@ -21,7 +21,7 @@ what_there_is() {
   ip -br link; ip netns list; cat /proc/self/mounts; ls -A "$TMPDIR" /run
   find /sys/fs/cgroup -maxdepth 2 -type d 2>/dev/null
 }
-# Whatever the hosts' scenario has started has this in its environment.
+# All processes of the hosts' scenario have this in their environment.
 mark=DL_LEAVE_NOTHING=$$.$EPOCHREALTIME
 left() { grep -lsF "$mark" /proc/[0-9]*/environ; }
 what_there_is > before

@@ -1,16 +1,16 @@
-# A job on several hosts loses a whole host: killed, cut off, or the leader's. The others continue without it
-# or wait for it, and it comes back.
+# A job on several hosts loses a whole host: the host is killed or cut off, or it is the leader's. The others
+# continue without the host or wait for it, and it comes back.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 hosts_up 4
 rounds=$BUILD/tests/support/rounds_worker
 pids_of() { grep -o 'pid .*' "out.$1" | sort -u; }
 job=()
 
-# Killed. The connection ends at once; three of four hosts go on, and the fourth comes back.
+# Host 3 is killed. Its connection ends at once, three of four hosts continue, and the fourth comes back.
 command=(--nnodes 3:4 --nproc 2 --max-restarts 9 "$rounds" --until enough --step-ms 10)
 start_job "1 2 3 4" "${command[@]}"
 wait_until 20 later_round 0 8 || job_fails "no first round"
-for try in 1 2 3; do  # on a busy machine it may take long once, and not always
+for try in 1 2 3; do  # a busy machine may be slow once, but not three times
   before=$(last_round)
   t0=$(now_ms); host_kill 3
   wait_until 20 later_round "$before" 6 || job_fails "no next round of three hosts"
@@ -24,8 +24,8 @@ done
 end_steps 40 8
 for h in 1 2 4; do [ "$(pids_of $h | wc -l)" = 2 ] || job_fails "workers of host $h were started again"; done
 
-# Cut off in silence: lost when its lease is over, fenced by the next round's number, and back, with
-# other processes, when the link is.
+# Host 2 is cut off. It is lost after --host-timeout, and the number of the next round fences it. When the
+# link is healed, the host comes back with new processes.
 start_job "1 2 3" --nnodes 2:3 --nproc 1 --max-restarts 5 "$rounds" --until enough --step-ms 10
 wait_until 20 later_round 0 3 || job_fails "no first round"
 t0=$(now_ms); link_cut 2 drop
@@ -39,15 +39,15 @@ grep -q 'the job went on without this host' err.2 && [ "$(pids_of 2 | wc -l)" = 
   job_fails "its old workers are in the job"
 end_steps 40 3
 
-# Cut off for longer than by default a host may be silent: with --host-timeout nothing is lost, and the
-# ranks, which have an operation under way, wait as long.
+# Host 2 is cut off for longer than the default of --host-timeout. With a longer --host-timeout no host is lost,
+# and the ranks, which have an operation under way, wait.
 start_job "1 2" --nnodes 2 --nproc 1 --host-timeout 15s "$rounds" --until enough --step-ms 10
 wait_until 20 later_round 0 2 || job_fails "no first round"
 link_cut 2 drop; sleep 6; link_heal 2
 end_steps 40 2
 ! grep -q 'lost host\|lost the leading' err.1 err.2 && ! grep -q 'in round 2' out.1 || job_fails "something was lost in a cut of 6 s"
 
-# It is waited for where all are needed.
+# If the job needs all hosts, it waits for the lost host.
 command=(--nnodes 2 --nproc 2 --max-restarts 5 "$rounds" --until enough --step-ms 10)
 start_job "1 2" "${command[@]}"
 wait_until 20 later_round 0 4 || job_fails "no first round"
@@ -58,8 +58,8 @@ wait_until 20 later_round 1 4 || job_fails "the host did not come back"
 end_steps 40 4
 [ "$(pids_of 1 | wc -l)" = 2 ] || job_fails "not the ranks that were lost"
 
-# A plain program is not interrupted for a host that comes late, nor started there without a rank: it
-# has it when all start again.
+# dlaunch does not interrupt a program that is not elastic for a late host, and starts no worker there
+# without a rank. The host gets workers when all workers restart.
 command=(--nnodes 1:2 --nproc 1 --max-restarts 1 bash -c 'echo "rank ${RANK-none} of $WORLD_SIZE"
   if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then until [ -e enough ]; do sleep 0.05; done; exit 1; fi')
 start_job 1 "${command[@]}"
@@ -71,7 +71,7 @@ touch enough; wait_job 20 0
 grep -q 'rank 0 of 2' out.1 && grep -q 'rank 1 of 2' out.2 || job_fails "not with both hosts"
 ! grep -q 'of 1\|none' out.2 || job_fails "it was started there before that"
 
-# It comes back and is not healthy: both ends say so, and it waits outside until the job is over.
+# The lost host comes back and is not healthy. Both ends say so, and it gets no workers until the job ends.
 command=(--nnodes 1:2 --nproc 1 --max-restarts 5 --health-check 'echo too hot; exit 1'
   "$rounds" --until enough --step-ms 10)
 start_job "1 2" "${command[@]}"
@@ -86,7 +86,7 @@ end_steps 40 1
 [ "$(pids_of 2 | wc -l)" = 1 ] || job_fails "it had workers all the same"
 for h in 1 2; do nothing_left $h; done
 
-# The leader is killed: nobody is left anywhere, and nobody waits for minutes.
+# The leader is killed: all processes on all hosts end, within seconds.
 start_job "1 2 3" --nnodes 3 --nproc 2 --join-timeout 5s "$rounds" --steps 100000 --step-ms 10
 wait_until 20 later_round 0 6 || job_fails "no first round"
 host_kill 1; wait "${job[1]}"; unset 'job[1]'
@@ -95,9 +95,9 @@ wait_until 10 eval '[ "$(on 2 bash -c "cat /proc/[0-9]*/comm 2>/dev/null" | grep
 wait_job 20 69
 for h in 2 3; do nothing_left $h; done
 
-# A training that loses a host and gets it back has the model of an undisturbed one, to the last bit.
+# A training that loses a host and gets it back has the model of an undisturbed training, bit for bit.
 [ -x "$BUILD/examples/train_fashion_mnist" ] && [ -d /usr/share/datasets/fashion-mnist ] || exit 0
-train() { # train MODEL: starts it
+train() { # train MODEL: starts a training
   start_job "1 2" --nnodes 2 --nproc 2 --max-restarts 5 \
     train_fashion_mnist --epochs 8 --batch 128 --limit 12000 --model "$1"
 }

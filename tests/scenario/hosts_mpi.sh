@@ -1,5 +1,5 @@
-# MPI programs are ranks of one world on several hosts, too, with unequal numbers of workers, by
-# whatever the hosts meet, encrypted or not, and again after a failure.
+# MPI programs are ranks of one world on several hosts, too: with unequal numbers of workers, with
+# every way in which hosts meet, encrypted or not, and again after a failure.
 source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 command -v mpicc.mpich >/dev/null && command -v mpicc.openmpi >/dev/null ||

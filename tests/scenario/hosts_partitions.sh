@@ -1,9 +1,9 @@
-# Links between hosts are cut while a job trains on eight of them: between groups, in one direction,
-# for some pairs only, for data or control only, again and again. There are never two rounds at once and
-# never a wrong sum. All hosts are back once the links are healed, and a host that only stands still is not lost.
+# Links are cut while a job trains on eight hosts: between groups, in one direction, for some pairs only,
+# for data or control only, and repeatedly. There are never two rounds at once and never a wrong sum. All
+# hosts are back once the links are healed. A host that stops for less than its lease is not lost.
 #
-# In CI three cases. By hand: CASES="halves flapping" or CASES=all; FLAP seconds of flapping; RANDOM
-# cuts for as many seconds as CUTS says, from CUT_SEED on, with CASES=random; LOSSY seconds of loss.
+# CI runs three cases. By hand: CASES="halves flapping" or CASES=all. FLAP is the seconds of flapping,
+# LOSSY the seconds of loss. CASES=random makes random cuts for CUTS seconds, with the seed CUT_SEED.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 all=(three_of_eight five_of_eight halves one_way_to_leader one_way_from_leader pair_apart half_open
   control_blinks control_lost stalled frozen asleep lossy flapping flapping_resets random)
@@ -12,8 +12,8 @@ cases=${CASES:-three_of_eight asleep flapping}
 hosts_up 8
 log=$PWD/log
 
-# part NAME "HOSTS" "HOSTS" [RULE]: nothing that fits the rule passes between them. one_way: only
-# from the first to the second.
+# part NAME "HOSTS" "HOSTS" [RULE]: drops packets that match the rule between these hosts. one_way: only
+# packets from the first hosts to the second.
 one_way() {
   nft "table bridge part$1; delete table bridge part$1
     table bridge part$1 { chain c { type filter hook forward priority 0;
@@ -24,7 +24,7 @@ heal() { local t; for t in "$1" "$1back"; do nft "table bridge part$t; delete ta
 names() { local h list=; for h in $1; do list+="${list:+, }\"host$h\""; done; echo "$list"; }
 
 newest() { python3 "$SOURCE/tests/hosts/check_rounds.py" "$log" newest; }
-# later_of SIZE: all of a round of that size, later than $round, are in it and get on.
+# later_of SIZE: a round of that size, later than $round, has all of its ranks, and they make progress.
 later_of() {
   local number size step
   read -r number size step < <(newest)
@@ -43,7 +43,7 @@ sound() {
   [ -z "$wrong" ] || job_fails "$wrong"
 }
 healed() { heal "$1"; comes 60 8 "healed, all in a round"; sound; }
-# Nothing happens: the same round gets on.
+# undisturbed: the same round makes progress.
 undisturbed() {
   local number size step
   moved() { read -r number size step < <(newest); [ "$number" != "$round" ] || [ "$step" -gt "$steps" ]; }
@@ -57,28 +57,28 @@ five_of_eight() { part a "1 2 3 4 5" "6 7 8"; comes 60 5 "leader's five go on"; 
 halves() { part a "1 2 3 4" "5 6 7 8"; comes 60 4 "leader's half goes on"; healed a; }
 one_way_to_leader() { one_way a 4 1; comes 60 7 "the others go on"; healed a; }
 one_way_from_leader() { one_way a 1 4; comes 60 7 "the others go on"; healed a; }
-# Both see the leader: there is no round of both, and it goes on when they see each other again.
+# Hosts 3 and 4 see the leader, but not each other. No round has both until they see each other again.
 pair_apart() { part a 3 4; waits 8; sound; now_in; heal a; comes 60 8 "healed, all in a round"; sound; }
 half_open() { one_way a 3 4 'tcp dport != 29400 tcp sport != 29400'; waits 8; sound; now_in; heal a; comes 60 8 "healed, all in a round"; sound; }
 control_blinks() { part a 5 1 'tcp dport 29400'; waits 1.5; heal a; waits 2; undisturbed; }
 control_lost() { part a 5 1 'tcp dport 29400'; comes 60 7 "the others go on"; healed a; }
-# Its worker stands for longer than any lease; then its agent, too, for less than one.
+# A worker is stopped for longer than any lease. Then a whole host is stopped for less than a lease.
 stalled() {
   local pid; pid=$(on 5 bash -c 'grep -lz elastic_worker /proc/[0-9]*/comm 2>/dev/null' | tail -1)
   pid=${pid#/proc/}; pid=${pid%/comm}
   on 5 kill -STOP "$pid"; waits 8; on 5 kill -CONT "$pid"; waits 1; undisturbed
   host_freeze 6; waits 1.5; host_thaw 6; waits 2; undisturbed
 }
-# Every twentieth packet of all hosts is lost, and one is 200 ms away.
+# Every link loses 5 % of its packets, and host 3 has a round trip of 200 ms.
 lossy() {
   local h
   for h in 1 2 3 4 5 6 7 8; do link_loss $h 5%; done
   link_delay 3 100ms; waits "${LOSSY:-10}"; undisturbed
   link_delay 3 0; for h in 1 2 3 4 5 6 7 8; do link_loss $h 0; done
 }
-# For longer than a lease: its workers are not those of the job any more when it wakes.
+# A host is stopped for longer than a lease: when it wakes, its workers are no longer members of the job.
 frozen() { host_freeze 6; comes 60 7 "the others go on"; host_thaw 6; comes 60 8 "thawed, all in a round"; sound; }
-# All hosts sleep for longer than any lease, as one machine's guests do.
+# All hosts are stopped for longer than any lease, as when a machine suspends its guests.
 asleep() {
   local pids; pids=$(grep -lE '^(dlaunch|elastic_worker)$' /proc/[0-9]*/comm | tr -dc '0-9\n')
   kill -STOP $pids; waits 4; kill -CONT $pids

@@ -1,4 +1,4 @@
-# Random programs of ranks on two hosts, evenly spread and not, each result compared.
+# Random programs on two hosts, with equal and unequal numbers of ranks. Each result is compared.
 source "$SOURCE/tests/hosts/ranks.sh" || exit 1
 hosts_up 2
 export DLAUNCH_OP_TIMEOUT=30s

@@ -15,7 +15,7 @@ for c in reduce_scatter all_gather broadcast sendrecv barrier; do
   start_ranks 4 4 dlaunch-bench $c -b 4K -e 256K -f 64 -n 3 -w 0; ranks_right 20
 done
 start_ranks 4 2 dlaunch-bench broadcast -b 8 -e 4M -f 64 -r 3 -n 3 -w 0; ranks_right 20
-# Encoded between hosts. The benchmark's sums are small whole numbers, which bf16 holds exactly.
+# With a wire codec. The benchmark's sums are small whole numbers, which bf16 holds exactly.
 DLAUNCH_WIRE_CODEC=bf16 start_ranks 4 2 "${bench[@]}" 4M; ranks_right 20
 DLAUNCH_WIRE_CODEC=int8 start_ranks 2 2 dlaunch-bench all_reduce -b 8 -e 4M -f 8 -c 0 -n 3; ranks_end 20
 [ -z "${codes//0 /}" ] || ranks_fail "int8: exit codes $codes"

@@ -1,5 +1,5 @@
-# Which addresses ranks of several hosts use: by file:// without a default route, by an interface or
-# net that DLAUNCH_INTERFACE chooses, and on the ports of DLAUNCH_PORT_RANGE.
+# The addresses of ranks on several hosts: with file:// and without a default route, with an interface
+# or network of DLAUNCH_INTERFACE, and with ports of DLAUNCH_PORT_RANGE.
 source "$SOURCE/tests/hosts/ranks.sh" || exit 1
 hosts_up 2
 bench=(dlaunch-bench all_reduce -b 8 -f 8 -c 1 -n 3 -w 0 -e 4K)
@@ -14,7 +14,7 @@ unset DLAUNCH_RDZV
 DLAUNCH_INTERFACE=eth9 start_ranks 2 2 "${bench[@]}"; ranks_end 20
 ranks_told "0 1" "DLAUNCH_INTERFACE: 'eth9' fits no address of this host; it has .*eth0 10.77.0."
 
-# Each of the two ranks of a host has a port of its own; a third finds none.
+# Each of the two ranks of a host takes a port of its own. A third rank finds no port.
 DLAUNCH_PORT_RANGE=29600-29601 start_ranks 4 2 "${bench[@]}"; ranks_right 20
 DLAUNCH_INIT_TIMEOUT=2s DLAUNCH_PORT_RANGE=29600-29601 start_ranks 6 2 "${bench[@]}"; ranks_end 20
 grep -q 'all ports of 29600-29601 (DLAUNCH_PORT_RANGE) are taken' err.* || ranks_fail "no word"

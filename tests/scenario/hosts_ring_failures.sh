@@ -1,9 +1,9 @@
-# Ranks on several hosts when one of them dies, is cut off or stands still: every other rank gets an error in
-# time that names the lost rank, and none hangs.
+# A host with ranks dies, is cut off or is stopped. Every other rank gets an error in time that names the lost
+# rank, and no rank hangs.
 source "$SOURCE/tests/hosts/ranks.sh" || exit 1
 hosts_up 4
 
-# begin RANKS HOSTS: they are in the middle of large collectives.
+# begin RANKS HOSTS: starts ranks, and waits until they are in large collectives.
 begin() {
   start_ranks "$@" dlaunch-bench all_reduce -b 4M -n 1000000
   wait_until 10 grep -q '(us)' out.0 || ranks_fail "no start"
@@ -18,7 +18,7 @@ begin 4 4; host_kill 3; ranks_end 10; at_once; ranks_told "0 1 3" "rank 2 .*$los
 begin 4 4; host_kill 1; ranks_end 10; at_once; ranks_told "1 2 3" "rank 0 .*$lost"
 begin 4 2; host_kill 2; ranks_end 10; at_once; ranks_told "0 1" "rank [23] .*$lost"
 
-# A firewall that drops what comes to any port but the store's: told before the time is up.
+# A firewall opens only the store's port. The ranks report it before the time is up.
 wall() { nsenter --net=/run/netns/host1 nft "$@"; }
 wall 'table inet wall { chain in { type filter hook input priority 0; iifname "lo" accept;
   tcp dport 29500 accept; tcp flags & (syn|ack) == syn drop; }; }'
@@ -27,7 +27,7 @@ ranks_end 16; wall 'delete table inet wall'
 ranks_told 0 'rank 1 has not connected \(a firewall\?\)'
 ranks_told 1 'rank 0 .* does not answer at .*: does a firewall stop rank 1\? DLAUNCH_PORT_RANGE'
 
-# Silence: only the time limit can tell.
+# A silent link: ranks notice only by the time limit.
 begin 2 2; link_cut 2 drop; ranks_end 10; in_time
 ranks_told 0 'timed out after.*waiting for rank 1'; ranks_told 1 'timed out after.*for rank 0'
 link_heal 2
@@ -36,7 +36,7 @@ link_heal 3
 begin 4 2; link_cut 1 drop; ranks_end 10; in_time; ranks_told "0 1 2 3" 'timed out after'
 link_heal 1
 
-# Small packets come through, large ones do not: whoever had some under way says so.
+# The link drops large packets only. A rank with such packets under way says so.
 DLAUNCH_OP_TIMEOUT=8s start_ranks 2 2 dlaunch-bench all_reduce -b 1M -e 1M -n 1000000
 wait_until 10 grep -q '(us)' out.0 || ranks_fail "no start"
 switch_rule large 2 'meta length > 1000 drop'
@@ -45,8 +45,8 @@ ranks_told "0 1" 'timed out after'
 grep -qE 'rank [01] .* does not acknowledge data: .*large packets are lost.*doctor' err.* ||
   ranks_fail "nobody says what is lost"
 
-# Of four ranks only the frozen one is blamed, not those that wait for a rank that waits for it. A
-# barrier in which each talks to few of the others is where that is hard to tell.
+# The errors name only the frozen rank, and not the ranks that wait for a rank that waits for it. This is
+# hardest in a barrier, in which each rank talks to few of the others.
 one_frozen() {
   start_ranks 4 4 dlaunch-bench "$1" -b 8 -e 8 -n 10000000
   wait_until 10 grep -q '(us)' out.0 || ranks_fail "no start"
@@ -56,7 +56,7 @@ one_frozen() {
   host_thaw 3; ranks_end 10
   ranks_say "0 1 3" 'timed out after.*: waiting for rank 2 \(no answer\); arrived: [013,-]*$'
 }
-# Nor is a rank of the own host that waits for the frozen one blamed by its neighbour.
+# The errors also do not name a rank of the same host that waits for the frozen ranks.
 two_frozen() {
   start_ranks 4 2 dlaunch-bench all_reduce -b 32K -e 32K -n 10000000
   wait_until 10 grep -q '(us)' out.0 || ranks_fail "no start"
@@ -65,8 +65,8 @@ two_frozen() {
   host_thaw 2; ranks_end 10
   ranks_say "0 1" 'timed out after.*: waiting for rank 2-3 \(no answer\); arrived: 0-1$'
 }
-# thrice COMMAND…: it succeeds in one of three tries. Who does not run for 200 ms gives no answer
-# either, and on a busy machine that may happen to anybody.
+# thrice COMMAND…: the command must succeed in one of three tries. A rank that does not run for 200 ms
+# does not answer, and on a busy machine this may happen to any rank.
 thrice() {
   local try
   for try in 1 2 3; do "$@" && return; done
@@ -76,7 +76,7 @@ thrice one_frozen barrier
 thrice one_frozen all_reduce
 thrice two_frozen
 
-# In a group, errors name the rank and the host as the job does.
+# In a group, errors also name the rank in the job and its host.
 groups() {
   start_ranks 4 4 "$BUILD/tests/support/group_ring"
   for r in 0 1 2 3; do wait_until 10 grep -q 'goes on' out.$r || ranks_fail "no start"; done
@@ -91,7 +91,7 @@ group_frozen() {
 }
 thrice group_frozen
 
-# A power cut: the connections of the host neither end nor answer, and no operation's time is up.
+# A power cut: the host's connections neither end nor answer, and no operation reaches its time limit.
 unset DLAUNCH_OP_TIMEOUT
 for size in 8 4M; do
   start_ranks 4 4 dlaunch-bench all_reduce -b $size -e $size -n 10000000
@@ -103,8 +103,8 @@ for size in 8 4M; do
 done
 export DLAUNCH_OP_TIMEOUT=2s
 
-# A host that stands still for less than the limit harms nobody, and its kernel answers for it: it is
-# not taken for one that has lost its power.
+# A host that is stopped for less than the time limit is not lost. Its kernel still answers, so ranks do not
+# report a power cut.
 rows() { grep -cE '^ +[0-9]' out.0; }
 for limit_and_pause in "10 1" "60 6"; do
   set -- $limit_and_pause
@@ -121,16 +121,16 @@ wait_until 10 eval '! alive ${rank_pids[0]}' || ranks_fail "rank 0 hangs"
 host_thaw 2; ranks_end 10; ranks_told 0 'timed out after.*waiting for rank 1'
 ranks_told 1 'rank|timed out'
 
-# Before they have met.
+# A host is cut off before the ranks have met.
 export DLAUNCH_INIT_TIMEOUT=2s
 link_cut 2 drop
 start_ranks 3 3 dlaunch-bench barrier; ranks_end 15
 ranks_told 0 'rank 1 of 3 has not arrived'
-ranks_told 2 'rank 1 of 3 has not arrived'  # though rank 0, and the store with it, may end first
+ranks_told 2 'rank 1 of 3 has not arrived'  # even if rank 0 with the store ends first
 ranks_told 1 'store at host1:29500: not reached in'
 link_heal 2
 
-# After the rest: not every kernel can do this.
+# Last, because not every kernel supports this.
 export DLAUNCH_INIT_TIMEOUT=20s
 begin 2 2; link_cut 2 reset; ranks_end 10; at_once
 ranks_told 0 "rank 1 .*$lost"; ranks_told 1 "rank 0 .*$lost"

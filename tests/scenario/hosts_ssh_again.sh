@@ -1,11 +1,11 @@
-# Hosts of a job started by ssh that are lost are started again when they are back; hosts that come
-# and go as --host-discovery-script lists them; one that fails again and again is left alone, and
-# one that is not healthy gets no workers.
+# Lost hosts of a job, started again by ssh when they are back. Hosts that join and leave as
+# --host-discovery-script lists them. A host that fails repeatedly is not started again at once, and a
+# host that is not healthy gets no workers.
 source "$SOURCE/tests/hosts/sshd.sh" || exit 1
 hosts_up 4
 sshd_up 1 2 3 4
 rounds=("$BUILD/tests/support/rounds_worker" --steps 100000 --step-ms 20)
-# Some round later than $1 had this size, with all its ranks.
+# round_of LATER SIZE: some round after LATER had this size, with all its ranks.
 round_of() { # LATER SIZE
   round=$(sed -nE "s/.*in round ([0-9]+) as [0-9]+ of $2,.*/\1/p" out | sort -n | tail -1)
   [ "${round:-0}" -gt "$1" ] && [ "$(grep -c "in round $round as [0-9]* of $2," out)" = "$2" ]
@@ -13,7 +13,7 @@ round_of() { # LATER SIZE
 status() { on 1 "$BUILD/cli/ctl/dlaunchctl" status; }
 stop_it() { kill -INT $launcher; wait_launch 20; expect_code 130; all_clean "$@"; }
 
-# Lost for a while: the others go on, and with it again when it is there and healthy.
+# A host is lost for a while. The others continue, and take it back when it is there and healthy.
 start_launch 1 --hosts 'host[1-3]' --nnodes 2:3 --max-restarts 9 \
   --health-check "hostname >> asked; cat ill 2>/dev/null && exit 3; true" "${rounds[@]}"
 wait_until 30 round_of 0 3 || fail "no first round"
@@ -24,7 +24,7 @@ wait_until 30 eval "status | grep -qE '^host host3: started again in .*: ssh: co
   { status; fail "no word of host 3 in the status"; }
 expect_err 'warning: host host3: its ssh ended with exit code 255; starting it again in '
 [ ! -e asked ] || fail "hosts were tested at the start"
-# By dlaunch's own test: /dev/shm is full. Then by the user's, which comes after it.
+# dlaunch's own test fails, because /dev/shm is full. Then the user's test fails, which runs after it.
 left_out() { grep -q "host host3 gets no workers, it failed its health check: $1; it is tested again in" err; }
 on 3 mount -t tmpfs -o size=64k small /dev/shm || fail "no small /dev/shm"
 printf 'looking\nthe disk is worn\n' > ill
@@ -43,8 +43,8 @@ wait_until 60 round_of "$before" 3 || fail "host 3 is not taken back"
 [ "$(grep -c 'host host3 gets no workers' err)" = 2 ] || fail "told more than once for each reason"
 expect_err 'warning: host host3 has joined'
 
-# Its ssh is lost and nobody there notices: the next one takes its place, and the first one ends. So
-# does one that was lost, and wakes when the next one is there.
+# A host's ssh is lost, and the host does not notice. The next dlaunch on this host takes the place, and
+# the first one ends. A lost dlaunch that wakes after the next one has joined also ends.
 session_of() { on "$1" bash -c 'pgrep -P "$(pgrep -o sshd)"'; }
 lose_ssh() { on 1 bash -c "kill -KILL \$(pgrep -f '^ssh .* $1 ')"; }
 one_worker_on() { [ "$(on "$1" pgrep -c rounds_worker)" = 1 ]; }
@@ -70,12 +70,12 @@ wait_until 20 one_worker_on 3 || fail "workers of the first are left on host 3"
 on 3 kill -KILL $session
 stop_it 1 2 3
 
-# As they are listed: one goes, and another takes its place; nothing of the first is left there.
+# The list changes: a host leaves, and another takes its place. The first host keeps no process.
 printf 'host%s:2\n' 2 3 4 > list
 start_launch 1 --host-discovery-script "cat $PWD/list" --nnodes 2:3 "${rounds[@]}"
 wait_until 30 round_of 0 3 || fail "no round of the hosts that are listed"
 before=$round
-echo 'exit 3' > new && mv new list  # no hosts: nothing changes
+echo 'exit 3' > new && mv new list  # lists no hosts, so the job keeps its hosts
 wait_until 10 grep -q "the hosts stay as they are: .* printed something other than hosts" err || fail "not told"
 printf 'host3\nhost4\n' > new && mv new list
 wait_until 30 round_of "$before" 2 || fail "host 2 does not leave"
@@ -88,8 +88,8 @@ expect_err 'warning: host host1 is listed; starting it'
 grep -q 'lost host' err && fail "a host was lost"
 stop_it 1 2 3 4
 
-# The second login to a host hangs, and the agent of the first, whose ssh is lost, is in the job
-# still: the job ends all the same.
+# The second login to a host hangs, while the agent of the first login, whose ssh is lost, is still in
+# the job. The job ends nevertheless.
 cat > slow <<'END'
 #!/bin/bash
 case "$*" in *" host2 "*) [ ! -e second ] || exec sleep 1003; : > second ;; esac
@@ -108,8 +108,8 @@ wait_launch 15; expect_code 0
 on 2 kill -KILL $session
 all_clean 1 2 3
 
-# What comes back late at the end is waited for; an ssh that never ends is not, nor who holds its
-# output when it has.
+# At the end dlaunch waits for late output, but not for an ssh that never ends, and not for a process
+# that keeps the output of an ended ssh open.
 cat > late <<'END'
 #!/bin/bash
 case "$*" in

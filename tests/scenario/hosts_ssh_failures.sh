@@ -1,5 +1,5 @@
-# What goes wrong where a job is started by ssh: told for all hosts at once and before anything
-# starts; and whatever is lost, no process is left anywhere.
+# Failures of a start by ssh: dlaunch reports them for all hosts at once, before any worker starts.
+# Whatever process is lost, no host keeps a process.
 source "$SOURCE/tests/hosts/sshd.sh" || exit 1
 hosts_up 4
 sshd_up 1 2 3
@@ -7,7 +7,7 @@ only_here() { [ "$(find . -name 'ran*' | wc -l)" = 0 ] || fail "a worker ran"; }
 workers_on() { on "$1" bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cx sleep; }
 gone_from() { wait_until 8 eval "[ \"\$(workers_on $1)\" = 0 ]" || fail "workers are left on host $1"; }
 
-# Everything that is wrong, host by host: nobody listens, no such name, no folder, no program.
+# One line for each host: no sshd, no such name, no folder, no program.
 mkdir hidden && cp "$(type -P touch)" hidden/prog
 on 2 mount -t tmpfs none "$PWD/hidden"
 launch 1 --hosts 'host[1-4],nohost' ./hidden/prog ran; expect_code 127; only_here
@@ -23,14 +23,14 @@ launch 1 --hosts host3,host1 --chdir "$PWD/hidden/deep/er" true; expect_code 71
 expect_err "host1  chdir to '.*deep/er'" ; expect_err "host3  chdir to"
 launch 1 --hosts host1,host3 nonesuch; expect_code 127; expect_err "host3  exec 'nonesuch': no such program in PATH"
 launch 1 --hosts host1,host3 --log-dir /proc/x true; expect_code 73
-# An interface that one of them does not have: told with what is there, before any worker starts.
+# A host lacks the interface: dlaunch says which addresses it has, before any worker starts.
 ip -n host2 addr add 192.0.2.7/32 dev lo
 launch 1 --hosts host1,host2 --interface 192.0.2.0/24 touch ran; expect_code 64; only_here
 expect_err "^dlaunch: host host1: --interface: '192.0.2.0/24' fits no address of this host; it has .*eth0 10.77.0."
 launch 1 --hosts host2,host3 --rdzv tcp://host1:0 --interface 192.0.2.7 touch ran; expect_code 64; only_here
 expect_err "^dlaunch: cannot start on 1 of 2 hosts:"
 expect_err "^dlaunch:   host3  --interface: '192.0.2.7' fits no address of this host; it has .*eth0 10.77.0."
-# ssh's own words: another key, an unknown host key, no ssh at all.
+# The messages of ssh: another key, an unknown host key, no ssh at all.
 ssh-keygen -q -t ed25519 -N '' -f other
 sed "s#keys/user#other#" ssh_config > other_config
 run on 1 dlaunch --ssh-command "ssh -F $PWD/other_config" --hosts host1,host2 touch ran; expect_code 69
@@ -41,7 +41,7 @@ run on 1 dlaunch --ssh-command nonesuch --hosts host1,host2 touch ran; expect_co
 expect_err "^dlaunch: exec 'nonesuch': no such program in PATH"
 all_clean 1 2 3
 
-# ^C; the launcher killed; its ssh killed; its host killed.
+# ^C, and SIGKILL of the launcher, of its ssh, and of its host.
 start() {
   start_launch 1 --hosts 'host[1-3]:2' "$@" sleep 1000
   wait_until 20 eval '[ "$(workers_on 2)$(workers_on 3)" = 22 ]' || fail "no start"

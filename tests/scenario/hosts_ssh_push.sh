@@ -1,11 +1,11 @@
-# Jobs that are started by ssh where dlaunch is missing or is another one; elastic ones that lose a
-# host; and how long a start takes.
+# Starts by ssh on hosts that lack dlaunch or have another one, elastic jobs that lose a host, and the
+# time of a start.
 source "$SOURCE/tests/hosts/sshd.sh" || exit 1
 hosts_up 4
 sshd_up 1 2 3 4
 rounds=$BUILD/tests/support/rounds_worker
 
-# Missing on host 2, another one on host 3: ours is pushed, and leaves nothing behind.
+# Host 2 lacks dlaunch and host 3 has another one. The launcher copies its own, and leaves nothing behind.
 on 2 mount -t tmpfs none "$BUILD/cli"
 printf '#!/bin/sh\necho wrong\n' > other && chmod +x other && on 3 mount --bind other "$BUILD/cli/dlaunch"
 launch 1 -v --hosts 'host[1-4]:2' bash -c 'echo I am $RANK on $(hostname); ls $TMPDIR > tmp.$RANK'; expect_code 0
@@ -15,7 +15,7 @@ grep -h push tmp.* && fail "the binary is still there"
 all_clean 1 2 3 4
 on 3 umount "$BUILD/cli/dlaunch"
 
-# Nothing runs from its folder for temporary files: from another one, then.
+# TMPDIR of host 2 is mounted noexec, so the copy runs from another folder.
 on 2 mount -t tmpfs -o noexec none "$(host_dir 2)/tmp"
 launch 1 -v --hosts 'host[1-2]' bash -c 'echo I am $RANK on $(hostname)'; expect_code 0
 expect_out '^\[1\] I am 1 on host2'; expect_err 'pushing dlaunch to host2$'
@@ -23,7 +23,7 @@ on 2 bash -c 'ls -d /var/tmp/dlaunch-push* /dev/shm/dlaunch-push*' 2>/dev/null &
 all_clean 1 2
 on 2 umount "$(host_dir 2)/tmp"; on 2 umount "$BUILD/cli"
 
-# A host need not have the C++ library nor fmt, where the launcher carries them.
+# A host need not have the C++ library and fmt, if the launcher contains them.
 if ! readelf -d "$BUILD/cli/dlaunch" | grep -q 'libstdc++'; then
   libs=$(/sbin/ldconfig -p | awk '/lib(fmt|stdc\+\+|gcc_s)\.so/ { print $NF }' | xargs realpath | sort -u)
   [ "$(echo "$libs" | wc -l)" -ge 3 ] || fail "which libraries there are: $libs"
@@ -34,7 +34,7 @@ if ! readelf -d "$BUILD/cli/dlaunch" | grep -q 'libstdc++'; then
   all_clean 1 2
 fi
 
-# What is nearly the same is another one: its end is missing, there is more of it, its build ID differs.
+# A nearly equal binary is another one: one byte less, one byte more, another build ID.
 id_at=$(LC_ALL=C grep -obUaP -m 1 '\x14\x00\x00\x00\x03\x00\x00\x00GNU\x00' "$BUILD/cli/dlaunch" | head -n 1 | cut -d: -f1)
 for h in 2 3 4; do cp "$BUILD/cli/dlaunch" like$h; done
 truncate -s -1 like2
@@ -50,7 +50,7 @@ all_clean 1 2 3 4
 launch 1 -v --hosts 'host[1-4]' true; expect_code 0
 ! grep pushing err || fail "the same binary is pushed"
 
-# Where everybody may make folders, what is in one of another user's is not run: it may be his own.
+# In a folder where every user may make folders, dlaunch does not run a binary from another user's folder.
 for h in 1 2; do on $h mkdir /dev/shm/theirs && on $h cp "$BUILD/cli/dlaunch" /dev/shm/theirs || fail "no copy"; done
 from_there() { run on 1 /dev/shm/theirs/dlaunch --ssh-command "$ssh_command" -v --hosts 'host[1-2]' true; expect_code 0; }
 from_there; ! grep pushing err || fail "the same binary is pushed"
@@ -59,11 +59,11 @@ from_there; expect_err 'pushing dlaunch to host2$'
 for h in 1 2; do on $h rm -r /dev/shm/theirs; done
 all_clean 1 2
 
-# It may be the third: one of the host's workers may be missed before the host is.
+# The round may be the third, because a worker of the host may be missed before the host is.
 some_round_of() { [ "$(grep -cE "in round [23] as [0-9]* of $1," out)" = "$1" ]; }
 all_ranks() { [ "$(grep -c "in round $1 as [0-9]* of $2," out)" = "$2" ]; }
 
-# A host is killed: the others go on without it where fewer will do, leader or not.
+# A host is killed: if fewer hosts suffice, the others continue, whether or not the leader runs workers.
 for hosts in 'host[1-4]:2' 'host[2-4]:2'; do
   n=$([ "$hosts" = 'host[1-4]:2' ] && echo 4 || echo 3)
   rm -f enough
@@ -74,7 +74,7 @@ for hosts in 'host[1-4]:2' 'host[2-4]:2'; do
   touch enough; wait_launch 40; expect_code 0; expect_err 'lost host host3'; all_clean 1 2 4
   sshd_up 3
 done
-# One that is not there at the start is done without, too.
+# The job also starts without a host that cannot be reached.
 launch 1 --hosts 'host[1-3],nohost' --nnodes 3:4 bash -c 'echo $RANK/$WORLD_SIZE'; expect_code 0
 expect_err 'warning: cannot start on 1 of 4 hosts'; expect_out '^\[2\] 2/3'
 

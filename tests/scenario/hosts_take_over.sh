@@ -1,5 +1,5 @@
-# The host that leads is lost, where hosts elect the leader: another one takes over, the workers stay
-# in their processes, and the job completes.
+# Hosts elect their leader, and the leader's host is lost. Another host takes over, the workers keep their
+# processes, and the job completes.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 hosts_up 4
 rounds=$BUILD/tests/support/rounds_worker
@@ -13,7 +13,7 @@ same_processes() {
   done
 }
 
-# By a folder: twice, the second time the one that has taken over; the first comes back in between.
+# With a folder: the leader's host is lost, and then the host that took over. The first host comes back between.
 by_file=(--rdzv "file://$PWD/meet" --nnodes 2:3 --nproc 1 --max-restarts 5 "$rounds" --until enough --step-ms 10)
 start_job "1 2 3" "${by_file[@]}"
 wait_until 20 later_round 0 3 || job_fails "no first round"
@@ -33,7 +33,7 @@ same_processes $third
 [ -z "$(ls meet)" ] || job_fails "left in the folder: $(ls meet)"
 for h in $first $third; do nothing_left $h; done
 
-# A program that takes no part in rounds is started again, and the restarts of both leaders count.
+# A program that is not elastic is started again, and the restarts of both leaders count.
 start_job "1 2 3" --rdzv "file://$PWD/meet" --nnodes 2:3 --max-restarts 1 bash -c \
   'echo rank $RANK of $WORLD_SIZE; [ $WORLD_SIZE = 3 ] || exit 9; exec sleep 100'
 wait_until 20 eval '[ "$(cat out.* | grep -c "of 3$")" = 3 ]' || job_fails "no start"
@@ -41,14 +41,14 @@ kill_host "$(leader_of meet/dlaunch-leader-test)"
 wait_job 40 9
 [ "$(cat out.* | grep -c "of 2$")" -ge 1 ] || job_fails "not started again"
 
-# What is left of a job that died as a whole does not hold up the next one of its name.
+# The files of a job whose hosts all died do not delay the next job with its name.
 start_job "1 2" --rdzv "file://$PWD/meet" --nnodes 2 sleep 100
 wait_until 20 grep -qs . meet/dlaunch-journal-test || job_fails "no journal"
 for h in 1 2; do kill_host $h; done
 start_job "1 2" --rdzv "file://$PWD/meet" --nnodes 2 --nproc 2 true; wait_job 30 0
 [ -z "$(ls meet)" ] || job_fails "left in the folder: $(ls meet)"
 
-# By etcd, which is killed and restarted meanwhile; then the first host is killed.
+# With etcd: etcd is killed and restarted, and then the leader's host is killed.
 source "$SOURCE/tests/hosts/etcd.sh"
 etcd_up 4
 start_job "1 2 3" --rdzv "$etcd_url" --nnodes 2:3 --nproc 2 --max-restarts 5 "$rounds" --until enough --step-ms 10
@@ -67,8 +67,8 @@ echo "etcd: next round of the others after $(($(now_ms) - t0)) ms"
 end_steps 60 4
 for h in "${!job[@]}"; do [ "$(pids_of $h | wc -l)" = 2 ] || job_fails "workers of host $h were started again"; done
 
-# A training whose first host is killed and comes back has the model of an undisturbed one, to the
-# last bit.
+# A training whose leader's host is killed and comes back has the model of an undisturbed training, bit
+# for bit.
 [ -x "$BUILD/examples/train_fashion_mnist" ] && [ -d /usr/share/datasets/fashion-mnist ] || exit 0
 training=(--rdzv "$etcd_url" --nnodes 2 --nproc 2 --max-restarts 5
   train_fashion_mnist --epochs 12 --batch 128 --limit 6000 --model)

@@ -1,4 +1,4 @@
-# The same training on 4 hosts with 2 workers each, by every way to start it: the same weights.
+# The same training on 4 hosts with 2 workers each, started in every way, gives the same weights.
 source "$SOURCE/tests/hosts/pods.sh" || exit 1
 for part in jobs sshd slurm etcd; do source "$SOURCE/tests/hosts/$part.sh" || exit 1; done
 train=$BUILD/examples/train_fashion_mnist
@@ -22,7 +22,7 @@ ways=
 by_hand tcp tcp://host1:29400
 exact=$(right)
 [ -n "$exact" ] || fail "no accuracy is told"
-# Gradients that are rounded on their way between the hosts: other weights, as good ones.
+# With a wire codec that rounds gradients, the weights differ but are as good.
 for codec in bf16 int8; do
   export DLAUNCH_WIRE_CODEC=$codec
   rdzv=(--rdzv tcp://host1:29400 --secret-file "$PWD/secret" --job-id $codec)

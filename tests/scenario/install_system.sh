@@ -1,9 +1,9 @@
-# Installed into an empty /usr/local by root: the README's C, C++ and Python programs build and run with no
-# variable set, CMake finds the libraries, the modulefile names the folders; uninstalled, nothing is left.
+# Root installs into an empty /usr/local. The README's C, C++ and Python programs build and run with no variable
+# set, CMake finds the libraries, and the modulefile names the folders. After uninstall nothing is left.
 source "$SOURCE/tests/scenario/installed.sh" || exit 1
 root || skip "only root installs there"
 [ "$(build_option prefix)" = /usr/local ] || skip "this build is for another prefix"
-# Not what Meson guesses from the packages of the machine: lib64 where dpkg-dev is missing.
+# Meson's own guess depends on the machine's packages: lib64 if dpkg-dev is missing.
 [ "$(build_option libdir)" = lib ] || fail "libraries go to $(build_option libdir)"
 for folder in /usr/local /var/cache/ldconfig; do
   [ ! -d $folder ] || mount -t tmpfs empty $folder || fail "no empty $folder"
@@ -17,14 +17,14 @@ grep -E 'PYTHONPATH|not in PATH' out && fail "the installation asks for a variab
 mkdir no-build && mount --bind no-build "$BUILD" || fail "the build folder is not hidden"
 expect_installed_well /usr/local
 
-# What dlaunch.torch compiles for a PyTorch that it has no library for is there as a whole.
+# All sources are there from which dlaunch.torch compiles a library for another PyTorch.
 python3 "$SOURCE/ring/torch/build_release.py" --copy-source whole || fail "the source was not copied"
 diff -r --exclude ring_folders whole /usr/local/lib/python3*/*-packages/dlaunch/torch/dlring_torch_source ||
   fail "the installed source of dlaunch.torch lacks something"
 
 readme_programs
 run clean bash -euxc "$(cat commands)"; programs_said
-# Linked without pkg-config's flags: the loader knows the folder.
+# A program linked without pkg-config's flags runs, because the loader knows the folder.
 run clean c++ -std=c++20 hello.cc -ldlring -o by-hand; expect_code 0
 run clean ./by-hand; expect_code 0; expect_out '^rank 0 of 1: 0$'
 run clean dlaunch --nproc 2 dlaunch-bench all_reduce -b 8; expect_code 0
@@ -68,7 +68,7 @@ T
   while read -r name folder; do [ -d "$folder" ] || fail "the modulefile's $name names no folder: $folder"; done <out
 fi
 
-# Moved as a whole: each part finds the others.
+# The whole prefix is moved: each part still finds the others.
 mkdir moved && cp -a /usr/local/. moved && mount -t tmpfs gone /usr/local || fail "not moved"
 pc=$(dirname "$(find moved -name dlring.pc)")
 for flags in "$(moved/bin/dlaunch --cflags --libs)" "$(PKG_CONFIG_PATH=$tmp/$pc pkg-config --cflags --libs dlring)" \

@@ -1,5 +1,5 @@
-# Installed by an ordinary user into ~/.local as the README says: its C, C++ and Python programs build and
-# run with no variable but PATH; uninstalled, nothing is left.
+# An ordinary user installs into ~/.local as the README says. The README's C, C++ and Python programs build and
+# run with no variable but PATH. After uninstall nothing is left.
 source "$SOURCE/tests/scenario/installed.sh" || exit 1
 install=$(readme_lines '--prefix ~/.local'; readme_lines '^meson install -C build$' | head -n 1)
 path=$(readme_lines 'PATH=~/.local')
@@ -19,7 +19,7 @@ $(cat commands)"; programs_said
 run as_user bash -euc 'ninja -C build uninstall'; expect_code 0
 [ -z "$(find .local -mindepth 1 2>/dev/null)" ] || fail "left behind: $(find .local)"
 
-# A prefix that belongs to no Python: the installation says what to set, and that is enough.
+# The prefix belongs to no Python: the installation says which variable to set, and no other is needed.
 [ $has_torch = 1 ] || exit 0
 run as_user bash -euo pipefail -c "${meson_of_a_copy}meson configure build --prefix ~/elsewhere
   meson install -C build | cat"

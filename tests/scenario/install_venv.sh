@@ -1,5 +1,5 @@
-# Installed by an ordinary user into a virtual environment as the README says: the README's C, C++ and Python
-# programs build and run with no variable set but by its activation; uninstalled, nothing is left.
+# An ordinary user installs into a virtual environment as the README says. The README's C, C++ and Python
+# programs build and run with only the variables of its activation. After uninstall nothing is left.
 source "$SOURCE/tests/scenario/installed.sh" || exit 1
 [ $has_torch = 1 ] || skip "this build has no back end for PyTorch"
 install=$(readme_lines '--prefix \$VIRTUAL_ENV'; readme_lines '^meson install -C build$' | head -n 1)

@@ -1,6 +1,6 @@
-# Sourced beside common.sh by scenarios that run the examples.
-# examples_up PYTHON: dlaunch is installed below $tmp, the current folder is a copy of the examples that came with it,
-# and python3 is that Python.
+# Scenarios that run the examples source this after common.sh.
+# examples_up PYTHON: installs dlaunch below $tmp. The current folder becomes a copy of the installed examples, and
+# python3 becomes that Python.
 examples_up() {
   unset LD_LIBRARY_PATH
   export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
@@ -11,7 +11,7 @@ examples_up() {
   export PATH="$tmp/bin:$bin:$PATH" PYTHONPATH="${package%/dlaunch}"
   cp -r "$bin/../share/doc/dlaunch/examples" examples && cd examples || fail "no examples are installed"
 }
-# run_examples FILE…: each does what its header says.
+# run_examples FILE…: each must print the output that its header shows.
 run_examples() {
   [ $# -gt 0 ] || fail "there are no examples"
   run python3 "$SOURCE/tests/scenario/examples.py" --jobs "${EXAMPLES_JOBS:-2}" "$@"

@@ -53,7 +53,7 @@ for jit in (lambda f: f), jax.jit:
     g = jit(dj.all_gather)(tree)
     assert g["a"].shape == (size, 2, 3) and (g["number"] == jnp.arange(size)).all() and g["empty"].shape == (size, 0, 4)
 
-# Gradients of parts of a batch, averaged, are those of the batch.
+# The average of the gradients of a batch's parts is the gradient of the batch.
 xs, ys = np.random.default_rng(1).normal(size=(2, 4 * size, 5)).astype(np.float32)
 loss = lambda w, x, y: ((x * w - y) ** 2).mean()
 mine = slice(4 * rank, 4 * rank + 4)

@@ -1,8 +1,8 @@
-# The JSON that dlaunch, dlaunchctl and dlaunch-bench write is as the published schemas say, which
-# allow no member that they do not describe.
+# The JSON of dlaunch, dlaunchctl and dlaunch-bench matches the published schemas, which allow no
+# member that they do not describe.
 source "$SOURCE/tests/scenario/common.sh"
 source "$SOURCE/tests/scenario/valid_json.sh" || exit 1
-# report CODE WORDS… -- ARGS…: the job ends with that code, and its report has those members.
+# report CODE WORDS… -- ARGS…: the job must end with that code, and its report must have those members.
 report() {
   local code_wanted=$1 words=(); shift
   while [ "$1" != -- ]; do words+=("$1"); shift; done; shift
@@ -10,7 +10,7 @@ report() {
   run dlaunch --error-file report.json "$@"
   expect_code "$code_wanted"; valid report.schema.json report.json ${words[@]+"${words[@]}"}
 }
-# The schemas refuse what they do not know.
+# The schemas refuse unknown members.
 echo '{"job_id": "x", "unknown": 1}' > wrong.json
 "$valid_python" valid.py "$SOURCE/man/schema/report.schema.json" wrong.json 2>/dev/null && fail "the schema takes anything"
 
@@ -26,7 +26,7 @@ report 1 root_cause program -- -n 1 sleep 1000 : -n 1 false
 run dlaunch --error-file usage.json --no-such-option true
 expect_code 64; [ ! -e usage.json ] || fail "a refused command line leaves a report"
 
-# A running job as dlaunchctl tells of it.
+# dlaunchctl's JSON about a running job.
 export TMPDIR=$PWD
 ctl=$BUILD/cli/ctl/dlaunchctl
 dlaunch --nproc 2 --spares 1 --max-restarts 3/1h --error-file end.json "$BUILD/tests/support/rounds_worker" --until enough >out 2>err </dev/null &

@@ -23,7 +23,7 @@ for victim in keeper agent group; do
   case $victim in
     keeper) kill -9 "$keeper" ;;
     agent) kill -9 $agent ;;
-    group) kill -9 -- -"$keeper" ;;  # as of timeout -s KILL
+    group) kill -9 -- -"$keeper" ;;  # as timeout -s KILL does
   esac
   wait_until 5 gone || fail "processes left after SIGKILL of the $victim"
   wait "$keeper"; code=$?
@@ -31,8 +31,8 @@ for victim in keeper agent group; do
   wait_until 5 clean || fail "left in TMPDIR: $(ls "$TMPDIR")"
 done
 
-# What an earlier job left because it was killed altogether is swept away by the next one; the
-# folder of a living one is not.
+# The next job removes the folder of an earlier job whose processes were all killed, and keeps the
+# folder of a running job.
 mkdir "$TMPDIR/dlaunch-job-old"; touch "$TMPDIR/dlaunch-job-old/lock"
 dlaunch --nproc 1 bash -c 'touch up; exec sleep 1000' >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
@@ -44,7 +44,7 @@ run dlaunch --nproc 1 true
 [ "$(folders)" = "$mine" ] || fail "a living job's folder was taken away"
 kill -TERM "$keeper"; wait "$keeper"
 
-# The same scope at an ordinary end.
+# An ordinary end also leaves no grandchild and no file.
 rm -f pids
 run dlaunch --nproc 1 bash -c 'setsid sh -c "echo \$\$ >> pids; exec sleep 1000" & until [ -s pids ]; do read -rt 0.01 <> <(:); done; exit 3'
 expect_code 3

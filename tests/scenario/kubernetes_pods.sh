@@ -1,5 +1,5 @@
-# The command that --emit kubernetes writes, on hosts that are as pods are: named NAME-INDEX, with an
-# /etc/hosts of their own that does not have the leading pod at first, and then at another address.
+# The command that --emit kubernetes writes, on hosts like pods: named NAME-INDEX, with an /etc/hosts of
+# their own. This file lacks the leading pod at first, and later has another address of it.
 source "$SOURCE/tests/hosts/pods.sh" || exit 1
 hosts_up 4
 where='echo $RANK/$WORLD_SIZE $LOCAL_RANK $GROUP_RANK $MASTER_ADDR $(hostname)'
@@ -7,7 +7,7 @@ said() { grep -qE "$2" "err.$1"; }
 told() { wait_until 20 said "$@" || { tail err.* >&2; fail "pod $1 does not say '$2'"; }; }
 for i in 0 1 2; do pod $i $((i + 1)); done
 
-# The leading pod is the last: the others say what they wait for, whatever that is by then.
+# The leading pod starts last: the others say what they wait for at each moment.
 emit --nnodes 3 bash -c "$where"
 start_pod 2 3; start_pod 1 2
 told 2 "waiting for the leading dlaunch at train-0.$domain:29400: resolve 'train-0.$domain'"
@@ -19,7 +19,7 @@ for r in 0 1 2 3 4 5; do
   grep -qx "\[$r\] $r/6 $((r % 2)) $((r / 2)) 10.77.0.1 train-$((r / 2))" out.$((r / 2)) || { cat out.* >&2; fail "rank $r"; }
 done
 
-# The leading pod is lost, and comes back with another address; the others are still the same.
+# The leading pod is lost, and comes back with another address. The others keep their processes.
 emit --nnodes 3 bash -c 'echo in >>running; until [ -e enough ]; do read -rt 0.1 <> <(:); done; echo done $RANK $MASTER_ADDR'
 for i in 0 1 2; do start_pod $i $((i + 1)); done
 workers() { [ "$(grep -c in running 2>/dev/null)" = "$1" ]; }
@@ -34,7 +34,7 @@ for r in 0 1 2 3 4 5; do
   grep -qx "\[$r\] done $r 10.77.0.4" out.$((r / 2)) || { cat out.* >&2; fail "rank $r, the second time"; }
 done
 
-# A group of a LeaderWorkerSet: its workers are named after the leading pod, whose name is in a variable.
+# A group of a LeaderWorkerSet: its workers have names made from the leading pod's, which is in a variable.
 for h in 1 2; do printf '127.0.0.1 localhost\n%s train-0%s\n' "$(host_addr $h)" "$([ $h = 1 ] || echo -1)" > hosts.$h; done
 on 1 hostname train-0; on 2 hostname train-0-1
 kind=lws; emit --nnodes 2 bash -c "$where"
@@ -48,8 +48,8 @@ for r in 0 1 2 3; do
     { cat out.* >&2; fail "rank $r of the group"; }
 done
 
-# Kubernetes ends a pod of an elastic job, as when it drains a node: the members there leave at their next
-# commit, which costs no restart, and the pod comes back. With fewer than MIN the job would end.
+# Kubernetes ends a pod of an elastic job, as when it drains a node. The members there leave at their next
+# commit, which does not count for --max-restarts, and the pod comes back. With fewer than MIN pods the job would end.
 for i in 0 1 2; do on $((i + 1)) hostname train-$i; pod $i $((i + 1)); done
 for h in 2 3; do knows $h 0 "$(host_addr 1)"; done
 in_round() {
@@ -69,12 +69,12 @@ start_pod 2 3
 wait_until 60 in_round 3 6 || { tail err.* log >&2; fail "pod 2 is not taken in again"; }
 touch stop; for i in 0 1 2; do end_pod $i; done
 
-# A pod that has no name of a Service says what it lacks.
+# A pod without the name of a Service says what it lacks.
 on 2 hostname train-1; printf '%s train-1\n' "$(host_addr 2)" > hosts.2
 run on 2 env JOB_COMPLETION_INDEX=1 "${command[@]}"; expect_code 64
 expect_err "this pod's name 'train-1' is not one that leads to pod 0"
 
-# A name server that does not answer does not keep a signal waiting for the 10 s that resolvers do.
+# A signal acts at once, although resolvers wait 10 s for a name server that does not answer.
 pod 1 2; link_cut 3 drop; echo "nameserver $(host_addr 3)" > resolv
 start_pod 1 2
 asks() { on 2 ss --no-header --udp --numeric dst "$(host_addr 3):53" | grep -q .; }

@@ -34,7 +34,7 @@ def job_in(spec):
 
 runtime, train = trainjob[1:]
 trained = runtime["spec"]["template"]["spec"]
-# Trainer fills these in: they have to be where it looks for them, and nowhere else.
+# Trainer fills these in, so they must be where it looks for them, and nowhere else.
 assert trained["replicatedJobs"][0]["template"]["metadata"]["labels"] == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 container = job_in(trained)["spec"]["template"]["spec"]["containers"][0]
 assert container["name"] == "node" and "command" not in container and "resources" not in container
@@ -46,7 +46,7 @@ assert set(group) <= {"replicas", "leaderWorkerTemplate", "rolloutStrategy", "st
 template = group["leaderWorkerTemplate"]
 assert set(template) <= {"leaderTemplate", "workerTemplate", "size", "restartPolicy", "subGroupPolicy"}
 assert template["size"] == 4 and template["restartPolicy"] in ["None", "RecreateGroupOnPodRestart"]
-# Its pods are those of a StatefulSet.
+# Its pods are like those of a StatefulSet.
 pods = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "inner"},
         "spec": {"serviceName": "s", "selector": {"matchLabels": template["workerTemplate"]["metadata"]["labels"]},
                  "template": template["workerTemplate"]}}

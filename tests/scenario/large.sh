@@ -1,5 +1,5 @@
-# What is larger than an int or a single system call can count: in shared memory, over sockets and as
-# messages.
+# Calls with more elements or bytes than an int or one system call can count: in shared memory, over sockets
+# and as messages.
 source "$SOURCE/tests/scenario/common.sh"
 available=$(awk '$1 == "MemAvailable:" { print int($2 / 1048576) }' /proc/meminfo)
 [ "$available" -ge 16 ] || skip "needs 16 GiB of memory, $available are available"

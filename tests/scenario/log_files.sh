@@ -1,4 +1,4 @@
-# --log-dir keeps each rank's raw bytes; a full disk costs a warning, not the job.
+# --log-dir keeps each rank's raw bytes. A full disk causes a warning and does not end the job.
 source "$SOURCE/tests/scenario/common.sh"
 
 run dlaunch --nproc 3 --log-dir logs sh -c 'printf "out $RANK\nno newline"; echo err $RANK >&2'
@@ -8,12 +8,12 @@ for r in 0 1 2; do
   [ "$(cat logs/1/$r/stderr)" = "err $r" ] || fail "stderr of $r"
   expect_out "^\[$r\] no newline$"
 done
-# Another job's are not lost.
+# The files of another job are kept.
 run dlaunch --nproc 1 --log-dir logs echo again
 [ "$(cat logs/1/0/stdout)" = $'out 0\nno newlineagain' ] || fail "the first job's log: $(cat logs/1/0/stdout)"
 run dlaunch --nproc 2 --output files --log-dir quiet sh -c 'echo x; echo y >&2'
 expect_code 0; [ ! -s out ] && [ ! -s err ] || fail "files mode shows something"
-# The report says where the rest is.
+# The report names the file with the whole output.
 run dlaunch --nproc 2 --log-dir deep sh -c 'seq 100 >&2; exit $((RANK * 9))'
 expect_code 9; expect_err '^dlaunch:   all of its stderr: deep/1/1/stderr$'
 [ "$(wc -l <deep/1/1/stderr)" = 100 ] || fail "not all of it"
@@ -26,7 +26,7 @@ run dlaunch --nproc 1 --log-dir full sh -c 'head -c 1000000 /dev/zero | tr "\0" 
 expect_full() { expect_code 0; expect_err 'write full/1/0/stdout: No space left.*; what does not fit is lost'; }
 (expect_full; expect_out '^\[0\] end$') || { umount full; exit 1; }
 
-# Once there is room again the file goes on, and says what it lacks.
+# When the disk has room again, the file continues, and says how many bytes are missing.
 rm -r full/*; rm err; head -c 60000 /dev/zero >full/hog
 dlaunch --nproc 1 --log-dir full --redirects 3 bash -c "$never"'seq 4000
   while [ ! -e freed ]; do read -rt 0.05 -u 9; done; echo late' >out 2>err </dev/null & keeper=$!

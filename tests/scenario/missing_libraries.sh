@@ -2,7 +2,7 @@
 # with its name.
 source "$SOURCE/tests/scenario/common.sh"
 export PATH="$BUILD/cli/ctl:$PATH"
-export TMPDIR="$tmp"  # no other job of this user is seen
+export TMPDIR="$tmp"  # hides other jobs of this user
 mkdir none
 for name in libssl.so.3 libcrypto.so.3 libhwloc.so.15 libdw.so.1; do : > none/$name; done  # no ELF files
 export LD_LIBRARY_PATH="$tmp/none:$LD_LIBRARY_PATH"
@@ -11,7 +11,7 @@ run dlaunch --nproc 2 echo here; expect_code 0; expect_out '^\[1\] here$'
 run dlaunch --nproc 2 --tls true; expect_code 71; expect_err 'TLS needs libssl.so.3, which this host does not have'
 run dlaunch --nproc 2 --bind core true; expect_code 64; expect_err 'needs libhwloc.so.15'
 
-# Nor do ranks need them.
+# Ranks do not need these libraries either.
 run dlaunch --nproc 2 dlaunch-bench all_reduce -b 1K -n 2 -w 0; expect_code 0
 
 mkfifo never

@@ -1,5 +1,5 @@
-# MPI programs, of MPICH and of Open MPI, are ranks of one world, fail like others, are started again
-# together, and leave nothing behind.
+# Programs of MPICH and of Open MPI are ranks of one world. They fail like other programs, restart together,
+# and leave nothing behind.
 source "$SOURCE/tests/scenario/common.sh"
 command -v mpicc.mpich >/dev/null && command -v mpicc.openmpi >/dev/null ||
   skip "MPICH and Open MPI are not installed"
@@ -14,7 +14,7 @@ for library in mpich openmpi; do
   run dlaunch --nproc 3 sh -c './program; exit 0'
   expect_code 0; sums 3 6 3
 
-  # Several programs are one world, and know which one they are.
+  # Several programs are one world, and each knows its MPI_APPNUM.
   run dlaunch -n 2 ./program appnum : -n 1 ./program appnum
   expect_code 0; sums 3 6 3
   expect_out '^\[0\] rank 0 is of program 0$'; expect_out '^\[1\] rank 1 is of program 0$'
@@ -23,8 +23,8 @@ for library in mpich openmpi; do
   run dlaunch --nproc 3 ./program abort
   expect_code 7; expect_under 20000
   expect_err 'rank 1 .* failed first: exit code 7'; expect_err 'the other 2 workers were sent SIGTERM'
-  # New processes cannot come to a job: the rank and the way out are named, and nobody waits. An MPICH that is
-  # built on UCX, as Debian's, asks no launcher and has an error of its own, under its mpiexec too.
+  # A job takes no new processes: dlaunch names the rank and an alternative, and no rank waits. An MPICH that is
+  # built on UCX, like Debian's, does not ask the launcher and fails with its own error, also under its mpiexec.
   refused='rank 1 called MPI_Comm_spawn\(\), which fails: dlaunch starts a fixed number of ranks.*-np 1 ./parent : -np 4 ./child'
   run dlaunch --nproc 3 ./program spawn
   expect_under 20000; [ "$code" != 0 ] || fail "the job ends well"
@@ -38,7 +38,7 @@ for library in mpich openmpi; do
   expect_code 0; expect_err 'restarting all workers: round 2'; sums 3 6 6
   ls /dev/shm | cmp -s - shm.before || fail "left in /dev/shm: $(ls /dev/shm)"
 
-  # A launcher within it has the last word.
+  # An inner launcher overrides dlaunch's ranks.
   case $library in
     mpich) inner=(mpiexec.mpich -np 2) ;;
     openmpi) inner=(mpirun.openmpi --allow-run-as-root --oversubscribe -np 2) ;;
@@ -47,11 +47,11 @@ for library in mpich openmpi; do
   expect_code 0; sums 2 3 2
 done
 
-# Where ranks come to a round that others are in, nobody would answer them: they are on their own.
+# A rank that joins a round of running ranks gets a world of its own, because the others would not answer.
 for library in mpich openmpi; do
   mpicc.$library -std=gnu99 "$SOURCE/tests/support/mpi_program.c" -o program || fail "it does not compile"
   rm -f mark
-  # Each is alone, and two daemons that Open MPI starts at once race for one folder in /tmp.
+  # Each rank is alone, and two daemons that Open MPI starts at once would race for one folder in /tmp.
   run dlaunch --nproc 2 --max-restarts 1 --restart-scope worker sh -c \
     'export OMPI_MCA_orte_tmpdir_base=$PWD/alone.$RANK; mkdir -p alone.$RANK; ./program && { [ $RANK = 0 ] || [ -e mark ] || { touch mark; exit 5; }; }'
   expect_code 0; expect_under 20000; sums 1 1 3
@@ -61,8 +61,8 @@ run dlaunch --nproc 2 --max-restarts 9 \
   "$BUILD/tests/support/elastic_worker" --steps 60 --size 1000 --shard 100 --die-at 20:1
 expect_code 0; expect_out '1 of 1:[0-9]+:1$'; expect_out '1 of [2-9]::$'
 
-# What ranks have in /dev/shm goes with them, whatever ends the job, and what serves them outlives
-# a rank that does not hear it out.
+# The ranks' files in /dev/shm are removed, however the job ends. The PMIx server survives a rank that
+# closes its connection early.
 start_waiting() {
   rm -f go out err
   dlaunch --nproc 2 ./program wait go >out 2>err </dev/null & job=$!
@@ -85,17 +85,17 @@ start_waiting; kill -KILL "$agent"; wait "$job"; expect_clean "the agent's loss"
 start_waiting; kill -KILL "$job"; wait "$job"; expect_clean "the keeper's loss"
 start_waiting; kill -STOP "$server"; kill -INT "$job"; wait "$job"; expect_clean "a stop of the server"
 
-# dlaunch names the rank for which the others wait in vain.
+# dlaunch names the rank that the others wait for.
 dlaunch --nproc 2 sh -c '[ $RANK = 1 ] || exec ./program' >out 2>err </dev/null & job=$!
 started+=("$job")
 told() { grep -q 'MPI_Init() waits for rank 1, which has ended without it' err; }
 wait_until 30 told || fail "nothing is said of rank 1: $(cat err)"
 kill -INT "$job"; wait "$job"
 
-# Without libpmix, and with one that is none, a program of Open MPI is on its own.
+# Without libpmix, or with a file that is not libpmix, each process of Open MPI is a world of its own.
 DLAUNCH_PMIX_LIBRARY=none run dlaunch --nproc 2 ./program
 expect_code 0; sums 1 1 2
-# What a program finds the others by is for its own user, and for who knows the round's name.
+# The PMIx server answers only the user's own processes that know the round's name.
 run dlaunch --nproc 1 sh -c 'PMIX_NAMESPACE=${PMIX_NAMESPACE%-*} exec ./program'
 expect_code 1; expect_err 'Unreachable'
 if [ "$(id -u)" = 0 ]; then

@@ -1,5 +1,5 @@
-# Python programs of mpi4py are ranks of one world, over Open MPI and over MPICH, and fail like others. A
-# wheel of mpi4py from PyPI serves both; Debian's package has Open MPI.
+# Programs with mpi4py are ranks of one world, over Open MPI and over MPICH, and fail like other programs.
+# The wheel of mpi4py from PyPI serves both. Debian's package has Open MPI only.
 source "$SOURCE/tests/scenario/common.sh"
 for python in ${MPI4PY_PYTHON:-/usr/bin/python3 python3}; do
   "$python" -c 'import mpi4py' 2>/dev/null && break; python=
@@ -25,7 +25,7 @@ if fault == "spawn":
     MPI.COMM_SELF.Spawn(sys.executable, args=["-c", ""], maxprocs=2)
 comm.Barrier()
 END
-# The wheel takes the library by its ABI's name, which Debian's MPICH does not have.
+# The wheel loads the library by the name of its ABI, which Debian's MPICH lacks.
 mkdir mpich
 mpich=$(PATH=$PATH:/usr/sbin ldconfig -p | sed -n 's/.*libmpich\.so\.12 .*=> //p' | head -n 1)
 [ -z "$mpich" ] || ln -s "$mpich" mpich/libmpi.so.12
@@ -51,7 +51,7 @@ for library in "Open MPI" MPICH; do
   done
   run env "${settings[@]}" dlaunch --nproc 3 "$python" program.py abort
   expect_code 7; expect_err 'rank 1 .* failed first: exit code 7'
-  # Its runner makes an exception end the job.
+  # mpi4py's runner ends the job after an exception.
   run env "${settings[@]}" dlaunch --nproc 3 "$python" -m mpi4py program.py spawn
   [ "$code" != 0 ] || fail "a job whose rank cannot spawn ends well"
   expect_err 'rank 1 .* failed first: exit code 1'; expect_err 'MPI.COMM_SELF.Spawn'

@@ -1,4 +1,4 @@
-# What stands after the program is its own, even if it looks like ours.
+# Words after the program belong to the program, even if they look like options of dlaunch.
 source "$SOURCE/tests/scenario/common.sh"
 run dlaunch --nproc 1 printf '<%s>' --nproc 3 -x -- --help ''
 expect_code 0

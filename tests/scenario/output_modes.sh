@@ -1,4 +1,4 @@
-# Streams stay apart, filters filter, time stamps have milliseconds, progress bars are tamed.
+# stdout and stderr stay apart, filters work, time stamps have milliseconds, and progress bars print few lines.
 source "$SOURCE/tests/scenario/common.sh"
 
 run dlaunch --nproc 2 sh -c 'echo to out; echo to err >&2'
@@ -18,18 +18,18 @@ run dlaunch --nproc 2 --output none sh -c 'echo x; echo why >&2; exit 1'
 [ ! -s out ] || fail "none shows something"
 expect_err 'why'  # the report still quotes stderr
 
-# A thousand states of a bar: the first, the last, and hardly more.
+# From a thousand states of a bar dlaunch prints the first, the last, and hardly more.
 run dlaunch --nproc 1 bash -c 'for i in $(seq 1000); do printf "\r%d/1000" $i; done; printf "\ndone\n"'
 expect_out '^\[0\] 1000/1000$'; expect_out '^\[0\] done$'
 [ "$(wc -l < out)" -le 8 ] || fail "the bar took $(wc -l < out) lines"
 
-# A reader that goes away does not harm the job; a slow one loses nothing.
+# The job survives a reader that goes away. A slow reader loses nothing.
 dlaunch --nproc 2 sh -c 'seq 100000; echo $RANK >> ended' 2>err </dev/null | head -n1 >/dev/null
 [ "$(wc -l < ended)" = 2 ] || fail "workers ended with their reader"
 lines=$(dlaunch --nproc 2 seq 300000 2>err </dev/null | { read -rt 0.5 <> <(:); wc -l; })
 [ "$lines" = 600000 ] || fail "a slow reader got $lines lines"
 
-# A socket that dlaunch has to wait for, as stdin or as stdout, keeps its flags: others share it.
+# A socket as stdin or stdout keeps its flags, even if dlaunch waits for it, because other programs share it.
 cat > flags.py <<'P'
 import fcntl, os, socket, subprocess, sys
 def blocks(s):

@@ -1,12 +1,12 @@
-# Four workers writing 500 MB of prefixed lines: at least 300 MB/s in total, or, where this machine is
-# too slow or too busy for that, a third of what they write into one pipe without dlaunch. The best of
-# some runs, because other programs may be using this machine.
+# Four workers write 500 MB of prefixed lines. dlaunch must reach 300 MB/s in total. On a machine that is too slow
+# or too busy, it must reach a third of the speed into one pipe without dlaunch. The best of some runs counts,
+# because other programs may use this machine.
 source "$SOURCE/tests/scenario/common.sh"
 
 blast=$BUILD/tests/support/line_blast
 bare() { local all=(); for r in 0 1 2 3; do RANK=$r "$blast" 125 & all+=($!); done; wait "${all[@]}"; }
 launched() { dlaunch --nproc 4 "$blast" 125 2>err </dev/null; }
-# speed_of COMMAND: MB/s of its output, as $speed.
+# speed_of COMMAND: sets $speed to the MB/s of its output.
 speed_of() {
   local t0; t0=$(now_ms)
   "$1" | cat >/dev/null

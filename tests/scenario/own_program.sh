@@ -1,5 +1,5 @@
-# A user's own program: dlaunch is installed and says how to build, and the README's programs in C++ and in C
-# run with the installed launcher, without it, and alone. A compiler in an older mode is told what it lacks.
+# A user's own program. The installed dlaunch prints the compiler's flags, and the README's programs in C++ and in
+# C run with the installed launcher, without it, and alone. A compiler in an older mode gets one clear error.
 source "$SOURCE/tests/scenario/common.sh"
 unset LD_LIBRARY_PATH
 
@@ -7,7 +7,7 @@ meson install -C "$BUILD" --no-rebuild --destdir "$tmp/root" >install.log 2>&1 |
 bin=$(dirname "$(find "$tmp/root" -name dlaunch -path '*/bin/*')")
 read -ra flags <<<"$("$bin/dlaunch" --cflags --libs)"
 
-# Each header needs C++20, and says no more than that.
+# Each header says that it needs C++20, and causes no other error.
 for header in ring bucketer elastic; do
   echo "#include <dlaunch/$header.hpp>" >old.cc
   run c++ -std=c++20 "${flags[@]}" -fsyntax-only old.cc; expect_code 0
@@ -18,7 +18,7 @@ for header in ring bucketer elastic; do
   [ "$(wc -l <err)" -le 5 ] || fail "$header.hpp has more to say"
 done
 
-# block LANGUAGE: the README's first block of it.
+# block LANGUAGE: prints the README's first block in this language.
 block() { awk -v start="\`\`\`$1" '$0 == "```" && on { exit } on { print } $0 == start { on = 1 }' "$SOURCE/README.md"; }
 block cpp >readme.cc; block c >readme.c
 cp "$SOURCE/examples/hello.cc" "$SOURCE/examples/hello.c" .
@@ -32,7 +32,7 @@ for program in readme-cpp readme-c hello-cpp hello-c; do
   for r in 0 1 2; do expect_out "^\[$r\] rank $r of 3: 3\$"; done
 done
 run ./hello-c; expect_code 0; expect_out '^rank 0 of 1: 0$'
-# With what another launcher would set: rank 0 listens on MASTER_PORT, here one kept from others.
+# With the variables of another launcher: rank 0 listens on MASTER_PORT, which the scenario holds.
 cat >launch.py <<'P'
 import os, socket, subprocess, sys
 with socket.socket() as kept:

@@ -1,5 +1,5 @@
-# Progress bars: one is drawn in place on a terminal, and a pipe or file gets how each ends. Log files
-# have every byte.
+# Progress bars. On a terminal dlaunch draws one in place. A pipe or file gets the last state of each bar.
+# Log files have every byte.
 source "$SOURCE/tests/scenario/common.sh"
 unset NO_COLOR DLAUNCH_PROGRESS_BARS; export TERM=xterm
 
@@ -39,14 +39,14 @@ while True:
     try:
         text = rest.decode(); rest = b""
     except UnicodeDecodeError:
-        continue  # a character that has come in part
+        continue  # only a part of a character has come
     show(text)
     if os.path.exists("look") and all(re.search(line.strip(), "\n".join(screen())) for line in open("look")):
         print("\n".join(screen()) + "\n--"); os.rename("look", "seen")
 print("\n".join(screen()))
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 P
-# look_for REGEX: the worker's word to the terminal: tell what stands there once this does.
+# look_for REGEX: by this line the worker asks the terminal to report its rows once the pattern is there.
 cat > bars.sh <<'W'
 draw() { printf '\r%s: %d/9 |████      |' "bar of $RANK" "$1" >&2; }
 await() { until [ -e "$1" ]; do read -rt 0.02 -u 9; done; }
@@ -74,13 +74,13 @@ expect_code 0
 sed '/^--$/,$d' out >while
 [ "$(grep -c '^\[[01]\] bar of' while)" = 2 ] || fail "not the bars of both: $(cat while)"
 
-# A terminal that cannot move its cursor is as a pipe.
+# A terminal that cannot move its cursor gets the same output as a pipe.
 rm -f bars.? seen; touch seen
 TERM=dumb run python3 on_terminal.py dlaunch --nproc 2 bash bars.sh
 expect_code 0
 [ "$(grep -c 'bar of' out)" = 2 ] || fail "on a dumb terminal: $(cat out)"
 
-# Into a pipe: how each ends, with time stamps and merged, too; every byte in the log files.
+# A pipe gets the last state of each bar, also with time stamps and with merged output.
 for options in "" --timestamps "--output merged" "--log-dir logs"; do
   rm -f bars.?
   run dlaunch --nproc 2 $options bash bars.sh
@@ -106,7 +106,7 @@ with tqdm(total=3, desc="outer " + rank, mininterval=0) as outer:
                 os.rename(".look", "look")
                 while not os.path.exists("seen"): time.sleep(0.02)
         tqdm.write(f"epoch {epoch} of {rank}", file=sys.stderr)
-        time.sleep(0.1)  # a rate of four digits would not fit into the terminal's 60 columns
+        time.sleep(0.1)  # a faster bar has a rate of four digits, which exceeds the terminal's 60 columns
         outer.update()
 P
 rm -f seen

@@ -1,5 +1,5 @@
-# The package dlaunch for Python: results as NumPy's, errors for what is wrong, no crash whatever is given, and
-# trainings with NumPy that outlive a worker, bit for bit.
+# The package dlaunch for Python: results equal NumPy's, wrong calls raise errors, no argument causes a crash, and
+# trainings with NumPy survive the loss of a worker, bit for bit.
 source "$SOURCE/tests/scenario/common.sh"
 need_package
 python=${PACKAGE_PYTHON:-/usr/bin/python3}
@@ -24,7 +24,7 @@ undisturbed=$(weights)
 run dlaunch --nproc 3 --max-restarts 1 "$python" "$here/python_elastic.py" snapshots lose; expect_code 0
 expect_out 'in round [2-9]$'
 [ "$(weights)" = "$undisturbed" ] || fail "a lost worker has changed the weights"
-# Begun again it goes on from its last snapshot, where there is nothing left to do.
+# A new job continues from the last snapshot, where no step is left.
 run dlaunch --nproc 2 "$python" "$here/python_elastic.py" snapshots; expect_code 0
 [ "$(weights)" = "$undisturbed" ] || fail "the snapshot has other weights"
 run "$python" "$here/python_elastic.py"; expect_code 0
@@ -59,7 +59,7 @@ wait "$job"; code=$?; expect_code 0; expect_out '^\[0\] ended: '
 
 run dlaunch --nproc 2 "$python" -m dlaunch.bench --rounds 20 -b 8 -e 4K -f 8
 expect_code 0; expect_out '^\[0\] +8 +[0-9.]+ +[0-9.]+ '
-# What a program pays that only imports it: no NumPy, nothing of PyTorch.
+# The import of the package loads neither NumPy nor PyTorch.
 run "$python" -c 'import sys, dlaunch; assert not {"numpy", "torch", "pickle"} & set(sys.modules), sys.modules'
 expect_code 0
 if "$python" -c 'import torch' 2>/dev/null; then

@@ -1,5 +1,5 @@
-# dlaunch.pth: under dlaunch, and nowhere else, a Python whose site folder has it tells JAX of the job. A module in
-# JAX's place shows what JAX is told; scenario jax has the real one.
+# dlaunch.pth in a site folder describes the job to JAX, only under dlaunch. A module in JAX's place shows what JAX
+# gets. Scenario jax has the real JAX.
 source "$SOURCE/tests/scenario/common.sh"
 python=/usr/bin/python3
 mkdir -p site fake/jax/_src/clusters
@@ -30,14 +30,14 @@ run dlaunch --nproc 2 "$python" ask.py; expect_code 0
 expect_out '^\[1\] dlaunch True 1 2 1 127\.0\.0\.1:[0-9]+ 0$'
 [ "$(grep -o '127.*:[0-9]*' out | sort -u | wc -l)" = 1 ] || fail "two coordinators"
 run dlaunch --nproc 2 "$python" ask.py 4711; expect_code 0; expect_out '127\.0\.0\.1:4711'
-# A rank that sees its own devices only, or is alone on its host, has all that it sees.
+# A rank that sees only its own devices, or is alone on its host, uses all devices that it sees.
 run dlaunch --nproc 2 -x CUDA_VISIBLE_DEVICES=3 "$python" ask.py; expect_code 0; expect_out '^\[1\] dlaunch True 1 2 None '
 run dlaunch --nproc 2 -x CUDA_VISIBLE_DEVICES=3,4 "$python" ask.py; expect_code 0; expect_out '^\[1\] dlaunch True 1 2 1 '
 run dlaunch --nproc 1 "$python" ask.py; expect_code 0; expect_out 'dlaunch True 0 1 None '
 run dlaunch --nproc 2 --master-addr ::1 "$python" ask.py; expect_code 0; expect_out ' \[::1\]:[0-9]+ 0$'
-# Without dlaunch it does nothing.
+# Without dlaunch the file does nothing.
 run "$python" ask.py; expect_code 1; expect_err '^not told; [0-9]+ finders, start False$'
-# A JAX that has changed is imported all the same.
+# A JAX with other internals can still be imported.
 echo 'class ClusterEnv: pass' >fake/jax/_src/clusters/cluster.py
 run dlaunch --nproc 1 "$python" -c 'import site, sys; site.addsitedir("site"); sys.path.insert(0, "fake")
 import jax._src.clusters; print("imported")'

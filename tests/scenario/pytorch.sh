@@ -1,4 +1,4 @@
-# A plain PyTorch script that takes its place from the environment runs unchanged.
+# A plain PyTorch script that reads its rank from the environment runs unchanged.
 source "$SOURCE/tests/scenario/common.sh"
 /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null || skip "PyTorch is not installed"
 
@@ -20,7 +20,7 @@ run dlaunch --nproc 4 --master-addr ::1 /usr/bin/python3 script.py
 expect_code 0
 for r in 0 1 2 3; do expect_out "^\[$r\] rank $r of 4 sum 10.0$"; done
 
-# A failing rank's traceback is the cause shown, not the others' broken connections.
+# The report shows the failing rank's traceback as the cause, and not the broken connections of the others.
 sed -i 's/^x = .*/&\nif dist.get_rank() == 2: raise ValueError("bad batch")/' script.py
 run dlaunch --nproc 4 /usr/bin/python3 script.py
 expect_code 1; expect_err 'rank 2 .* failed first'; expect_err 'ValueError: bad batch'

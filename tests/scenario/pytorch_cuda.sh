@@ -1,6 +1,6 @@
-# PyTorch on libdlring with tensors on a GPU, which ranks may share: every call of torch.distributed gives
-# what it should, DDP comes to the weights that it has on the CPU up to rounding, what a stream computes
-# comes before a collective and after it, and an elastic training loses no step with a worker.
+# PyTorch on libdlring with tensors on a GPU, which ranks may share. Every call of torch.distributed gives the
+# right result. DDP reaches the weights of the CPU, up to rounding. Collectives keep their order among the work of
+# a stream. An elastic training that loses a worker loses no step.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
@@ -18,7 +18,7 @@ for r in 0 1 3; do
   expect_out "^\[$r\] rank $r is told again: dlring: .*rank 2 \(pid [0-9]+ on [^ )]+\)"
 done
 
-# Long kernels before, in streams that are not the default one, and tensors that nobody keeps.
+# Long kernels before a collective, in streams other than the default one, and tensors that the program drops.
 cat > streams.py <<'P'
 import os, torch, torch.distributed as dist, dlaunch.torch
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
@@ -32,7 +32,7 @@ for turn in range(60):
         for _ in range(8):
             busy = busy @ busy
             busy /= busy.norm()
-        x += rank + turn  # after those
+        x += rank + turn  # after the long kernels
         dist.all_reduce(torch.ones_like(x), async_op=True)  # dropped
         work = dist.all_reduce(x, async_op=True)
         work.wait()

@@ -1,5 +1,5 @@
-# A DistributedDataParallel script of torchrun's elastic pattern, which saves and loads a checkpoint of
-# its own, is restarted as by torchrun: all workers, with the same environment, to the same weights.
+# A DistributedDataParallel script in torchrun's elastic pattern saves and loads its own checkpoint. dlaunch
+# restarts it as torchrun does: all workers, with the same environment. It reaches the same weights.
 source "$SOURCE/tests/scenario/common.sh"
 /usr/bin/python3 -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
 
@@ -19,7 +19,7 @@ if os.path.exists(checkpoint):
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
 sys.stdout.write(f"rank {rank} of {dist.get_world_size()} begins with epoch {begin}, restarts "
-                 f"{restarts} of {os.environ['TORCHELASTIC_MAX_RESTARTS']}\n")  # in one piece
+                 f"{restarts} of {os.environ['TORCHELASTIC_MAX_RESTARTS']}\n")  # one write for the line
 sys.stdout.flush()
 for epoch in range(begin, 6):
     for step in range(4):
@@ -51,7 +51,7 @@ done
 expect_err 'rank 1 .* exit code 3 .*restarting all workers: round 2, 1 of 3'
 expect_err 'rank 0 .* killed by SIGKILL .*restarting all workers: round 3, 2 of 3'
 
-# What torchrun makes of it.
+# The result of torchrun.
 run /usr/bin/python3 -m torch.distributed.run --nnodes 1 --nproc_per_node 2 --max_restarts 3 \
   --monitor_interval 0.1 --redirects 9:1 --tee 9:1 --rdzv_backend c10d --rdzv_endpoint localhost:0 \
   script.py torchrun 2:1:0 4:0:1

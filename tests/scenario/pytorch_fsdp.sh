@@ -1,6 +1,6 @@
-# An FSDP2 training on Fashion-MNIST with 4 ranks: killed workers change nothing of its weights; it shrinks to 2 ranks
-# and grows again on the same curve of losses; PyTorch alone reads what it has written, and it reads what PyTorch
-# alone has written. It needs a newer PyTorch than Debian's: TORCH_PYTHON names one, and the build is for it.
+# An FSDP2 training on Fashion-MNIST with 4 ranks. Its weights do not change if workers are killed. It shrinks to 2 ranks
+# and grows again with the same losses. PyTorch alone reads its checkpoints, and it reads those of PyTorch alone. It
+# needs a newer PyTorch than Debian's: TORCH_PYTHON names one, and the build is for it.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'from torch.distributed.fsdp import fully_shard' 2>/dev/null ||
@@ -26,13 +26,13 @@ cmp quiet.txt chaos.txt || fail "killed workers changed the losses"
 run "$python" "$SOURCE/tests/scenario/pytorch_fsdp_alone.py" quiet/end chaos/end "$SOURCE/examples"
 expect_code 0; expect_out '^the same, with accuracy 0\.[78]'
 
-# Folders that PyTorch alone has written, HSDP, random numbers.
+# Checkpoints that PyTorch alone has written, HSDP, random numbers.
 mkdir folders
 run "$python" "$SOURCE/tests/scenario/pytorch_fsdp_folders.py" folders; expect_code 0
 run "${with[@]}" dlaunch --nproc 4 "$python" "$SOURCE/tests/scenario/pytorch_fsdp_folders.py" folders
 expect_code 0; [ "$(grep -c 'folders are right$' out)" = 4 ] || fail "not every rank was right"
 
-# 4, 2, 4 ranks. Sums are in another order then: what differs are roundings.
+# 4, 2, 4 ranks. The order of sums differs, so the losses differ by rounding.
 "${with[@]}" dlaunch --nproc 4 "${paced[@]}" go-on "${few[@]}" --losses resized.txt >out 2>err </dev/null & job=$!
 started+=("$job")
 steps_of() { [ "$(grep -c "of $1 ranks$" out)" -ge "$2" ]; }

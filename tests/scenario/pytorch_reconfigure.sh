@@ -20,8 +20,8 @@ for i in 0 1 2 3 4; do
 done
 for name in a b c e; do expect_out "^$name is right$"; done
 
-# Of groups that the launcher's ranks are in: with the same secret or TLS as before, and other ranks. In
-# an elastic process the launcher says who is a member.
+# Ranks of the launcher reconfigure their groups: with the same secret or TLS, and with other ranks. An
+# elastic process may not, because the launcher decides about its members.
 cat >launched.py <<'P'
 import sys, torch, torch.distributed as dist, dlaunch.torch
 from dlaunch.torch import elastic

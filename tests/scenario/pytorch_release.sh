@@ -1,5 +1,5 @@
-# dlaunch.torch for a release of PyTorch that it has no library for: it compiles one where its source lies
-# beside it, once, and says which releases it serves where it cannot.
+# dlaunch.torch with a release of PyTorch for which it has no library. It compiles a library once, if its
+# source is there, and otherwise says which releases it serves.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed' 2>/dev/null || skip "PyTorch is not installed"
@@ -8,7 +8,7 @@ need_package
 here=modules/dlaunch/torch
 mkdir -p $here && cp "$BUILD"/python/dlaunch/{*.py,_core*.so} modules/dlaunch && cp "$BUILD"/python/dlaunch/torch/*.py $here
 export LD_LIBRARY_PATH="$BUILD/elastic/state:$LD_LIBRARY_PATH"
-# One for the other ABI of C++ does not serve it.
+# A library for the other ABI of C++ does not serve the release.
 touch $here/libdlring_torch-0.{9,12}.so "$here/libdlring_torch-$release-oldabi.so"
 export PYTHONPATH=$PWD/modules XDG_CACHE_HOME=$PWD/cache PYTHONWARNINGS=ignore
 
@@ -22,7 +22,7 @@ expect_code 1; expect_err "^dlaunch.torch compiles its library for PyTorch $rele
 expect_err 'ImportError: .* cannot be compiled: the compiler failed'
 [ -z "$(find cache -name '*.so')" ] || fail "a library is there that was not compiled"
 
-# What a compiler is asked for, with a file that is no library as its result.
+# A compiler that records its arguments, and writes a file that is not a library.
 cat >compiler <<'S' && chmod +x compiler
 #!/bin/sh
 echo "$@" >>"$0.asked"
@@ -30,7 +30,7 @@ while [ "$1" != -o ]; do shift; done
 echo "no library" >"$2"
 S
 counted() { wc -l <compiler.asked; }
-# imports [FIRST]: with that compiler, after the statement FIRST.
+# imports [FIRST]: imports dlaunch.torch with that compiler, after the statement FIRST.
 imports() { run env CXX="$PWD/compiler" "$python" -c "${1:-}
 import dlaunch.torch"; }
 imports; expect_code 1
@@ -66,7 +66,7 @@ x = torch.ones(3)
 dist.all_reduce(x)
 print("works", x.sum().item())
 P
-# Of the ranks of a host one compiles.
+# Only one rank of a host compiles.
 run dlaunch --nproc 3 "$python" alone.py
 expect_code 0; [ "$(grep -c 'works 3.0$' out)" = 3 ] || fail "not all ranks work"
 [ "$(grep -c 'compiles its library' err)" = 1 ] || fail "not one rank compiled"

@@ -21,11 +21,11 @@ done
 run "$python" -m torch.distributed.run --nnodes 1 --nproc_per_node 4 --redirects 9:1 --tee 9:1 \
   --monitor_interval 0.1 --rdzv_backend c10d --rdzv_endpoint localhost:0 "$script" torchrun.pt
 expect_code 0
-# What is in the tensors, and not how it is packed.
+# The values of tensors count, and not their layout.
 run "$python" -c 'import torch; assert torch.equal(torch.load("dlaunch.pt"), torch.load("torchrun.pt"))'
 expect_code 0
 
-# What is put upon a future may use the group itself; leaving is no abort, whatever was dropped before.
+# A callback of a future may use the group. A rank that leaves does not abort dropped operations.
 cat > leave.py <<'P'
 import torch, torch.distributed as dist, dlaunch.torch
 dist.init_process_group("dlring")
@@ -54,8 +54,8 @@ P
 run dlaunch --nproc 3 "$python" leave.py
 expect_code 0; [ "$(grep -c left out)" = 3 ] || fail "not all have left"
 
-# The thread that completes collectives has one place among Python's threads as long as it lives: a
-# child that is forked while it makes or drops one hangs, as a DataLoader's workers then do.
+# The thread that completes collectives keeps one Python thread state as long as it lives. A child that is
+# forked while the thread makes or drops one would hang, such as the workers of a DataLoader.
 cat > places.py <<'P'
 import ctypes, torch, torch.distributed as dist
 import dlaunch.torch
@@ -75,7 +75,7 @@ dist.init_process_group("dlring", store=dist.HashStore(), rank=0, world_size=1)
 with_group = places()
 assert len(with_group) == len(before) + 1, (before, with_group)
 for _ in range(100):
-    dist.all_reduce(torch.ones(4), async_op=True)  # ends where it is completed
+    dist.all_reduce(torch.ones(4), async_op=True)  # the completing thread drops it
 assert places() == with_group
 dist.barrier()
 assert places() == with_group
@@ -85,8 +85,8 @@ P
 run "$python" places.py
 expect_code 0
 
-# Splits that do not fit together are an error of that call, also where one side expects nothing: the
-# next call would get what is left.
+# Sizes that do not match are an error of that call, also if one side expects nothing. Otherwise the next
+# call would get the remaining data.
 cat > splits.py <<'P'
 import sys, torch, torch.distributed as dist, dlaunch.torch
 dist.init_process_group("dlring")

@@ -1,6 +1,6 @@
-# A DistributedDataParallel training whose state is libdlelastic's: a lost worker is replaced while the
-# others keep their processes, to the weights of an undisturbed run; it shrinks and grows; it restarts
-# from a snapshot; and it runs without dlaunch, too.
+# A DistributedDataParallel training with libdlelastic's state. A lost worker is replaced while the others
+# keep their processes, and the weights equal those of an undisturbed run. The training shrinks and grows,
+# restarts from a snapshot, and also runs without dlaunch.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
@@ -27,7 +27,7 @@ mkdir quiet spare again shrunk torchrun alone
 run dlaunch --nproc 3 "${train[@]}" --folder quiet --weights quiet.pt
 expect_code 0; expect_out 'steps 30 commits 31 again 0'
 
-# Another process takes the place, in the middle of a step; the spare, if it has come so far.
+# A rank dies in the middle of a step. A new process takes its place, or the spare if it is ready.
 run dlaunch --nproc 3 --spares 1 --max-restarts 3 "${train[@]}" --folder spare --die 13:1 --weights spare.pt
 expect_code 0; expect_out 'steps 30 commits 31 again 1'
 expect_err 'rank 1 .*killed by SIGKILL .*(a spare takes its place|starting it again): round [23]'
@@ -40,7 +40,7 @@ expect_err 'rank 0 .*killed by SIGKILL .*starting it again: round [23]'
 same quiet.pt again.pt
 grep -q 'all workers' err && fail "others were started again"
 
-# Smaller and larger, without a step done twice; each sample is in one (the program looks).
+# The job shrinks and grows, and repeats no step. The program checks that each sample is in one step.
 dlaunch --nproc 3 "${train[@]}" --folder shrunk --until stop --step-ms 20 >out 2>err </dev/null & job=$!
 started+=("$job")
 in_size() { [ "$(grep -h '^begins' shrunk/steps.* 2>/dev/null | tail -n 100 | grep -c " size $1\$")" -ge "$2" ]; }
@@ -56,7 +56,7 @@ grep -Eq 'failed|restart' err && fail "somebody was restarted: $(cat err)"
 sed -n 's/^step \([0-9]*\) .*/\1/p' "$(grep -l 'begins at 0 rank 0 ' shrunk/steps.*)" | sort -n | uniq -d | grep -q . &&
   fail "a step was done twice"
 
-# The whole job ends in its second epoch, and is started again.
+# The whole job ends in its second epoch, and a new job continues.
 run dlaunch --nproc 3 "${train[@]}" --folder alone --die 14:2 --snapshots snapshots --weights never.pt
 expect_code 137
 rm -f alone/steps.*
@@ -82,7 +82,7 @@ if [ -d /usr/share/datasets/fashion-mnist ]; then
   expect_code 0
 fi
 
-# The old names are the same modules, and each says so once, to who imports it.
+# The old names give the same modules, and each warns once, at the import.
 cat >names.py <<'P'
 import warnings
 import dlaunch.torch.elastic
@@ -105,7 +105,7 @@ for wrong in 1, None, _core.init:
 P
 run "$python" "$PWD/names.py"; expect_code 0
 
-# What cannot be is one line; errors of the program's own pass through.
+# An impossible call raises an error of one line. Errors of the program itself pass through.
 cat > wrong.py <<'P'
 import sys, torch, torch.distributed as dist
 from dlaunch.torch import elastic
@@ -147,9 +147,9 @@ if hasattr(torch.amp, "GradScaler"):  # for CPUs
     for _ in range(2):
         scaler.scale(model(torch.ones(1, 2)).sum()).backward()
         scaler.unscale_(sgd)
-        state._load()  # as where a peer is lost before step()
+        state._load()  # as if a peer is lost before step()
 
-# Tensors that others take the place of, and values that are taken back.
+# Tensors that the program replaces, and values that restore() takes back.
 momentum = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.5)
 values = torch.nn.Module()
 values.register_buffer("mean", torch.ones(2))
@@ -186,7 +186,7 @@ P
 run "$python" wrong.py
 expect_code 0
 
-# Every optimizer of PyTorch goes on from a commit as if nothing had been.
+# Every optimizer of PyTorch continues from a commit as in an undisturbed run.
 cat > optimizers.py <<'P'
 import sys, torch; from dlaunch.torch import elastic
 
@@ -238,7 +238,7 @@ P
 run "$python" optimizers.py
 expect_code 0; expect_out '^all 1[4-9]'
 
-# What elastic.DataLoader does not support: one sentence each, when it is made.
+# elastic.DataLoader refuses what it does not support with one sentence, when the program makes it.
 cat >unsupported.py <<'P'
 import torch
 from dlaunch.torch import elastic
