@@ -1,6 +1,6 @@
 # A real etcd on a test host: sourced after hosts.sh or jobs.sh. Skips if it is not installed.
 command -v etcd >/dev/null || skip "etcd (package etcd-server) is not installed"
-# etcd_up H [ARGS…]: starts it on host H and sets etcd_url; also after etcd_kill, with the same
+# etcd_up H [ARGS…]: starts etcd on host H and sets etcd_url. After etcd_kill the new etcd has the same
 # data.
 etcd_up() {
   local h=$1 scheme=http at; shift

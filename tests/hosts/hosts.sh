@@ -17,14 +17,14 @@ if [ "${DL_TEST_HOSTS:-} $PPID $$" != "inside 0 1" ]; then
   DL_TEST_HOSTS=inside exec "${private[@]}" bash "$0" "$@"
 fi
 unset DL_TEST_HOSTS
-# For the state of the hosts and of tools, and $tmp. Without its utab mount(8) leaves no /run/mount.
+# Holds the state of the hosts and of tools, and $tmp. Without a utab mount(8) leaves no /run/mount.
 LIBMOUNT_UTAB=/dev/null mount -t tmpfs -o mode=755 hosts /run || exit 1
 export TMPDIR=/run
 source "$SOURCE/tests/scenario/common.sh"
 
 hosts_outer=()  # by host: the process with which the host ends
 hosts_init=()   # by host: its process 1
-hosts_cable=()  # by host: the program that delays its packets, if any
+hosts_cable=()  # by host: the program that delays its packets; empty without a delay
 hosts_lossy=()  # by host: not empty while its link loses packets
 host_addr() { echo "10.77.0.$1"; }
 host_addr6() { echo "fd77::$1"; }
@@ -37,7 +37,7 @@ hosts_probe() {
 }
 hosts_try() {
   local chain='chain c { type filter hook forward priority 0;'
-  echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || return 1  # of the switch, not of hosts
+  echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || return 1  # for the switch, not for hosts
   ip link add probe type bridge && ip link delete probe &&
     ip link add probe type veth peer name eborp &&
     tc qdisc add dev probe root tbf rate 1mbit burst 16kb latency 20ms && ip link delete probe &&
@@ -45,7 +45,7 @@ hosts_try() {
     nft "table inet t { $chain meta l4proto tcp reject with tcp reset; }; }" && nft flush ruleset
 }
 
-# hosts_up N: hosts 1 to N of the names host1 to hostN (host1-6 to hostN-6 by IPv6) on one switch.
+# hosts_up N: starts hosts 1 to N, named host1 to hostN (host1-6 to hostN-6 by IPv6), on one switch.
 hosts_up() {
   local h pid
   hosts_probe
@@ -81,19 +81,19 @@ host_up() {
   ) </dev/null & hosts_outer[h]=$!
   disown
 }
-# Packets of a connection pass interface $1 on one processor, so that none overtakes another.
+# Packets of a connection pass interface $1 on one processor, so that packets stay in order.
 in_order() {
   local queue cpus; cpus=$(getconf _NPROCESSORS_ONLN)
   for queue in "$1"/queues/rx-*/rps_cpus; do
     printf '%x' $(((1 << (cpus < 16 ? cpus : 16)) - 1)) > "$queue" || return 1
   done
 }
-# Not the congestion control that this machine prefers: the usual one if allowed, else the oldest.
+# The congestion control of the hosts: the usual cubic if the machine allows it, else the oldest, reno.
 host_network() {
   local control=/proc/sys/net/ipv4/tcp_congestion_control
   in_order /sys/class/net/eth0 && { echo cubic > $control || echo reno > $control; } 2>/dev/null
 }
-# The host's process 1: only waits, and reaps orphans meanwhile.
+# The host's process 1 only waits, and reaps orphans.
 host_main() {
   local never
   hostname "host$1" && mount --bind /run/hosts/names /etc/hosts &&
@@ -115,8 +115,8 @@ hosts_down() {
   ip link delete switch
 }
 
-# on H COMMAND…: runs it in host H, in the current folder, in its own session; input, output,
-# signals and the exit code pass through.
+# on H COMMAND…: runs the command on host H, in the current folder, in a session of its own. Input,
+# output, signals and the exit code pass through.
 on() {
   local h=$1; shift
   TMPDIR=$(host_dir "$h")/tmp "$BUILD/tests/hosts/enter" "${hosts_init[h]-0}" "$PWD" "$@"
@@ -134,9 +134,9 @@ host_freeze() {
   on "$1" bash -c 'kill -STOP -1 2>/dev/null; :'
   wait_until 10 on "$1" bash -c "$all_stopped" || fail "host $1 does not stop"
 }
-# A signal is sent before it acts: a thread that runs on another processor goes on until it next
-# enters the kernel. Exit code 0: each thread except those of the first process and this shell is
-# stopped. It starts no program, because that would be one more thread.
+# A signal does not act at once: a thread that runs on another processor continues until it next enters
+# the kernel. Exit code 0: each thread is stopped, except those of the first process and of this shell.
+# The function starts no program, because that would be one more thread.
 all_stopped='for stat in /proc/[0-9]*/task/*/stat; do
   case $stat in /proc/1/* | /proc/$$/*) continue ;; esac
   { read -r line < "$stat"; } 2>/dev/null || continue
@@ -144,25 +144,25 @@ all_stopped='for stat in /proc/[0-9]*/task/*/stat; do
 done'
 host_thaw() { on "$1" bash -c 'kill -CONT -1 2>/dev/null; :'; }
 
-# link_rate H RATE: as tc writes it, 1gbit or 100mbit, to and from host H; 0: unlimited.
+# link_rate H RATE: limits the rate to and from host H, in tc's units such as 1gbit; 0: no limit.
 link_rate() {
   local h=$1 kbit=${2%[kmg]bit} shape
   case $2 in *gbit) kbit=$((kbit * 1000000)) ;; *mbit) kbit=$((kbit * 1000)) ;; esac
   tc qdisc delete dev "host$h" root 2>/dev/null
   tc -n "host$h" qdisc delete dev eth0 root 2>/dev/null
   [ "$kbit" != 0 ] || return 0
-  # A burst is what takes 2 ms: more would change the rate, less needs a finer clock.
+  # A burst lasts 2 ms. A longer one would change the rate, and a shorter one needs a finer clock.
   shape=(root tbf rate "${kbit}kbit" burst $((kbit / 4 > 16000 ? kbit / 4 : 16000)) latency 20ms)
   tc qdisc add dev "host$h" "${shape[@]}" && tc -n "host$h" qdisc add dev eth0 "${shape[@]}"
 }
 
-# link_loss H PERCENT: loses so many packets to and from host H, as 0.1% or 5%; 0: none.
+# link_loss H PERCENT: loses this share of the packets to and from host H, such as 0.1%; 0: none.
 link_loss() {
   local ppm other rule= segments=65535
   ppm=$(awk "BEGIN { printf \"%d\", ${2%\%} * 10000 }")
   unset "hosts_lossy[$1]"
   [ "$ppm" = 0 ] || { hosts_lossy[$1]=yes; rule="numgen random mod 1000000 < $ppm drop"; }
-  # Each packet is lost on its own, so none may be a bundle that a network card would take apart.
+  # The link loses single packets, so no packet may be a bundle that a network card would divide.
   [ ${#hosts_lossy[@]} = 0 ] || segments=1
   for other in "${!hosts_init[@]}"; do
     ip -n "host$other" link set eth0 gso_max_segs $segments
@@ -207,7 +207,7 @@ link_heal() {
   nsenter --net="/run/netns/host$1" nft 'table inet cut; delete table inet cut'
 }
 
-# link_delay H TIME: delays packets to and from host H by so much: 20ms, 500us; 0: no delay.
+# link_delay H TIME: delays packets to and from host H by this time, such as 20ms or 500us; 0: no delay.
 link_delay() {
   local h=$1 us=${2%[mu]s} log
   case $2 in *ms) us=$((us * 1000)) ;; esac

@@ -16,7 +16,7 @@ start_dlaunch() {
   start_on "$h" dlaunch "${rdzv[@]}" "$@" >>"out.$h" 2>>"err.$h" </dev/null
   job[h]=$!
 }
-# wait_host SECONDS HOST CODE: dlaunch there must end by then with that code.
+# wait_host SECONDS HOST CODE: dlaunch on this host must end within this time, with that code.
 wait_host() {
   local code
   wait_until "$1" eval "! alive ${job[$2]} 2>/dev/null" || job_fails "dlaunch of host $2 does not end"

@@ -12,7 +12,8 @@ pod() {
   on "$2" bash -c "hostname train-$1 && mount --bind hosts.$2 /etc/hosts && mount --bind resolv /etc/resolv.conf" ||
     fail "host $2 is no pod"
 }
-# knows HOST INDEX ADDRESS: changes what its DNS answers from now on; the file stays the same.
+# knows HOST INDEX ADDRESS: the host resolves that pod to this address from now on. Rewrites hosts.HOST in
+# place, because it is mounted over /etc/hosts.
 knows() {
   { grep -v "train-$2[. ]" "hosts.$1"; echo "$3 train-$2.$domain"; } > new; cat new > "hosts.$1"
 }

@@ -3,7 +3,7 @@ source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 master=host1  # MASTER_ADDR: rank 0 is on host 1
 export DLAUNCH_OP_TIMEOUT=2s DLAUNCH_INIT_TIMEOUT=20s MASTER_PORT=29500
 
-# start_ranks RANKS HOSTS COMMAND…: spreads them over hosts 1 to HOSTS, neighbours together. Their
+# start_ranks RANKS HOSTS COMMAND…: spreads the ranks over hosts 1 to HOSTS, neighbours together. Their
 # output is in out.RANK and err.RANK, their processes in $rank_pids.
 start_ranks() {
   local ranks=$1 hosts=$2 r; shift 2
@@ -21,7 +21,7 @@ running() {
   return 1
 }
 ranks_fail() { tail -n 5 err.* out.0 >&2; fail "$*"; }
-# ranks_end SECONDS: they must end by then; leaves their exit codes in $codes, the time in $ms.
+# ranks_end SECONDS: the ranks must end within this time. Sets $codes to their exit codes, $ms to the time.
 ranks_end() {
   local p t0; t0=$(now_ms)
   wait_until "$1" eval '! running' || ranks_fail "ranks hang"
@@ -29,7 +29,7 @@ ranks_end() {
   codes=
   for p in "${rank_pids[@]}"; do wait "$p"; codes+="$? "; done 2>/dev/null
 }
-# ranks_right SECONDS: they must end by then, and all their results must be right.
+# ranks_right SECONDS: the ranks must end within this time, and all their results must be right.
 ranks_right() {
   ranks_end "$1"
   [ -z "${codes//0 /}" ] || ranks_fail "exit codes $codes"
@@ -37,7 +37,7 @@ ranks_right() {
 }
 # ranks_told LIST REGEX: each of these ranks ended with exit code 1 and an error that fits.
 ranks_told() { ranks_say "$@" || ranks_fail "$unsaid"; }
-# The same as a test; leaves the reason in $unsaid.
+# ranks_say LIST REGEX: the same without a failure of the scenario; sets $unsaid to the reason.
 ranks_say() {
   local r all=($codes)
   for r in $1; do

@@ -2,7 +2,7 @@
 source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 [ -x /usr/sbin/sshd ] || skip "sshd is not installed (openssh-server)"
 
-# sshd_up H…: an sshd on each of these hosts, with keys made for the test and known host keys.
+# sshd_up H…: starts an sshd on each of these hosts, with keys made for the test and known host keys.
 sshd_up() {
   local h rc; mkdir -p /run/sshd keys
   [ -e keys/user ] || ssh-keygen -q -t ed25519 -N '' -f keys/user || fail "no key"
@@ -40,9 +40,9 @@ END
   done
   ssh_command="ssh -F $tmp/ssh_config"
 }
-# launch H ARGS…: dlaunch on host H, to its end; leaves out, err, $code and $ms as run does.
+# launch H ARGS…: runs dlaunch on host H to its end, and leaves out, err, $code and $ms as run does.
 launch() { local h=$1; shift; run on "$h" dlaunch --ssh-command "$ssh_command" "$@"; }
-# start_launch H ARGS…: in the background, as $launcher.
+# start_launch H ARGS…: the same in the background, as $launcher.
 start_launch() {
   local h=$1; shift
   start_on "$h" dlaunch --ssh-command "$ssh_command" "$@" >out 2>err </dev/null; launcher=$!

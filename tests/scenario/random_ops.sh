@@ -1,5 +1,5 @@
-# Random programs of all operations, their results compared one by one: over shared memory and TCP,
-# for two to four ranks, with groups, operations in the background and messages beside each other.
+# Random programs of all operations, with each result compared: over shared memory and TCP, for two to
+# four ranks, with groups, background operations and messages at the same time.
 source "$SOURCE/tests/scenario/common.sh"
 export DLAUNCH_OP_TIMEOUT=30s DLAUNCH_INIT_TIMEOUT=30s
 
@@ -15,13 +15,13 @@ for transport in shm tcp; do
   done
 done
 
-# As on a machine with a core for each of them, where chunks take turns in their slots.
+# As if each rank had a core of its own: then chunks take turns in their slots.
 run dlaunch --nproc 3 env DLAUNCH_LOCAL_CORES=3 "$BUILD/tests/support/random_ops" --seed 7 --seconds 1.2 --groups 8
 cat out
 expect_code 0
 expect_out "shm, 3 ranks, seed 7: .* [1-9][0-9]+ operations, 0 wrong results"
 
-# Mostly groups, made, used beside each other and freed; two ranks with a core each borrow what both write.
+# Mostly groups, which are made, used at the same time and freed. Two ranks with a core each read each other's memory.
 for ranks in 2 4; do
   run dlaunch --nproc $ranks env DLAUNCH_LOCAL_CORES=4 "$BUILD/tests/support/random_ops" --seed 2$ranks --seconds 1.5 --groups 100
   cat out
@@ -29,7 +29,7 @@ for ranks in 2 4; do
   expect_out "shm, $ranks ranks, seed 2$ranks: .* [1-9][0-9]+ operations, 0 wrong results"
 done
 
-# Over several sockets to each rank.
+# With several sockets to each rank.
 for sockets in 2 5; do
   DLAUNCH_SOCKETS=$sockets DLAUNCH_TRANSPORT=tcp run dlaunch --nproc 3 "$BUILD/tests/support/random_ops" \
     --seed $sockets --seconds 1.2 --groups 8
@@ -38,7 +38,7 @@ for sockets in 2 5; do
   expect_out "tcp, 3 ranks, seed $sockets: .* [1-9][0-9]+ operations, 0 wrong results"
 done
 
-# In ways that shared memory would not choose itself.
+# With algorithms that libdlring would not choose itself for shared memory.
 plans=("all::shm-chunk=4K" "all_reduce::shm-blocks,shm-chunk=8000;all_reduce:-64:shm-exchange"
   "all_reduce:-16K:shm-one-shot;reduce::shm-blocks;broadcast::shm-blocks;gather::shm-blocks")
 for plan in "${plans[@]}"; do

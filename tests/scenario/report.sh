@@ -1,7 +1,7 @@
-# The report names the cause, quotes it, and exists as JSON; a Python traceback is the cause shown.
+# The report names the cause and quotes it, for example a Python traceback. It is also there as JSON.
 source "$SOURCE/tests/scenario/common.sh"
 
-echo mine > other; ln -s other report.json.new  # whoever has laid it there
+echo mine > other; ln -s other report.json.new  # a link at the temporary name must not be followed
 run dlaunch --nproc 3 --error-file report.json sh -c '[ $RANK = 1 ] && { echo "disk on fire" >&2; exit 9; }; sleep 60'
 expect_code 9; expect_err '^dlaunch:     disk on fire$'
 [ "$(tail -n1 err | cut -c1-8)" = 'dlaunch:' ] || fail "the report is not the last thing"
@@ -23,6 +23,6 @@ P
 run dlaunch --nproc 1 python3 fail.py
 expect_code 1; expect_err 'ValueError: bad batch'; expect_err '  line 7'
 
-# A SIGKILL from elsewhere is told as such.
+# The report says that a SIGKILL did not come from dlaunch.
 run dlaunch --nproc 2 sh -c '[ $RANK = 0 ] && kill -9 $$; sleep 60'
 expect_code 137; expect_err 'rank 0 .* killed by SIGKILL'; expect_err 'nothing here sent this SIGKILL'

@@ -10,12 +10,12 @@ run dlaunch --nproc 2 --max-restarts 1 --log-dir logs bash -c 'echo $DLAUNCH_ROU
 expect_code 5; expect_err 'no restart: the only restart .* is used'
 [ "$(cat logs/1/0/stdout logs/2/1/stdout | tr '\n' ' ')" = "1 2 " ] || fail "log files of both rounds"
 
-# One worker is as good as all: its restart is told once.
+# In a job of one worker dlaunch reports the restart once.
 run dlaunch --nproc 1 --max-restarts 1 sh -c '[ $DLAUNCH_ROUND = 2 ] || exit 4'
 expect_code 0; expect_err 'failed first: exit code 4 .*; restarting all workers: round 2, 1 of 1 restarts used'
 [ "$(wc -l <err)" = 1 ] || fail "told twice: $(cat err)"
 
-# Tasks of their own: the one that failed is done again, neither who is at work nor who has ended well.
+# Independent tasks: dlaunch repeats the failed task, and not the tasks that run or have succeeded.
 mkdir tasks
 run dlaunch --nproc 3 --max-restarts 1 --restart-scope worker bash -c '
   echo x >> tasks/$RANK
@@ -28,7 +28,7 @@ run dlaunch --nproc 3 --max-restarts 1 --restart-scope worker bash -c '
 expect_code 0; expect_err 'rank 1 .*exit code 6.*starting it again'
 [ "$(cat tasks/0 | wc -l) $(cat tasks/1 | wc -l) $(cat tasks/2 | wc -l)" = "1 2 1" ] || fail "not done once each: $(head tasks/?)"
 
-# Each failure of a task is one; the report is of the last, and not of one that was made good.
+# Each failure of a task counts. The report is about the last failure, and not about one that a restart repaired.
 rm -r tasks; mkdir tasks
 run dlaunch --nproc 2 --max-restarts 1 --restart-scope worker bash -c '
   echo x >> tasks/$RANK
@@ -38,25 +38,25 @@ run dlaunch --nproc 2 --max-restarts 1 --restart-scope worker bash -c '
   sleep 0.5; exit 9'
 expect_code 9; expect_err 'rank 1 .*failed first: exit code 9'; expect_err 'no restart: the only restart .* is used'
 
-# What a round leaves behind is gone before the next one begins.
+# dlaunch ends the processes of a round before the next round begins.
 run dlaunch --nproc 1 --max-restarts 1 bash -c '
   [ $DLAUNCH_ROUND = 2 ] && { ! kill -0 "$(cat child)" && echo alone; exit; }
   setsid sh -c "echo \$\$ > child; exec sleep 1000" & until [ -s child ]; do read -rt 0.01 <> <(:); done; exit 3'
 expect_code 0; expect_out '^\[0\] alone$'
 
-# A code that means it.
+# An exit code of --no-restart-codes ends the job.
 run dlaunch --nproc 2 --max-restarts 5 --no-restart-codes 3,7-9 sh -c '[ $RANK = 1 ] && exit 8; exec sleep 60'
 expect_code 8; expect_err 'no restart: exit code 8 means'
 
-# What passes within seconds, or differs in a number, is no reason to give up.
+# A failure that passes within seconds, or with another number in its message, does not end the job.
 run dlaunch --nproc 2 --max-restarts 5 sh -c '[ $TORCHELASTIC_RESTART_COUNT = 2 ] || { echo "server does not respond" >&2; exit 2; }'
 expect_code 0; expect_err 'round 3, 2 of 5 restarts'
 
-# The same words again after ten seconds: a third time would bring nothing new.
+# The same message again after ten seconds ends the job.
 run dlaunch --nproc 2 --max-restarts 5 sh -c '[ $RANK = 0 ] && { [ $DLAUNCH_ROUND = 1 ] || sleep 10; echo "no such table: weights" >&2; exit 2; }; exec sleep 60'
 expect_code 2; expect_err 'round 2, 1 of 5 restarts'; expect_err 'no restart: the same failure as in round 1'
 
-# A crash loop: pauses that are told, and in the end the program's own code and last words.
+# A crash loop: dlaunch reports its pauses, and ends with the program's exit code and last lines.
 run dlaunch --nproc 2 --max-restarts 3 bash -c '
   words=(- "the database is away" "no such host" "permission denied" "out of ports")
   [ $RANK = 1 ] && { echo "cannot begin: ${words[$DLAUNCH_ROUND]}" >&2; exit 9; }; exec sleep 60'
@@ -73,7 +73,7 @@ wait_until 10 test -s rounds || fail "worker did not start"
 kill -TERM "$keeper"; wait "$keeper"; code=$?
 expect_code 143; [ "$(wc -l < rounds)" = 1 ] || fail "restarted after SIGTERM"
 
-# A round whose folder cannot be made lacks evidence, no worker.
+# If dlaunch cannot make the folder of a round, the round still has all workers.
 mkdir own
 TMPDIR=$PWD/own dlaunch --nproc 3 --spares 1 --max-restarts 3 "$BUILD/tests/support/elastic_worker" \
   --steps 60 --step-ms 50 --die-at 40:1 >out 2>err </dev/null & keeper=$!

@@ -1,4 +1,4 @@
-# Signals reach the workers once; the exit code says which one ended the job.
+# Each worker gets a signal once. The exit code says which signal ended the job.
 source "$SOURCE/tests/scenario/common.sh"
 
 cat > worker.sh <<'W'
@@ -9,7 +9,7 @@ W
 ready() { [ -e ready.0 ] && [ -e ready.1 ]; }
 launch() {
   rm -f ready.* got.*
-  # Under nohup, which these tests may be, dlaunch rightly ignores SIGHUP.
+  # These tests may run under nohup, and then dlaunch must ignore SIGHUP.
   env --default-signal=HUP dlaunch --nproc 2 "$@" bash worker.sh >out 2>err </dev/null & keeper=$!
   started+=("$keeper")
   wait_until 10 ready || fail "workers did not start"
@@ -24,7 +24,7 @@ for s in INT:130 TERM:143 HUP:129 QUIT:131; do
   expect_err "ended by SIG${s%:*}"
 done
 
-# USR1 and USR2 pass through and end nothing.
+# dlaunch passes USR1 and USR2 on, and they do not end the job.
 launch
 kill -USR1 "$keeper"; wait_until 5 got USR1 || fail "USR1 did not arrive"
 alive "$keeper" || fail "USR1 ended the job"
@@ -39,7 +39,7 @@ kill -TSTP "$keeper"
 wait_until 5 eval '[ "$(state $keeper)" = T ] && [ "$(state $worker)" = T ]' || fail "not stopped"
 kill -CONT "$keeper"
 wait_until 5 eval '[ "$(state $keeper)" != T ] && [ "$(state $worker)" != T ]' || fail "not continued"
-# A second ^C kills at once, whatever the grace; it is one if it comes 0.1 s after the first.
+# A second ^C kills at once, whatever --grace says. It counts as a second one from 0.1 s after the first.
 cat > deaf.sh <<'W'
 trap 'touch told.$RANK' INT
 touch ready.$RANK
@@ -58,7 +58,7 @@ t0=$(now_ms); wait "$keeper"; code=$?
 expect_code 130
 [ $(($(now_ms) - t0)) -le 7000 ] || fail "the second ^C took $(($(now_ms) - t0)) ms"
 
-# The whole process group at once, as a terminal or timeout(1) do: still one signal each.
+# A signal to the whole process group, as from a terminal or timeout(1): each worker still gets one signal.
 rm -f ready.* got.*
 setsid dlaunch --nproc 2 bash worker.sh >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
@@ -66,8 +66,8 @@ wait_until 10 ready || fail "workers did not start"
 kill -INT -- -"$keeper"; wait "$keeper"; code=$?
 expect_code 130; got INT || fail "workers got: $(cat got.*)"
 
-# timeout(1) signals its child and then the child's whole group: one wish, so the workers have their
-# grace.
+# timeout(1) signals its child and then the child's whole group. This counts as one signal, so the
+# workers still have the time of --grace.
 cat > slow.sh <<W
 $never
 trap 'read -rt 0.3 -u 9; echo clean; exit 0' TERM
@@ -83,7 +83,7 @@ for i in 1 2 3 4 5; do
   [ "$(grep -c clean out)" = 2 ] || fail "timeout's signal counted twice: the workers were killed"
 done
 
-# Nothing is done before it is in the journal, nor is the job ended; who asks once more need not wait.
+# dlaunch writes the end of the job to the journal first. A second signal does not wait for the journal.
 mkfifo journal~
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 dlaunch --nnodes 1:2 --rdzv "tcp://127.0.0.1:$port" --job-id "held-$$" --max-restarts 1 --journal journal true >out 2>err </dev/null & keeper=$!

@@ -1,5 +1,5 @@
-# The documentation site builds without a warning, all its links lead somewhere, and reading it fetches nothing from
-# elsewhere. SITE_PYTHON names a Python that has Sphinx and what belongs to it.
+# The documentation site builds without a warning, all its links have a target, and its pages load nothing from other
+# servers. SITE_PYTHON names a Python that has Sphinx and the packages that it needs.
 source "$SOURCE/tests/scenario/common.sh"
 python=${SITE_PYTHON:-/usr/bin/python3}
 "$python" -c 'import sphinx, myst_parser, furo, breathe, autoapi' 2>/dev/null ||
@@ -14,7 +14,7 @@ for page in start tutorials/hello migrate/srun howto/failures reference/options 
   reference/api/ring.hpp reference/python design/architecture; do
   [ -s "site/html/$page.html" ] || fail "there is no page $page"
 done
-# What is generated is there: an option, a function of C, a member of C++, a function of Python, an option of srun.
+# The generated parts are there: an option, a function of C, a member of C++, a function of Python, an option of srun.
 found() { grep -qF -- "$2" "site/html/$1.html" || fail "$1 lacks $2"; }
 found reference/options 'id="cmdoption-dlaunch-max-restarts"'
 found reference/api/ring.h 'dl_all_reduce'
@@ -22,7 +22,7 @@ found reference/api/ring.hpp 'wait_any'
 found reference/python 'id="dlaunch.Communicator.all_reduce"'
 found migrate/srun '--kill-on-bad-exit'
 
-# The checks find what is wrong.
+# The checks find planted faults.
 breaks() { # HTML REGEX
   cp -r site/html broken; echo "$1" >>broken/start.html
   run "$python" "$SOURCE/man/site/tools/check_site.py" broken

@@ -1,14 +1,14 @@
-# Every command of the documentation site was run: this runs them, page by page, as an installed dlaunch would.
+# Runs every command of the documentation site, page by page, with dlaunch in the form of an installation.
 source "$SOURCE/tests/scenario/common.sh"
 need_package
 compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null || export SITE_WITHOUT=dlaunch.torch
-# As installed: the programs find headers and libraries beside themselves.
+# As in an installation, the programs find headers and libraries beside themselves.
 mkdir -p prefix/bin prefix/include prefix/lib
 cp "$BUILD/cli/dlaunch" "$BUILD/cli/ctl/dlaunchctl" "$BUILD/cli/bench/dlaunch-bench" prefix/bin/
 ln -s "$SOURCE"/ring/include/dlaunch prefix/include/dlaunch
 cp -P "$BUILD"/ring/libdlring.so{,.0,.0.?.?} prefix/lib/
 python=${PACKAGE_PYTHON:-/usr/bin/python3}
-# An environment into which the package was installed, with what that Python has.
+# An environment with the package and with all packages of that Python.
 "$python" -m venv --without-pip venv && site=$(echo venv/lib/python*/site-packages) || fail "no virtual environment"
 "$python" -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' >"$site/others.pth"
 echo "import site; site.addsitedir('$BUILD/python')" >"$site/package.pth"
@@ -20,7 +20,7 @@ run "$python" "$SOURCE/tests/scenario/site_commands.py" "$SOURCE" "${pages[@]}"
 cat out
 expect_code 0; expect_out '^[0-9]+ pages: .*commands run(,|$)'
 
-# The driver finds what is wrong: a command that fails, output that differs, output that no page shows.
+# The driver finds planted faults: a command that fails, output that differs, output that no page shows.
 wrong() { # BLOCK REGEX
   printf '# Page\n\n```console\n%s\n```\n' "$1" >page.md
   run "$python" "$SOURCE/tests/scenario/site_commands.py" "$PWD" page.md

@@ -1,5 +1,5 @@
-# Under the real Slurm dlaunch needs no flags for its hosts: started by srun, in a batch script, and
-# in the shell of salloc.
+# Under a real Slurm dlaunch needs no flags for its hosts: in a step of srun, in a batch script, and in the
+# shell of salloc.
 source "$SOURCE/tests/hosts/slurm.sh" || exit 1
 hosts_up 4
 slurm_up 1 2 3 4
@@ -14,16 +14,16 @@ done
 [ ! -s err ] || fail "words on stderr"
 [ "$(stat -c %a "$HOME/.dlaunch/key")" = 600 ] && [ "$(ls -A "$HOME/.dlaunch")" = key ] || fail "the key"
 run on 1 srun -w host[1-2] --ntasks-per-node=1 dlaunch --nproc 2 hello; expect_code 0
-# Its failure is the step's, with its code.
+# A failure of the job is a failure of the step, with the same exit code.
 run on 1 srun -w host[1-2] --ntasks-per-node=1 dlaunch --nproc 2 bash -c 'if [ $RANK = 3 ]; then exit 7; fi; exec sleep 100'
 expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host2\) failed first: exit code 7'
-# Users' folders that are not shared: the key is another one.
+# The nodes do not share the home folder, so their keys differ.
 run on 1 srun -w host[1-2] --ntasks-per-node=1 bash -c 'mkdir -p $HOME/$SLURM_NODEID; HOME=$HOME/$SLURM_NODEID exec dlaunch --join-timeout 3 true'
 expect_code 69; expect_err 'cannot join the job .*; its hosts have to share .*/1/.dlaunch/key, or a --secret-file'
-# Several on a node.
+# Several dlaunch on a node.
 run on 1 srun -w host1 -n2 dlaunch true; expect_code 64
 expect_err 'Slurm started 2 dlaunch on host1, and each node needs one'
-# The port is another's: the leader says so, and nobody waits.
+# Another program has the port: the leader says so, and no node waits.
 run on 1 srun -w host[1-2] --ntasks-per-node=1 bash -c '
   if [ $SLURM_NODEID = 0 ]; then
     python3 -c "import socket, sys, subprocess
@@ -34,7 +34,7 @@ sys.exit(subprocess.run([\"dlaunch\", \"true\"]).returncode)" $SLURM_JOB_ID $SLU
   fi'
 expect_code 69; expect_err 'Address already in use'
 
-# A batch script: the workers are those that Slurm has tasks for.
+# A batch script: the job has one worker for each of Slurm's tasks.
 cat > batch.sh <<END
 #!/bin/bash
 #SBATCH --nodelist=host[1-3] --ntasks=5 --time=10 --output=batch.out --error=batch.err
@@ -58,7 +58,7 @@ if compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null && /usr/bin/python3 -
   cd "$tmp" || exit 1
 fi
 
-# The devices of a node are those that Slurm gives the job there, and an array's number is for all.
+# Each node uses the GPUs that Slurm has given the job there. All workers get the number of a job array.
 start_on 1 srun -w host2 -n1 --gres=gpu:1 sleep 100 </dev/null >/dev/null 2>&1
 wait_until 10 eval '[ "$(on 1 squeue -h -t running -w host2 | wc -l)" = 1 ]' || fail "nobody holds host2's first GPU"
 cat > array.sh <<'END'
@@ -70,8 +70,8 @@ run on 1 sbatch --wait array.sh; expect_code 0
 [ "$(sort array.out)" = $'[0] host1 0 7\n[1] host2 1 7' ] || { cat array.out >&2; fail "devices, or the array's number"; }
 on 1 scancel -u root
 
-# salloc's shell, where it leads without being one of the nodes; the code is the failed rank's, and
-# the report is the last.
+# In salloc's shell dlaunch leads, but its host is not one of the nodes. The exit code is that of the
+# failed rank, and the report comes last.
 run on 1 salloc -Q -w host[3-4] dlaunch --nproc 2 bash -c \
   'if [ $RANK = 3 ]; then exit 7; fi; exec sleep 100'
 expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host4\) failed first: exit code 7'

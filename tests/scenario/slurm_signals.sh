@@ -16,7 +16,7 @@ asked_to_end() { for r in 0 1 2 3; do grep -q "got TERM $r" log || return 1; don
 job_id() { on 1 squeue -h -o %i; }
 no_jobs() { [ -z "$(on 1 squeue -h)" ]; }
 
-# A step, all of whose processes Slurm signals.
+# Slurm signals all processes of a step.
 start_on 1 srun -N2 --ntasks-per-node=1 dlaunch --nproc 2 bash worker.sh >out 2>err </dev/null; step=$!
 told 4 up
 on 1 scancel -s USR1 "$(job_id)"; told 4 USR1
@@ -25,7 +25,7 @@ wait_until 15 asked_to_end || { cat log out err >&2; fail "not all were asked to
 wait $step; [ $? = 143 ] || fail "the step's exit code"
 has 4 USR1 || fail "USR1 came more than once"
 
-# A batch script: Slurm signals the steps and not the script, or only that, with sbatch's --signal too.
+# A batch script: Slurm signals the steps only, or the script only, also with sbatch's --signal.
 rm -f log; cat > batch.sh <<'END'
 #!/bin/bash
 #SBATCH -N2 --ntasks-per-node=2 --output=out --error=err
@@ -38,14 +38,14 @@ on 1 scancel "$(job_id)"; wait_until 15 no_jobs || fail "the job does not end"
 asked_to_end || { cat log >&2; fail "not all were asked to end"; }
 has 8 USR1 || fail "USR1 came more than once"
 
-# The time that Slurm gives.
+# The time limit of Slurm.
 rm -f log; sed -i 's/bash worker/--end-signal USR1@45 bash worker/' batch.sh
 on 1 sbatch --time=1 batch.sh >/dev/null; told 4 USR1 30
 grep -q "the job's time is nearly up: SIGUSR1" err || fail "nothing was said about the time"
 on 1 scancel "$(job_id)"; wait_until 15 no_jobs || fail "the job does not end"
 
-# Put into the queue again, it is another job to what is left of the first; by its journal it goes on
-# with the rounds, and with what was left of the restarts: one of two.
+# Slurm requeues the job. Processes of the first run do not join the second. The second run continues with the
+# rounds of the journal, and with the remaining restarts: one of two.
 rm -f log; cat > again.sh <<'END'
 #!/bin/bash
 #SBATCH -N2 --requeue --open-mode=append --output=out --error=err
@@ -64,7 +64,7 @@ grep -q 'all 2 restarts (--max-restarts) are used' err || { cat err >&2; fail "t
 has 2 "^1 up slurm-$id.0-r1" || fail "a restart too many"
 [ ! -e journal ] || fail "the journal is left"
 
-# The dlaunch in salloc's shell is killed: its steps end, though the allocation lives.
+# The dlaunch in salloc's shell is killed: its steps end, although the allocation lives.
 rm -f log; cat > killed.sh <<'END'
 dlaunch --nproc 2 bash worker.sh & launcher=$!
 until [ "$(grep -c up log 2>/dev/null)" = 4 ]; do read -rt 0.1 <> <(:); done

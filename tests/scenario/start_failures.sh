@@ -1,4 +1,4 @@
-# dlaunch names what it cannot start, before it starts other workers in vain.
+# dlaunch names a program that it cannot start, and starts no other workers in vain.
 source "$SOURCE/tests/scenario/common.sh"
 
 one_line() { [ "$(wc -l < err)" = 1 ] || fail "one line expected: $(cat err)"; }
@@ -22,13 +22,13 @@ mkdir sub; cp script sub/only-here
 run dlaunch --nproc 4 --chdir sub ./only-here; expect_code 127; expect_err 'does not exist'; one_line
 TMPDIR=/no/such/tmp run dlaunch --nproc 1 true; expect_code 73; expect_err '/no/such/tmp'; one_line
 
-# One of the later workers: told the same way, and no restart is wasted on it.
+# A later worker cannot start: dlaunch reports it in the same way, and uses no restart for it.
 printf '#!/bin/sh\nexec sleep 1000\n' > worker.0; chmod +x worker.0
 run dlaunch --nproc 3 --max-restarts 3 './worker.${rank}'
 expect_code 127; expect_under 7000
 expect_err "rank [12] could not be started: exec './worker.[12]': No such file"
 expect_err 'workers? w(as|ere) sent SIGTERM'
 
-# Closed standard descriptors are as good as /dev/null.
+# dlaunch takes closed standard descriptors for /dev/null.
 dlaunch --nproc 2 sh -c 'read x; echo "$RANK:$x" >> seen; echo e >&2' <&- >&- 2>&-
 [ $? = 0 ] && [ "$(sort seen | tr '\n' ' ')" = '0: 1: ' ] || fail "with closed descriptors"

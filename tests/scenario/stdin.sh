@@ -11,10 +11,10 @@ all=$(seq 20000 | wc -c)
 [ "$(got --stdin none)" = "[0] 0 [1] 0 [2] 0 " ] || fail "none: $(got --stdin none)"
 seq 20000 > file
 [ "$(dlaunch --nproc 1 sh -c "$count" < file)" = "[0] $all" ] || fail "from a file"
-# A worker that does not read its stdin holds nothing up.
+# A worker that does not read its stdin delays no other worker.
 seq 1000000 | dlaunch --nproc 1 true || fail "unread stdin"
 
-# expect_seen LABEL EXPECTED GOT
+# expect_seen LABEL EXPECTED GOT: both texts must be equal.
 expect_seen() { [ "$3" = "$2" ] || fail "$1: saw '$3' instead of '$2'"; }
 loop() { while read -r x; do dlaunch --nproc 2 "$@" 2>>err; echo "$x"; done | tr '\n' ' '; }
 one='[ $RANK != 0 ] || read -r line; echo "$line" >> lines'
@@ -25,7 +25,7 @@ expect_seen "a loop over a pipe" "a b c " "$(loop sleep 0.2 < <(cat list))"
 expect_seen "a loop whose ranks all may read a file" "a b c " "$(loop --stdin all sleep 0.3 < list)"
 expect_seen "a loop in raw mode" "a b c " "$(loop --output raw sleep 0.2 < list)"
 [ ! -s err ] || fail "a loop that lost nothing is warned"
-# A worker that reads one line takes this line and no other; its successor goes on behind it.
+# A worker that reads one line takes only this line, and its successor continues after it.
 seq 6 > numbers
 expect_seen "a rank 0 that reads one line" "1 3 5 " "$(loop sh -c "$one" < numbers)"
 expect_seen "what that rank read" "2 4 6 " "$(grep . lines | tr '\n' ' ')"
@@ -42,10 +42,10 @@ expect_seen "a script in a socket" "one two " "$(
 ours, its = socket.socketpair()
 ours.sendall(open("script", "rb").read()); ours.close()
 subprocess.run(["bash"], stdin=its)' | tr '\n' ' ')"
-# What several ranks read from a pipe cannot be put back: dlaunch says so.
+# dlaunch cannot set a pipe back that several ranks read, and says so.
 : > err
 expect_seen "a loop over a pipe that all ranks may read" "a " "$(loop --stdin all sleep 0.3 < <(cat list; read -rt 0.5 <> <(:)))"
 expect_err 'dlaunch read 4 bytes of stdin that no worker has read; use --stdin none \(or </dev/null\)'
-# No stdin, or one that nohup took away, is an empty one.
+# A closed stdin, or the stdin of nohup, is empty.
 expect_seen "a closed stdin" "[0] 0" "$(dlaunch sh -c "$count" <&-)"
 expect_seen "a stdin that can only be written" "[0] 0" "$(dlaunch sh -c "$count" 0>/dev/null)"

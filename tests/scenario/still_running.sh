@@ -32,7 +32,7 @@ except ValueError:
     traceback.print_exc()
     threading.Event().wait()
 P
-# Two that go on, and one that does not, at the same time.
+# Two jobs whose worker continues, and one job whose worker does not, at the same time.
 cat > goes_on.py <<'P'
 from ring import *
 if sys.argv[1] == "collectives":
@@ -68,10 +68,10 @@ for job in prints collectives; do
   grep 'still runs' $job.err && fail "$job: a worker that goes on was warned of"
 done
 
-# One that hangs in an except: is killed for that, and the report says what came before.
+# dlaunch kills a worker that hangs in an except block, and the report has the traceback from before.
 run dlaunch --nproc 2 --hang-timeout 5s python3 hangs.py
 expect_code 137; expect_err 'rank 1 .* failed first: it hung'; expect_err 'likely cause: it had printed a traceback [0-9.]+ s before'
-# So does a signal.
+# The report after a signal has the traceback, too.
 dlaunch --nproc 2 python3 hangs.py >out 2>err </dev/null & job=$!; started+=($job)
 wait_until 60 grep -q 'bad batch' err || fail "no traceback"
 wait_until 60 grep -q 'still runs; rank 0 waits' err || fail "no warning"

@@ -4,7 +4,7 @@ source "$SOURCE/tests/scenario/common.sh"
 worker=$BUILD/tests/support/rounds_worker
 watch=(--straggler-window 300ms --straggler-ratio 1.5)
 
-# A machine that is busy with other things may make all of them slow for as long as they run.
+# A busy machine may slow down all workers for the whole test.
 run_until_told() {
   local try
   for try in 1 2 3; do

@@ -1,6 +1,6 @@
-# A connection between two ranks that is lastingly slower than the others is named once, with the
-# evidence, and neither of its ranks; nothing is done about it. PAIR="1 3" takes another pair than 0
-# and 2, RATE another rate. In a network of its own, with nothing of the machine's in it.
+# A connection between two ranks stays slower than the others. dlaunch names this connection once, with the
+# evidence, names neither of its ranks as slow, and does nothing else. PAIR="1 3" takes another pair than 0
+# and 2, RATE another rate. The scenario has a network of its own, without the machine's network.
 if [ "${DL_TEST_LINK:-} $PPID $$" != "inside 0 1" ]; then
   link_skip() { echo "SKIP: a slow link: $*"; exit 77; }
   [ "$(id -u)" = 0 ] || link_skip "only root can make one"
@@ -17,14 +17,14 @@ why=$({ tc qdisc add dev lo root handle 1: htb && tc filter add dev lo parent 1:
   u32 match ip sport 1 0xffff flowid 1:1; } 2>&1) || skip "a slow link: the kernel lacks something: $why"
 tc qdisc delete dev lo root
 
-# begin OPTIONS…: a job of four ranks that are linked by TCP, each step moving 512 KiB over each link.
+# begin OPTIONS…: starts a job of four ranks over TCP, in which each step moves 512 KiB over each link.
 begin() {
   dlaunch --nproc 4 --transport tcp --straggler warn --straggler-window 400ms --straggler-ratio 1.5 \
     "$BUILD/tests/support/rounds_worker" "$@" --step-ms 2 --bytes 1048576 >out 2>err & job=$!
   started+=($job)
 }
 pid_of() { sed -n "s/.* as $1 of 4, pid //p" out; }
-# The ports of the connection of ranks $a and $b that carries the data: by far the most of all bytes.
+# Prints the ports of the connection between ranks $a and $b that carries the data, which is by far the most bytes.
 find_data() {
   pa=$(pid_of "$a") pb=$(pid_of "$b")
   [ -n "$pa" ] && [ -n "$pb" ] || return 1
@@ -35,7 +35,7 @@ find_data() {
     END { for (c in mine) if (c in theirs && mine[c] > 1e6) { gsub(/[^ ]*:/, "", c); print c } }')
   [ -n "$ends" ]
 }
-# slow_down PORT PORT: either way of that connection has RATE at the most.
+# slow_down PORT PORT: limits both directions of that connection to RATE.
 slow_down() {
   local class=1 ports
   tc qdisc add dev lo root handle 1: htb || return 1
@@ -56,7 +56,7 @@ begin --until enough
 wait_until 30 find_data || fail "no connection of ranks $a and $b: $(ss -tnp)"
 slow_down $ends || fail "the link could not be slowed down"
 wait_until 60 names_link || fail "the link of ranks $a and $b was not named"
-read -rt 2 <> <(:)  # five windows more, in which it must not be said again
+read -rt 2 <> <(:)  # five more windows, in which dlaunch must not repeat the warning
 touch enough; wait $job || fail "the job with a slow link ends with code $?"
 [ -z "$(grep -vE "the link from rank ($a to rank $b|$b to rank $a) is" err)" ] || fail "something else was said"
 [ -z "$(grep -o 'from rank . to rank .' err | sort | uniq -d)" ] || fail "it was said more than once"

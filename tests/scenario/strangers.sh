@@ -1,5 +1,5 @@
-# Whatever is thrown at dlaunch's port and at the ranks' ports, the job goes on; a peer of another job
-# is refused by name.
+# The job continues whatever bytes come to the ports of dlaunch and of the ranks. dlaunch refuses a peer of
+# another job, and names that job.
 source "$SOURCE/tests/scenario/common.sh"
 
 cat > throw.py <<'P'
@@ -15,7 +15,7 @@ for i in range(int(sys.argv[1])):
             pass
 print("thrown")
 P
-# Ranks wait for rank 1, which comes late: their listening ports are open meanwhile.
+# Rank 1 comes late, and the listening ports of the other ranks are open until then.
 cat > worker.sh <<'W'
 echo $DLAUNCH_RDZV > store.$RANK; touch up.$RANK
 [ $RANK = 1 ] && until [ -e go ]; do read -rt 0.02 <> <(:); done
@@ -28,7 +28,7 @@ for line in open("/proc/net/tcp").readlines()[1:]:
     if f[3] == "0A" and f[1].startswith("0100007F:"): print(int(f[1][9:], 16))
 P
 }
-listening | sort > before  # not ours
+listening | sort > before  # ports of other programs
 ours() { listening | sort | comm -13 before -; }
 dlaunch --transport tcp --nproc 3 --output raw bash worker.sh >out 2>err </dev/null & started+=($!)
 wait_until 10 eval '[ -e up.0 ] && [ -e up.2 ]' || fail "workers did not start"

@@ -1,5 +1,5 @@
 # TensorFlow: programs find the other workers by TF_CONFIG, which dlaunch sets when they import TensorFlow. The losses
-# are those of one worker; the report names a killed rank; BackupAndRestore goes on after a restart.
+# equal those of one worker, the report names a killed rank, and BackupAndRestore continues after a restart.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TF_PYTHON:-/usr/bin/python3}
 "$python" -c 'import tensorflow, tf_keras' 2>/dev/null || skip "no TensorFlow is here: TF_PYTHON names a Python that has it, and tf_keras"
@@ -37,7 +37,7 @@ kept = [keras.callbacks.BackupAndRestore(sys.argv[1]), Kill()] if sys.argv[1:] e
 losses = model.fit(data, epochs=3, verbose=0, callbacks=kept).history["loss"]
 print("losses", strategy.num_replicas_in_sync, *(f"{loss:.4f}" for loss in losses), flush=True)
 P
-# A loop of one's own, with Keras 3, whose fit() has no multi-worker strategies.
+# A training loop of the program's own, with Keras 3, whose fit() does not support multi-worker strategies.
 cat >loop.py <<'P'
 import numpy as np, tensorflow as tf, keras
 strategy = tf.distribute.MultiWorkerMirroredStrategy()

@@ -1,5 +1,5 @@
-# On a terminal: only people see colours, the terminal's flags stay as they were, a question appears before
-# its answer is read, and a job in the background neither stops nor loses what the user types for it.
+# On a terminal: colours are only for the terminal, its flags do not change, a question appears before its
+# answer is read, and a background job neither stops nor loses the user's input.
 source "$SOURCE/tests/scenario/common.sh"
 unset NO_COLOR; export TERM=xterm
 
@@ -33,7 +33,7 @@ run python3 on_terminal.py plain dlaunch --nproc 1 sh -c "$say"
 [ "$(cat plain)" = "[0] err" ] || fail "colours in a file: $(cat -v plain)"
 NO_COLOR=1 run python3 on_terminal.py - dlaunch --nproc 1 sh -c "$say"
 grep -q $'\e' out && fail "colours in spite of NO_COLOR"
-# A worker's own colour does not run on into the next line.
+# A colour that a worker sets does not continue in the next line.
 run python3 on_terminal.py - dlaunch --nproc 1 printf '\033[31mred\nplain\n'
 grep -q $'red\e\\[0m' out || fail "the worker's colour runs on: $(cat -v out)"
 
@@ -41,7 +41,7 @@ cat > in_background.py <<'P'
 """dlaunch in the background of a terminal where something is typed; then it is brought to the front."""
 import os, pty, select, signal, sys, time
 pid, master = pty.fork()
-if pid == 0:  # the session's leader, as a shell would be
+if pid == 0:  # the session's leader, like a shell
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     go, ready = os.pipe()
     job = os.fork()
@@ -53,7 +53,7 @@ if pid == 0:  # the session's leader, as a shell would be
     os.setpgid(job, job)
     os.write(1, b"job %d;" % job)
     os.write(ready, b"x")
-    signal.signal(signal.SIGUSR1, lambda *_: os.tcsetpgrp(0, job))  # as bash's fg of a job that runs
+    signal.signal(signal.SIGUSR1, lambda *_: os.tcsetpgrp(0, job))  # like bash's fg of a running job
     while True:
         try:
             ended, status = os.waitpid(job, os.WUNTRACED)
@@ -76,8 +76,8 @@ def read_until(*words):
             sys.exit(f"ended; seen: {seen}")
 read_until(b"[0] up", b"\x1b[0m up")
 os.write(master, b"typed\n")
-read_until(b"typed")  # the terminal's echo: it is there to be read
-# dlaunch has tried to read it, was refused, and tries again.
+read_until(b"typed")  # the terminal's echo: now the input can be read
+# dlaunch tried to read the input, got EIO, and tries again.
 job = seen.split(b"job ")[1].split(b";")[0].decode()
 agent = open(f"/proc/{job}/task/{job}/children").read().split()[0]
 def reads():
@@ -118,7 +118,7 @@ read_until(b"[0] name? ")
 os.write(master, b"bob\n")
 read_until(b"[0] name? bob\r\n[0] hello bob\r\n[0] age? ")
 open("speak", "w").close()
-read_until(b"[0] age? \r\n[1] word\r\n")  # whoever else speaks begins a line
+read_until(b"[0] age? \r\n[1] word\r\n")  # output of another rank begins a new line
 os.write(master, b"7\n")
 read_until(b"\n[0] bye\r\n")
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
@@ -126,8 +126,8 @@ P
 NO_COLOR=1 run python3 asks.py
 expect_code 0
 
-# ^Z stops the workers and dlaunch without a word on the shell's prompt, and fg lets them go on. A worker
-# that somebody else stops is told.
+# ^Z stops the workers and dlaunch, and prints nothing on the shell's prompt. fg continues them. dlaunch reports
+# a worker that another program stops.
 cat > suspend.py <<'P'
 import glob, os, pty, select, signal, sys, time
 pid, master = pty.fork()
@@ -153,7 +153,7 @@ until("started", lambda: len(glob.glob("pid.*")) == 2)
 workers = [int(open(f"pid.{rank}").read()) for rank in (0, 1)]
 os.write(master, b"\x1a")
 until("stopped", lambda: b"Stopped" in seen and all(state(w) == "T" for w in workers))
-end = time.monotonic() + 2  # so long a word could still come
+end = time.monotonic() + 2  # the time in which a late message could come
 while time.monotonic() < end:
     read_for(0.1)
 if b"is stopped" in seen or b"are stopped" in seen:

@@ -1,10 +1,10 @@
-# dlaunchctl top on two hosts that are really one: what workers do, and the GPUs that an imitation of NVML
-# lists; also when that library never answers.
+# dlaunchctl top of a job on two hosts, which are both this machine: the load of workers, and the GPUs that an
+# imitation of NVML lists, also if that library never answers.
 source "$SOURCE/tests/scenario/common.sh"
 export PATH="$BUILD/cli/ctl:$PATH" TMPDIR="$tmp"
 fakes="$BUILD/tests/support/fake_gpu"
 
-# start_job NVML [VISIBLE]: two hosts with two workers each, which see these GPUs; the first one leads.
+# start_job NVML [VISIBLE]: starts two hosts with two workers each, which see these GPUs. The first host leads.
 start_job() {
   local node visible=${2:-'${local_rank}'}; pids=()
   for node in 0 1; do
@@ -30,7 +30,7 @@ expect_out '^job j: active, round 1, 4 of at most 4 workers'
 expect_out '^RANK +PID +ROUND +CPU% +MEMORY +OP/S +DATA +GPU +GPU% +GPU MEMORY +TEMP +ECC +HOST +STATE +OPERATION'
 expect_out '^   0 +[0-9]+ +1 +[0-9]+ +[0-9.]+ .iB +[0-9.]+ +[0-9.]+ .?B/s +0 +40 +20 GiB of 80 GiB +50 +0 +[^ ]+ +running'
 expect_out '^   3 +[0-9]+ +1 .* 1 +41 +20 GiB of 80 GiB +51 +3 '
-# Again and again, below each other where there is no terminal, until the job has ended.
+# Without a terminal dlaunchctl prints one table after the other, until the job ends.
 dlaunchctl top --interval 0.2 >looks 2>&1 & watcher=$!
 started+=("$watcher")
 seen() { [ "$(grep -c '^job j: ' looks)" -ge 3 ]; }
@@ -39,7 +39,7 @@ grep -q $'\x1b' looks && fail "as if to a terminal"
 end_job
 wait "$watcher"; code=$?; expect_code 0
 
-# An instance of a GPU that is cut up: its memory, and the rest of the whole GPU, as far as NVML tells.
+# A MIG instance: the instance's memory, and the other values of the whole GPU, as far as NVML knows them.
 start_job 'gpus=4,mig=3:2' MIG-fake-3-2
 wait_until 60 all_work || fail "not four that work"
 expect_out '^   0 +[0-9]+ .* 3:2 +- +3 GiB of 10 GiB +53 +0 '

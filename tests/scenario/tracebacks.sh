@@ -1,5 +1,5 @@
-# The report of a Python exception: of a chain it names the first exception and the last one, and on
-# a terminal it does not repeat lines that stand just above.
+# The report of a Python exception. It shows the first and the last exception of a chain. On a terminal it
+# does not repeat lines that stand just above.
 source "$SOURCE/tests/scenario/common.sh"
 
 cat > chain.py <<'P'
@@ -33,7 +33,7 @@ assert cause["traceback"][-1] == "RuntimeError: the third", cause
 assert cause["first_traceback"][-1] == "ValueError: bad batch" and cause["exceptions_between"] == 1, cause
 P
 
-# An exception group, notes, and a program that does not even compile.
+# An exception group, notes, and a program with a syntax error.
 cat > group.py <<'P'
 import sys
 if sys.version_info >= (3, 11):
@@ -46,8 +46,8 @@ echo 'def f(:' > broken.py
 run dlaunch --nproc 1 python3 broken.py
 expect_code 1; expect_err '^dlaunch:     SyntaxError: invalid syntax'
 
-# On a terminal the lines of the root that stand just above are there once; in a file twice, since
-# there the report is read by itself.
+# On a terminal lines of the failed rank that stand just above the report appear once. In a file they
+# appear again in the report, which is then complete.
 on_terminal() { run python3 -c 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))' "$@"; }
 say='[ $RANK = 1 ] || sleep 1000; echo "disk on fire" >&2; exit 9'
 on_terminal dlaunch --nproc 2 sh -c "$say"
@@ -56,7 +56,7 @@ expect_code 9
 expect_out 'its stderr ends with the lines above'
 run dlaunch --nproc 2 sh -c "$say"
 expect_code 9; [ "$(grep -c 'disk on fire' err)" = 2 ] || fail "the report in a file lacks the cause"
-# Where another rank has spoken since they are quoted.
+# If another rank has printed lines since, the report quotes them.
 on_terminal dlaunch --nproc 2 bash -c "$never"'[ $RANK = 0 ] && { trap "echo good bye >&2; exit 0" TERM; touch ready; while :; do read -rt 1 -u 9; done; }
   until [ -e ready ]; do sleep 0.01; done; '"$say"
 expect_code 9; expect_out 'good bye'; expect_out 'last lines of its stderr'

@@ -1,5 +1,5 @@
-# Training: the loss curve does not depend on the number of workers, two runs are equal to the bit,
-# rank 0 alone writes the model, and a lost worker ends the job naming it.
+# Training: the losses do not depend on the number of workers, two runs are equal bit for bit, only rank 0
+# writes the model, and the loss of a worker ends the job with a report that names it.
 source "$SOURCE/tests/scenario/common.sh"
 train=$BUILD/examples/train_fashion_mnist
 [ -x "$train" ] || skip "Eigen or zlib is not installed"
@@ -19,11 +19,11 @@ for n in 2 4; do
   same_curve 126 losses.1.a losses.$n.a || fail "the loss curves of 1 and $n workers part"
 done
 
-# What the example's header says of a run.
+# A run prints the output that the example's header shows.
 mkdir header && cp "$SOURCE/examples/train_fashion_mnist.cc" header && ln -s "$train" header || fail "no copy"
 run python3 "$SOURCE/tests/scenario/examples.py" --only '^dlaunch' header/train_fashion_mnist.cc; expect_code 0
 
-# Shares that differ in size weigh as much as their images, also where a rank has none.
+# Shares of different size count by their number of images, also if a rank has none.
 for n in 1 3 9; do
   run dlaunch --nproc $n "$train" --epochs 1 --batch 100 --limit 1005 --losses losses.$n
   expect_code 0
@@ -31,11 +31,11 @@ done
 for n in 3 9; do
   same_curve 11 losses.1 losses.$n || fail "the loss curves of 1 and $n workers part with uneven shares"
 done
-# The CUDA trainer over look-alikes of CUDA and NCCL, its kernels run by the host: by one rank, by
-# three with a GPU each, and by three that share one, whose gradients go through the host.
+# The CUDA trainer on imitations of CUDA and NCCL, where the host runs its kernels: with one rank, with three
+# ranks and a GPU each, and with three ranks that share a GPU, so that gradients go through the host.
 fake=$BUILD/tests/support/fake_gpu/train_on_fake_gpu
 if [ -x "$fake" ]; then
-  small=(--epochs 1 --batch 100 --limit 1005 --hidden 16)  # one thread of the host is no GPU
+  small=(--epochs 1 --batch 100 --limit 1005 --hidden 16)  # one thread of the host is much slower than a GPU
   run dlaunch --nproc 1 "$train" "${small[@]}" --losses losses.cpu; expect_code 0
   for case in 1:0 3:0,1,2 3:0; do
     LD_LIBRARY_PATH=$(dirname "$fake"):$LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES=${case#*:} DLAUNCH_DEBUG=explain \
@@ -47,7 +47,7 @@ if [ -x "$fake" ]; then
   done
   [ "$(stat -c %s cuda.model)" = 50920 ] || fail "the CUDA trainer's model has the wrong size"
 fi
-# Without a GPU it says so, by a code of its own.
+# Without a GPU the trainer says so, and has an exit code of its own.
 for train_cuda in "$fake" "$BUILD/examples/train_fashion_mnist_cuda"; do
   [ -x "$train_cuda" ] || continue
   CUDA_VISIBLE_DEVICES='' run "$train_cuda" --limit 128

@@ -1,6 +1,6 @@
-# Programs of Lightning, Accelerate, Hugging Face's Trainer and DeepSpeed run unchanged on CPUs, and with dlring in place
-# of gloo where a program may choose: the weights are the same. A kill is reported, and a restart trains to the end.
-# TORCH_PYTHON names a Python with those that are to be tried.
+# Programs of Lightning, Accelerate, Hugging Face's Trainer and DeepSpeed run unchanged on CPUs, and with dlring instead
+# of gloo if the program may choose. The weights are the same. dlaunch reports a kill, and after a restart the training
+# ends. TORCH_PYTHON names a Python with the libraries to test.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 has() { "$python" -c "import $1" 2>/dev/null; }

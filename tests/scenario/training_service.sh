@@ -1,5 +1,5 @@
-# The training service of the examples: a hundred jobs, ten at a time, the service killed twice in the middle, nothing
-# lost and nothing run twice; failures, cancelling, logs, requests that are wrong; Kubernetes by a stand-in for kubectl.
+# The training service of the examples. It runs a hundred jobs, ten at a time, and is killed twice meanwhile: it loses no
+# job and runs no job twice. Also failures, cancelling, logs, wrong requests, and Kubernetes with an imitation of kubectl.
 source "$SOURCE/tests/scenario/common.sh"
 export PATH="$BUILD/cli/ctl:$PATH" PYTHONDONTWRITEBYTECODE=1 TMPDIR="$tmp"
 service=$SOURCE/examples/training_service

@@ -1,7 +1,7 @@
-# Bad command lines: one clear line and a hint, the documented code, nothing started.
+# A wrong command line causes one clear line with a hint and the documented exit code, and no worker starts.
 source "$SOURCE/tests/scenario/common.sh"
 
-# refused CODE PATTERN ARGS…
+# refused CODE PATTERN ARGS…: dlaunch must refuse these arguments with this code and message.
 refused() {
   local wanted=$1 pattern=$2; shift 2
   run dlaunch "$@"

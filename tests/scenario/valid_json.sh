@@ -1,4 +1,4 @@
-# Sourced by scenarios that look whether JSON is as the published schemas say, after common.sh or hosts.sh.
+# Scenarios that check JSON against the published schemas source this after common.sh or hosts.sh.
 valid_python=
 for one in python3 /usr/bin/python3; do
   "$one" -W ignore -c 'import jsonschema; jsonschema.Draft202012Validator' 2>/dev/null && { valid_python=$one; break; }
@@ -24,7 +24,7 @@ for value in values:
 for word in sys.argv[3:]:
     assert f'"{word}"' in text, f"{sys.argv[2]}: no {word}"
 P
-# valid SCHEMA FILE [WORD…]
+# valid SCHEMA FILE [WORD…]: the file must match the schema, and have these members.
 valid() {
   local schema=$1; shift
   "$valid_python" valid.py "$SOURCE/man/schema/$schema" "$@" 2>why || fail "$(cat why; cat "$1")"

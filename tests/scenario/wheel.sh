@@ -1,6 +1,6 @@
-# A wheel, installed by pip into an empty virtual environment of an ordinary user who has no compiler: the README's
-# programs for Python run as they are; uninstalled, nothing is left. A wheel of a packaged build is hardened, and
-# asks for no newer glibc than 2.34.
+# pip installs a wheel into an empty virtual environment of an ordinary user without a compiler. The README's
+# programs for Python run unchanged. After pip uninstall nothing is left. A wheel of a packaged build is hardened,
+# and needs no newer glibc than 2.34.
 source "$SOURCE/tests/scenario/installed.sh" || exit 1
 need_package
 wheel_up
@@ -27,7 +27,7 @@ cmp "$SOURCE/LICENSE" venv/lib/python*/site-packages/dlaunch-*.dist-info/license
 for line in 'Metadata-Version: 2.4' 'License-Expression: Apache-2.0' 'License-File: LICENSE'; do
   grep -qx "$line" venv/lib/python*/site-packages/dlaunch-*.dist-info/METADATA || fail "the metadata lack $line"
 done
-if command -v cc >/dev/null; then  # who has one builds programs with it
+if command -v cc >/dev/null; then  # with a compiler, the README's C programs build, too
   run as_user sh -c 'PATH=$HOME/venv/bin:$PATH; cc hello.c $(dlaunch --cflags --libs) -o hello-c && dlaunch --nproc 2 ./hello-c'
   expect_code 0; expect_out '^\[1\] rank 1 of 2: 1$'
 fi

@@ -1,8 +1,8 @@
-# For script/check-wheel, which says what is done here to WHEEL with the PyTorch of RELEASE.
+# script/check-wheel runs this for WHEEL and the PyTorch of RELEASE, and describes the steps.
 source "$SOURCE/tests/scenario/installed.sh" || exit 1
 has_torch=1 has_numpy=1
 wheel_up
-# show COMMAND: as the user types it, and what it prints.
+# show COMMAND: prints the command as the user types it, runs it, and prints its output.
 show() { echo "\$ $1"; run as_pip_user sh -c "$1"; cat out err; expect_code 0; }
 
 echo "== PyTorch $RELEASE"

@@ -1,6 +1,7 @@
-# A wheel with libraries for releases of PyTorch, installed by pip for an ordinary user who has no compiler: the README's
-# programs for PyTorch run as they are, and nothing is compiled. Another release is refused, with those that are served.
-# Uninstalled, nothing is left. WHEEL_TORCH names Pythons that have a PyTorch; WHEEL may name a wheel.
+# pip installs a wheel with libraries for releases of PyTorch, for an ordinary user without a compiler. The README's
+# programs for PyTorch run unchanged, and nothing is compiled. dlaunch.torch refuses another release, and lists the
+# releases that it serves. After pip uninstall nothing is left. WHEEL_TORCH names Pythons with PyTorch. WHEEL may name a
+# wheel.
 source "$SOURCE/tests/scenario/installed.sh" || exit 1
 need_package
 folders=()
@@ -19,7 +20,7 @@ site=$(echo "$PWD"/venv/lib/python*/site-packages)
 
 for folder in "${folders[@]}"; do
   packages=$(dirname "$folder")
-  # The ordinary user may have no way to that folder.
+  # The ordinary user may have no access to that folder.
   ! root || { mount --bind "$packages" /mnt && packages=/mnt; } || fail "PyTorch's folder is not to be had"
   echo "$packages" | as_user tee "$site/others.pth" >/dev/null
   release=$(as_pip_user python -c 'import torch; print(".".join(torch.__version__.split(".")[:2]))') || fail "no PyTorch in $folder"
@@ -36,12 +37,12 @@ done
 [ ! -e .cache/dlaunch ] || fail "a library was compiled"
 for file in "$site"/dlaunch/torch/*.so; do
   hardened "$file"
-  # What the systems with the oldest glibc that a wheel serves have, those of GCC 11.
+  # The versions in GCC 11, which is on the systems with the oldest glibc that a wheel serves.
   newest=$(readelf -VW "$file" | grep -oE 'GLIBCXX_3\.4\.[0-9]+' | sort -V | tail -n 1)
   [ "${newest##*.}" -le 29 ] || fail "$file needs $newest of the C++ library"
 done
 
-# One that came later, or is broken, is nothing to who does not import dlaunch.torch.
+# A PyTorch that is installed later, or is broken, does not disturb programs that do not import dlaunch.torch.
 as_user rm "$site/others.pth"
 as_user mkdir -p "$site/torch/distributed"
 echo '__version__ = "9.9.0"; from types import SimpleNamespace; _C = SimpleNamespace(_GLIBCXX_USE_CXX11_ABI=True)' |
