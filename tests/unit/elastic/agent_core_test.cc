@@ -66,7 +66,7 @@ TEST_CASE("workers start one after another") {
   CHECK_FALSE(node.core.deadline());
 }
 
-TEST_CASE("those that are asked for later wait for their turn, too") {
+TEST_CASE("workers that are requested later wait for their turn, too") {
   Node node;
   CHECK(node.feed(AgentCore::Start{{0}}) == Words{"spawn 0"});
   CHECK(node.feed(AgentCore::Start{{1}}).empty());
@@ -89,7 +89,7 @@ TEST_CASE("a worker that does not end within the grace is killed, and given up a
   CHECK(node.feed(AgentCore::Stop{{1}, SIGKILL}).empty());
 }
 
-TEST_CASE("the second wish to stop neither prolongs the grace nor is lost") {
+TEST_CASE("a second stop does not prolong the grace, and is not lost") {
   Node node;
   node.run(1);
   node.feed(AgentCore::Stop{{0}, SIGTERM});
@@ -115,7 +115,7 @@ TEST_CASE("a worker that is stopped before its turn is not started, one in the m
   CHECK(node.feed(AgentCore::Start{{1}}) == Words{"spawn 1"});
 }
 
-TEST_CASE("a worker that is to be killed before it runs is, whatever is wished after that") {
+TEST_CASE("a worker that is killed before it runs stays killed, whatever order follows") {
   Node node;
   node.feed(AgentCore::Start{{0}});
   CHECK(node.feed(AgentCore::Stop{{0}, SIGKILL}).empty());
@@ -123,7 +123,7 @@ TEST_CASE("a worker that is to be killed before it runs is, whatever is wished a
   CHECK(node.feed(AgentCore::Spawned{}) == Words{"signal 0 9"});
 }
 
-TEST_CASE("whoever has gone is sent nothing") {
+TEST_CASE("a worker that has ended gets no signal") {
   Node node;
   node.run(3);
   node.feed(AgentCore::Exited{1});
@@ -132,7 +132,7 @@ TEST_CASE("whoever has gone is sent nothing") {
   CHECK(node.feed(AgentCore::HandOn{SIGUSR1}) == Words{"signal 0 10", "signal 2 10"});
 }
 
-TEST_CASE("a stopped process is continued with a signal that is to end it, and with no other") {
+TEST_CASE("a stopped process is continued only for a signal that shall end it") {
   Node node;
   node.run(1);
   const auto sent = [&](const AgentCore::Event& event) {

@@ -58,7 +58,7 @@ Duration first_deed(const char* text, Members members) {
 
 }  // namespace
 
-TEST_CASE("kills come about as often as was said, to everybody, the same with the same seed") {
+TEST_CASE("kills have the requested rate, hit all ranks, and depend on the seed") {
   const auto done = run("kill=2s,seed=5", 1000s, {0, 1, 2, 3});
   CHECK(done.size() > 450);
   CHECK(done.size() < 550);
@@ -77,7 +77,7 @@ TEST_CASE("kills come about as often as was said, to everybody, the same with th
   CHECK(run("kill=2s,seed=6", 100s, {0, 1})[0].at != run("kill=2s,seed=7", 100s, {0, 1})[0].at);
 }
 
-TEST_CASE("whoever is stopped goes on after the time, and is not stopped again before") {
+TEST_CASE("a stopped rank continues after the time, and is not stopped again before") {
   const auto done = run("stop=10s:500ms", 60s, {4});
   CHECK(done.size() >= 3);
   for (const auto& one : done) {
@@ -89,7 +89,7 @@ TEST_CASE("whoever is stopped goes on after the time, and is not stopped again b
   for (std::size_t i = 1; i < often.size(); ++i) CHECK(often[i].at - often[i - 1].at >= 4s);
 }
 
-TEST_CASE("whoever is slow stands half of the time, and is left running") {
+TEST_CASE("a slowed rank is stopped for half of the time, and runs at the end") {
   const auto done = run("slow=100s:1s", 160s, {0});
   REQUIRE(done.size() == 50);
   for (std::size_t i = 0; i < done.size(); ++i) {
@@ -99,7 +99,7 @@ TEST_CASE("whoever is slow stands half of the time, and is left running") {
   }
 }
 
-TEST_CASE("where nobody lives nothing is done, and the dead are forgotten") {
+TEST_CASE("without living ranks there is no action, and dead ranks are forgotten") {
   CHECK(run("kill=1s,stop=1s,slow=1s", 20s, {}).empty());
   Chaos chaos = made("stop=1s:5s");
   CHECK(chaos.step(kStart, joined({0})).empty());
@@ -108,7 +108,7 @@ TEST_CASE("where nobody lives nothing is done, and the dead are forgotten") {
   CHECK(chaos.step(at + 5s, {}).empty());
 }
 
-TEST_CASE("what makes no sense is refused") {
+TEST_CASE("malformed input is refused") {
   for (const char* text : {"kill", "kill=", "kill=0", "kill=x", "pause=3s", "stop=1s:", "seed=x",
                            "stop=1s:0", "kill=-1s"}) {
     CAPTURE(text);
@@ -118,7 +118,7 @@ TEST_CASE("what makes no sense is refused") {
   }
 }
 
-TEST_CASE("nobody is killed in the first half interval of a round") {
+TEST_CASE("no rank is killed in the first half interval of a round") {
   Chaos chaos = made("kill=2s");
   CHECK(chaos.step(kStart, joined({0, 1})).empty());
   const TimePoint due = chaos.deadline();
@@ -132,7 +132,7 @@ TEST_CASE("nobody is killed in the first half interval of a round") {
   CHECK(chaos.step(due - 1ms + 1s, joined({0, 1})).size() == 1);
 }
 
-TEST_CASE("nobody is hurt until all have joined, and the clocks of all kinds stand still") {
+TEST_CASE("no rank is harmed until all have joined, and the intervals of all kinds wait") {
   for (const char* text : {"kill=2s", "stop=2s", "slow=2s"}) {
     CAPTURE(text);
     Chaos quick = made(text);
@@ -181,7 +181,7 @@ TEST_CASE("frequent rounds do not keep the slower kinds away") {
   CHECK(deeds > 100);
 }
 
-TEST_CASE("programs that never join are spared by their age and by what they have written") {
+TEST_CASE("programs that never join are spared by their age and their output") {
   const Chaos::Member joins{.slot = 0, .joined = true};
   const Chaos::Member silent{.slot = 1}, speaks{.slot = 2, .has_spoken = true};
   const auto within = [](Duration found, Duration begun) {
@@ -198,7 +198,7 @@ TEST_CASE("programs that never join are spared by their age and by what they hav
   within(first_deed("kill=1s", {joins, speaks}), 300s);
 }
 
-TEST_CASE("a worker that is killed before it has joined gets more time, whatever it has written") {
+TEST_CASE("a worker that is killed before it has joined gets more time, whatever its output") {
   for (const bool speaks : {false, true}) {
     Chaos chaos = made("kill=1s");
     TimePoint started = kStart;
@@ -221,7 +221,7 @@ TEST_CASE("a worker that is killed before it has joined gets more time, whatever
   }
 }
 
-TEST_CASE("a program that writes early and joins late gets there, and is hurt then") {
+TEST_CASE("a program that writes early and joins late joins, and is harmed only then") {
   for (const Duration needs : {12s, 45s, 299s}) {
     Chaos chaos = made("kill=2s");
     TimePoint started = kStart;

@@ -49,7 +49,7 @@ bool is_about(Duration pause, Duration expected) {
 
 }  // namespace
 
-TEST_CASE("a host that comes is tested, and taken in once it is healthy") {
+TEST_CASE("a joining host is tested, and taken in once it is healthy") {
   HostHealth health(1);
   const auto came = step(health, kStart, HostHealth::Comes{7, "a"});
   CHECK(came.test == Links{7});
@@ -65,7 +65,7 @@ TEST_CASE("a host that comes is tested, and taken in once it is healthy") {
   CHECK(step(health, kStart + 2s, HostHealth::Tested{7, ""}).admit.empty());
 }
 
-TEST_CASE("an answer that nobody asked for admits nobody") {
+TEST_CASE("an unexpected answer admits no host") {
   HostHealth health(1);
   CHECK(step(health, kStart, HostHealth::Tested{7, ""}).admit.empty());
   (void)step(health, kStart, HostHealth::Comes{7, "a"});
@@ -113,7 +113,7 @@ TEST_CASE("a restarted dlaunch of the host waits as long; other hosts do not") {
   CHECK(same.told.empty());
 }
 
-TEST_CASE("a connection that ends during the test says nothing of the host") {
+TEST_CASE("a connection that ends during the test does not count against the host") {
   HostHealth health(1);
   (void)step(health, kStart, HostHealth::Comes{7, "a"});
   const auto gone = step(health, kStart, HostHealth::Gone{7});

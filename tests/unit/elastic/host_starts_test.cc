@@ -69,7 +69,7 @@ bool about(Duration pause, Duration expected) {
 
 }  // namespace
 
-TEST_CASE("so many logins at once, in the order of the hosts; that of our own is none") {
+TEST_CASE("a limit of logins at once, in the order of the hosts; the own host needs none") {
   HostStarts starts({.at_once = 2},
                     {{.name = "a"}, {.name = "me", .here = true}, {.name = "c"}, {.name = "d"}});
   CHECK(logins(starts.step(kStart, HostStarts::Start{})) == std::vector{0, 2});
@@ -116,7 +116,7 @@ TEST_CASE("a host out of reach is tried again less and less often, with one warn
   CHECK(about(pause_of(starts, now), 1s));
 }
 
-TEST_CASE("a host that is lost again and again is left alone, longer each time, up to an hour") {
+TEST_CASE("a host that is lost repeatedly is started after longer pauses, up to an hour") {
   HostStarts starts = starts_of(1, {.again = true});
   TimePoint now = kStart;
   starts.step(now, HostStarts::Start{});
@@ -150,7 +150,7 @@ TEST_CASE("a host that is reached but cannot take part counts as a failure, too"
   CHECK(about(pause_of(starts, now), 10s));
 }
 
-TEST_CASE("who is listed newly gets a free place that it has slots for, and no other is asked") {
+TEST_CASE("a newly listed host gets a free place with enough slots") {
   HostStarts starts(
       {.again = true},
       {{.name = "a", .slots = 2}, {.name = "", .slots = 2}, {.name = "", .slots = 4}});
@@ -169,7 +169,7 @@ TEST_CASE("who is listed newly gets a free place that it has slots for, and no o
         std::vector{2});
 }
 
-TEST_CASE("who is not listed any more leaves, and its place is another's once it has ended") {
+TEST_CASE("a host that is no longer listed leaves, and then another host gets its place") {
   HostStarts starts({.again = true}, {{.name = "me", .here = true}, {.name = "a"}, {.name = "b"}});
   starts.step(kStart, HostStarts::Start{});
   starts.step(kStart, HostStarts::Ready{1});
@@ -248,7 +248,7 @@ double tree(int hosts, int children, int cores, double now, std::mt19937& random
 
 }  // namespace
 
-TEST_CASE("a thousand hosts, simulated: what is bound by this machine's cores, and by the logins") {
+TEST_CASE("a thousand simulated hosts: limited by this machine's cores, and by the logins") {
   for (const auto& [hosts, at_once, cores, most] : {std::tuple{100, 32, 2, 6.0},
                                                     {100, 32, 16, 3.0},
                                                     {100, 128, 16, 3.0},

@@ -24,7 +24,7 @@ TEST_CASE("the user's signals end the job, the second one at once") {
   CHECK(world.finish->signal == SIGINT);
 }
 
-TEST_CASE("signals that come together are one wish, whichever they are") {
+TEST_CASE("signals that come together count as one, whichever they are") {
   for (const auto& [first, second] :
        {std::pair(SIGTERM, SIGHUP), {SIGHUP, SIGTERM}, {SIGTERM, SIGINT}}) {
     JobWorld world(of(2, 3));
@@ -58,7 +58,7 @@ TEST_CASE("the job's time-out ends it") {
   CHECK(world.finish->end == JobEnding::timed_out);
 }
 
-TEST_CASE("the time for which the user has stopped the job is none of its --timeout") {
+TEST_CASE("the time for which the user has stopped the job does not count for --timeout") {
   JobConfig config = of(2);
   config.timeout = 30s;
   JobWorld world(config);
@@ -81,7 +81,7 @@ TEST_CASE("the time for which the user has stopped the job is none of its --time
   CHECK(world.finish->end == JobEnding::timed_out);
 }
 
-TEST_CASE("workers are asked to end; killed at once is only who hangs") {
+TEST_CASE("workers get SIGTERM first; only a worker that hangs is killed at once") {
   const std::set<int> asked = {SIGTERM};
   JobWorld failed(of(3), false);
   failed.fail(1);
@@ -127,7 +127,7 @@ TEST_CASE("workers are asked to end; killed at once is only who hangs") {
   CHECK(hangs.signals == std::set<int>{SIGKILL});
 }
 
-TEST_CASE("what cannot be killed ends the job, and is told") {
+TEST_CASE("a worker that cannot be killed ends the job, and is reported") {
   JobWorld world(of(2, 3));
   world.stubborn = {1};
   world.feed(JobCore::Signal{SIGTERM});
@@ -186,7 +186,7 @@ void fail_in_turn(JobWorld& world, std::uint64_t cause, int code = 1) {
 
 }  // namespace
 
-TEST_CASE("what failed first is judged, whoever is heard of first") {
+TEST_CASE("the first failure decides, whichever is reported first") {
   for (const bool elastic : {false, true}) {
     CAPTURE(elastic);
     JobConfig config = of(2, 9);
@@ -218,7 +218,7 @@ TEST_CASE("what failed first is judged, whoever is heard of first") {
   }
 }
 
-TEST_CASE("how a worker ends that was asked to says nothing") {
+TEST_CASE("the exit code of a worker that dlaunch stops does not count") {
   JobConfig config = of(2, 9);
   config.restarts.final_exit_codes = {7};
   JobWorld world(config, false);
@@ -260,7 +260,7 @@ TEST_CASE("a rank that serves and fails before the others are done fails the job
   CHECK(early.finish->end == JobEnding::succeeded);
 }
 
-TEST_CASE("with restarts, whoever has ended comes back beside a server that failed") {
+TEST_CASE("with restarts, ended workers come back with a failed server") {
   JobConfig config = of(3, 1);
   config.servers = {1};
   JobWorld world(config, false);

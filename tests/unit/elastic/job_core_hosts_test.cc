@@ -53,7 +53,7 @@ TEST_CASE("one late host takes a lost one's place, and the other comes in, too")
   CHECK(world.running == std::map<Slot, int>{{0, 0}, {2, 1}, {3, 2}});
 }
 
-TEST_CASE("a host that is lost while its worker is to be started is gone without") {
+TEST_CASE("a job continues without a host that is lost before its worker starts") {
   SUBCASE("its peers fail first, as they do when they miss it") {
     JobWorld world(one_each(2, 1, 2), false);
     world.stubborn = {1};  // it cannot hear
@@ -85,7 +85,7 @@ TEST_CASE("a host that is lost while its worker is to be started is gone without
   }
 }
 
-TEST_CASE("a host that comes takes the place of one that is waited for") {
+TEST_CASE("a new host takes the place of an awaited one") {
   for (const bool elastic : {false, true}) {
     JobWorld world(one_each(2, 2, 3), elastic, {2});
     lose(world, 1);
@@ -105,7 +105,7 @@ TEST_CASE("a host that comes takes the place of one that is waited for") {
   }
 }
 
-TEST_CASE("a host on its way to the job comes in, though another one is lost meanwhile") {
+TEST_CASE("a joining host comes in, although another host is lost meanwhile") {
   for (const int restarts : {0, 5}) {
     JobConfig config = one_each(3, 1, 4);
     config.restarts.limit.restarts = restarts;
@@ -121,7 +121,7 @@ TEST_CASE("a host on its way to the job comes in, though another one is lost mea
   }
 }
 
-TEST_CASE("a host on its way to the job comes in, though a worker fails that is not replaced") {
+TEST_CASE("a joining host comes in, although a worker fails that is not replaced") {
   JobConfig config = one_each(3, 1, 4);
   config.restarts.limit.restarts = 0;
   JobWorld world(config, true, {3});
@@ -135,7 +135,7 @@ TEST_CASE("a host on its way to the job comes in, though a worker fails that is 
   CHECK(world.roster == Slots{1, 2, 3});
 }
 
-TEST_CASE("a host that comes back brings no more than was wished") {
+TEST_CASE("a host that comes back does not exceed the target size") {
   JobConfig config = of(2, 5);
   config.max_size = 4;
   config.nodes = {0, 0, 1, 1};
@@ -146,7 +146,7 @@ TEST_CASE("a host that comes back brings no more than was wished") {
   CHECK(world.running.size() == 2);
 }
 
-TEST_CASE("a spare comes back with its host, and nobody leaves a round for it") {
+TEST_CASE("a spare comes back with its host, without a new round") {
   JobConfig config = of(1, 5, 1);
   config.nodes = {0, 1};
   JobWorld world(config);
@@ -162,7 +162,7 @@ TEST_CASE("a spare comes back with its host, and nobody leaves a round for it") 
   CHECK(world.fences.empty());
 }
 
-TEST_CASE("whom a smaller size leaves out is needed until the next commit, on any host") {
+TEST_CASE("a member that a smaller size leaves out is needed until the next commit, on any host") {
   JobConfig config = one_each(3, 1, 3);
   JobWorld world(config);
   world.feed(JobCore::Resize{2});
@@ -196,7 +196,7 @@ TEST_CASE("a host that is lost while its member is leaving is missed by those th
   CHECK(world.core.restarts_used() == 0);
 }
 
-TEST_CASE("a host that comes back does not hurry those that leave at their next commit") {
+TEST_CASE("a host that comes back does not hurry members that leave at their next commit") {
   JobWorld world(one_each(4, 1, 5));
   world.feed(JobCore::NodeLost{4});
   world.feed(JobCore::Resize{2});
@@ -209,7 +209,7 @@ TEST_CASE("a host that comes back does not hurry those that leave at their next 
   CHECK(world.announced == std::vector<int>{1, 2});
 }
 
-TEST_CASE("a round that is given up because a host is lost costs that loss alone") {
+TEST_CASE("a round that is given up because of a lost host counts once") {
   JobWorld world(one_each(3, 2, 3));
   for (const Slot slot : {0, 1}) world.feed(JobCore::Ready{slot, 1, 0, "it stands still"});
   lose(world, 2);
@@ -255,7 +255,7 @@ TEST_CASE("the next leader knows how much time is left, and who is leaving") {
   CHECK(world.core.record().time_left == 0s);
 }
 
-TEST_CASE("how it is with each process, in words") {
+TEST_CASE("the state of each process, in words") {
   JobConfig config = of(2, 1, 1);
   config.max_size = 3;
   JobWorld world(config);

@@ -97,7 +97,7 @@ TEST_CASE("spares on another node take a lost node's ranks") {
   CHECK(world.running.at(1) == -1);
 }
 
-TEST_CASE("a round that is wholly out of reach may go on, and no other begins meanwhile") {
+TEST_CASE("a round whose nodes are all out of reach may continue, and no other begins meanwhile") {
   JobConfig config = of(2, 3, 2);
   config.nodes = {0, 1, 2, 2};
   config.node_ends = 6s;
@@ -143,7 +143,7 @@ TEST_CASE("a round that one of its members has left, lost or not, is over") {
   CHECK(world.announced.size() == 2);
 }
 
-TEST_CASE("plain programs go on together, with fewer where they may") {
+TEST_CASE("workers of a plain program restart together, with fewer if the job may shrink") {
   auto config = on_two_nodes(2, 1, 2);
   JobWorld world(config, false);
   lose_node(world, 1, config);
@@ -158,7 +158,7 @@ TEST_CASE("plain programs go on together, with fewer where they may") {
   CHECK(all.core.state() == JobState::active);
 }
 
-TEST_CASE("a plain program has the hosts that come later when all are started again") {
+TEST_CASE("a plain program uses late hosts when all workers restart") {
   JobConfig config = of(2, 2);
   config.min_size = 1;
   config.max_size = 4;
@@ -194,7 +194,7 @@ TEST_CASE("a plain program has the hosts that come later when all are started ag
   }
 }
 
-TEST_CASE("a plain program leaves a node that is to be lost when all are started again") {
+TEST_CASE("a plain program leaves a draining node when all workers restart") {
   JobConfig config = of(4, 2);
   config.min_size = 2;
   config.nodes = {0, 0, 1, 1};
@@ -277,7 +277,7 @@ TEST_CASE("a job that began with fewer nodes grows by those that come later") {
   CHECK(world.roster == Slots{0, 1, 2, 3});
 }
 
-TEST_CASE("members leave a node that is to be lost in one round, and come back with another") {
+TEST_CASE("members leave a draining node in one round, and come back with another node") {
   JobWorld world(on_two_nodes(2, 0, 2));
   world.feed(JobCore::NodeDrain{0});
   CHECK(world.losts == std::vector<int>{-1});
@@ -297,7 +297,7 @@ TEST_CASE("members leave a node that is to be lost in one round, and come back w
   CHECK(world.roster == Slots{2, 3, 0, 1});
 }
 
-TEST_CASE("a node that was to be lost and stays gets its members back in one round") {
+TEST_CASE("a draining node that stays gets its members back in one round") {
   JobWorld world(on_two_nodes(2, 0, 2));
   world.feed(JobCore::NodeDrain{0});
   SUBCASE("after they have left") { world.rejoin_all(); }
@@ -313,7 +313,7 @@ TEST_CASE("a node that was to be lost and stays gets its members back in one rou
   CHECK(world.core.nobody_on(0));
 }
 
-TEST_CASE("who is needed stays on a node that is to be lost, until others have come") {
+TEST_CASE("a needed member stays on a draining node until another has come") {
   auto config = on_two_nodes(2, 0, 2);
   config.size = 2;  // and two more may come with the second node
   JobWorld world(config, true, {1});
@@ -330,7 +330,7 @@ TEST_CASE("who is needed stays on a node that is to be lost, until others have c
   CHECK(world.core.nobody_on(0));
 }
 
-TEST_CASE("with the scope of a node, those on other nodes stay") {
+TEST_CASE("with --restart-scope node, workers on other nodes stay") {
   auto config = on_two_nodes(2, 3, 4);
   config.scope = RestartScope::node;
   JobWorld world(config);
@@ -391,7 +391,7 @@ TEST_CASE("a process that ended while nobody led is started again in its place")
   CHECK(world.core.restarts_used() == 1);
 }
 
-TEST_CASE("what a host lost whose agent was started again with the leader is one failure") {
+TEST_CASE("a host whose agent restarts with the leader is one failure") {
   JobConfig config = one_on_each_of(4, 1, 1);
   config.nodes = {0, 0, 1, 1};
   JobWorld first(config);
@@ -465,7 +465,7 @@ TEST_CASE("what a lost leader had decided about a member stands") {
   }
 }
 
-TEST_CASE("who was in the newest round that may have got on") {
+TEST_CASE("the members of the newest round that may have made progress") {
   const JobRecord record{.round = 5, .live = 3, .roster = {0, 2}};
   CHECK(JobCore::holds(record, {{.slot = 2, .in_round = 3, .round = 3}}));
   CHECK(JobCore::holds(record, {{.slot = 2, .in_round = 2, .round = 2}}));  // does not know 3 yet
@@ -475,7 +475,7 @@ TEST_CASE("who was in the newest round that may have got on") {
   CHECK_FALSE(JobCore::holds(record, {}));
 }
 
-TEST_CASE("nothing is done before it is written down, nor what nobody wishes any more") {
+TEST_CASE("an action waits for the journal, and an outdated one is dropped") {
   struct Hands : JobDriver::Effects {
     TimePoint now() override { return kStart; }
     bool writes_down() const override { return true; }

@@ -33,7 +33,7 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   CHECK(world.core.restarts_used() == 0);
 }
 
-TEST_CASE("a smaller size is still wished when somebody is lost on the way to it") {
+TEST_CASE("a smaller size is still the target after a loss on the way to it") {
   JobConfig config = of(5);
   config.min_size = 1;
   JobWorld world(config);
@@ -49,7 +49,7 @@ TEST_CASE("a smaller size is still wished when somebody is lost on the way to it
   CHECK(world.announced == std::vector<int>{1, 3, 4});
 }
 
-TEST_CASE("a resize takes one round, whatever the number of those that go or come") {
+TEST_CASE("a resize takes one round, however many members leave or come") {
   for (const int size : {1, 2, 7}) {
     JobConfig config = of(8);
     config.min_size = 1;
@@ -67,7 +67,7 @@ TEST_CASE("a resize takes one round, whatever the number of those that go or com
   }
 }
 
-TEST_CASE("when one of those that a resize leaves out is lost, the others stay one round more") {
+TEST_CASE("if a leaving member of a resize is lost, the others stay one more round") {
   JobConfig config = of(5);
   config.min_size = 1;
   JobWorld world(config);
@@ -102,7 +102,7 @@ TEST_CASE("a lost member gets its place back before a smaller size is tried agai
   CHECK(world.core.restarts_used() == 1);
 }
 
-TEST_CASE("a larger size after a smaller one keeps who has not gone yet") {
+TEST_CASE("a larger size after a smaller one keeps members that have not left yet") {
   JobConfig config = of(4, 1);
   config.min_size = 1;
   JobWorld world(config);
@@ -113,7 +113,7 @@ TEST_CASE("a larger size after a smaller one keeps who has not gone yet") {
   CHECK(world.roster == Slots{0, 1, 2, 3});
 }
 
-TEST_CASE("whoever finished early is started again where the others still need it") {
+TEST_CASE("a member that finished early is started again if the others still need it") {
   JobWorld world(of(3, 2));
   world.succeed(0);
   world.rejoin(1);
@@ -131,7 +131,7 @@ TEST_CASE("a member that leaves after a peer has finished ends a job without res
   CHECK(world.finish->end == JobEnding::worker_failed);
 }
 
-TEST_CASE("who finishes without having been in the round others wait for is started again") {
+TEST_CASE("a member that finishes before the round that others wait for is started again") {
   JobWorld world(of(3, 1));
   world.mute = {1};
   world.fail(1);
@@ -149,7 +149,7 @@ TEST_CASE("who finishes without having been in the round others wait for is star
   CHECK(early.running.contains(0));
 }
 
-TEST_CASE("the loss of one that a resize leaves out is told to those that are still with it") {
+TEST_CASE("members that are in a round with a leaving member learn of its loss") {
   for (const bool hangs : {false, true}) {
     JobWorld world(of(3, 1));
     world.feed(JobCore::Resize{2});

@@ -42,7 +42,7 @@ TEST_CASE("a task that has ended well is not done again when another fails") {
   CHECK(succeeded(world));
 }
 
-TEST_CASE("all tasks that are left fail at once") {
+TEST_CASE("all remaining tasks fail at once") {
   JobWorld world(tasks(3, 3), false);
   world.succeed(2);
   world.running.clear();
@@ -56,7 +56,7 @@ TEST_CASE("all tasks that are left fail at once") {
   CHECK(succeeded(world));
 }
 
-TEST_CASE("a task that fails for good ends the others; none is gone without") {
+TEST_CASE("a task that fails for good ends the others, because the job needs all tasks") {
   for (const int least : {1, 2}) {
     JobConfig config = tasks(2, 0);
     config.min_size = least;
@@ -68,7 +68,7 @@ TEST_CASE("a task that fails for good ends the others; none is gone without") {
   }
 }
 
-TEST_CASE("with other scopes who has ended comes back") {
+TEST_CASE("with other scopes ended workers come back") {
   JobConfig config = tasks(2, 1);
   config.scope = RestartScope::automatic;
   JobWorld world(config, false);
@@ -92,7 +92,7 @@ TEST_CASE("the workers of an elastic program are no tasks") {
   }
 }
 
-TEST_CASE("of a lost host only those tasks are done again that had not ended well") {
+TEST_CASE("only unfinished tasks of a lost host are repeated") {
   JobConfig config = tasks(4, 3, {0, 0, 1, 1});
   SUBCASE("all are needed") {}
   SUBCASE("one host is enough") { config.min_size = 2; }
@@ -116,7 +116,7 @@ TEST_CASE("a lost host whose tasks have all ended well is no failure") {
   CHECK(succeeded(world));
 }
 
-TEST_CASE("the tasks of a lost host are not gone without, and a spare may take them") {
+TEST_CASE("the job keeps the tasks of a lost host, and a spare may take them") {
   JobConfig config = tasks(2, 3, {0, 1});
   config.min_size = 1;
   SUBCASE("its host comes back") {
@@ -147,7 +147,7 @@ TEST_CASE("the tasks of a lost host are not gone without, and a spare may take t
   }
 }
 
-TEST_CASE("a task on a host that is to be lost stays until it has ended well") {
+TEST_CASE("a task on a draining host stays until it has ended well") {
   JobConfig config = tasks(2, 3, {0, 1});
   config.min_size = 1;
   JobWorld world(config, false);
@@ -188,7 +188,7 @@ TEST_CASE("the next leader knows which tasks have ended well") {
   }
 }
 
-TEST_CASE("what an elastic program's leader knew of who has ended is not written down") {
+TEST_CASE("the journal of an elastic program has no finished workers") {
   JobWorld world(tasks(2, 1), true);
   world.succeed(0);
   CHECK(world.core.record().done.empty());
@@ -213,7 +213,7 @@ TEST_CASE("each task's failure costs a restart, but for those that fail together
   CHECK(core.state() == JobState::ending);
 }
 
-TEST_CASE("that another task fails alike proves nothing, that the same one does does") {
+TEST_CASE("only the same failure of the same task ends the job") {
   JobWorld world(tasks(2, 9), false);
   const auto fail = [&](Slot slot) {
     world.now += 20s;

@@ -44,7 +44,7 @@ TEST_CASE("plain programs are started again all together, once the last of them 
   CHECK(world.finish->end == JobEnding::worker_failed);
 }
 
-TEST_CASE("a job that follows one without any host has the rest of its restarts") {
+TEST_CASE("a job that continues one whose hosts are all gone has its remaining restarts") {
   JobConfig config = of(2, 3);
   config.first_round = 8;
   config.before = {.restarts_used = 2, .restarts_left = 1};
@@ -59,7 +59,7 @@ TEST_CASE("a job that follows one without any host has the rest of its restarts"
   CHECK(world.finish->why == "all 3 restarts (--max-restarts) are used");
 }
 
-TEST_CASE("whoever ends a job begins with one of its workers: that is not counted by the next") {
+TEST_CASE("a worker that SIGTERM ends just before its job does not count for the next job") {
   for (const int code : {SIGTERM, SIGSEGV}) {
     JobWorld world(of(2, 3), false);
     world.fail(0);
@@ -91,7 +91,7 @@ TEST_CASE("of an elastic job only the lost worker is replaced, and takes the los
   CHECK(world.core.waits_for().empty());
 }
 
-TEST_CASE("the survivors hear of a loss before the replacement is started") {
+TEST_CASE("the survivors learn of a loss before the replacement is started") {
   JobWorld world(of(3, 5));
   world.running.erase(1);
   world.feed_now(JobCore::Ended{1, false});
@@ -104,7 +104,7 @@ TEST_CASE("the survivors hear of a loss before the replacement is started") {
   CHECK(world.running.contains(1));
 }
 
-TEST_CASE("a spare takes the lost rank, and another process waits in its stead") {
+TEST_CASE("a spare takes the lost rank, and a new spare starts") {
   JobWorld world(of(3, 5, 1));
   CHECK(world.running.at(3) == -1);
   world.fail(1);
@@ -194,7 +194,7 @@ TEST_CASE("rounds that members give up although none failed end with the restart
   CHECK(world.announced.back() == 4);
 }
 
-TEST_CASE("a round that is given up because somebody is lost costs that loss alone") {
+TEST_CASE("a round that is given up because of a lost member counts once") {
   for (const bool first : {true, false}) {
     JobWorld world(of(3, 1));
     if (first) world.feed(JobCore::Ready{0, 1, 0, "it stands still"});
@@ -279,7 +279,7 @@ TEST_CASE("a worker that cannot be ended ends the job, and no limit is to blame 
   CHECK(world.finish->ended_by.empty());
 }
 
-TEST_CASE("what is said of an older round is not believed") {
+TEST_CASE("reports of an older round are ignored") {
   JobWorld world(of(2, 5));
   world.fail(0);
   world.rejoin(1);
@@ -289,7 +289,7 @@ TEST_CASE("what is said of an older round is not believed") {
   CHECK(world.announced == std::vector<int>{1, 2});
 }
 
-TEST_CASE("with no restart left it goes on with fewer, down to the least") {
+TEST_CASE("without restarts the job continues with fewer workers, down to the least") {
   JobConfig config = of(4);
   config.min_size = 3;
   JobWorld world(config);
@@ -340,7 +340,7 @@ TEST_CASE("a newcomer that does not come in time is replaced, a survivor that co
   CHECK(world.announced.size() == 2);
 }
 
-TEST_CASE("at the start, too, who waits does not wait for ever") {
+TEST_CASE("also at the start, a member does not wait for ever") {
   JobConfig config = of(2, 1);
   config.join_timeout = 60s;
   JobWorld world(config, false);
@@ -353,7 +353,7 @@ TEST_CASE("at the start, too, who waits does not wait for ever") {
   CHECK(world.core.restarts_used() == 1);
 }
 
-TEST_CASE("every scope takes along whom it says") {
+TEST_CASE("every scope restarts its workers") {
   for (const auto scope : {RestartScope::job, RestartScope::node}) {
     JobConfig config = of(3, 1);
     config.scope = scope;

@@ -30,7 +30,7 @@ JoinState with(bool JoinState::*flag, JoinState state = kGathering) {
 
 }  // namespace
 
-TEST_CASE("a fresh host is taken in while the job gathers, and tested once it has begun") {
+TEST_CASE("a fresh host joins while the job gathers, and is tested once the job has begun") {
   CHECK(admit(kFresh, kGathering).answer == Answer::take_in);
   CHECK(admit(kFresh, with(&JoinState::begun)).answer == Answer::test);
 }
@@ -86,7 +86,7 @@ TEST_CASE("an attempt that can never succeed is the last") {
   CHECK(search.failed(kStart + 1s, {"another secret", false, true}, false) == Next::cannot_join);
 }
 
-TEST_CASE("where nothing listens at a lost leader's address, ten seconds are enough") {
+TEST_CASE("if no process listens at a lost leader's address, ten seconds are enough") {
   LeaderSearch search({.join_timeout = 60s}, kStart);
   search.lost(kStart + 100s, false);
   CHECK(search.failed(kStart + 109s, {"refused", true}, false) == Next::warn);

@@ -33,13 +33,13 @@ TEST_CASE("the job begins when all hosts are there, numbered as they came") {
   CHECK(only<NodeRoster::Refuse>(late)->why == "all 3 hosts are here");
 }
 
-TEST_CASE("where only the host that leads is wanted nobody is awaited") {
+TEST_CASE("a job with only the leader's host waits for no other") {
   NodeRoster roster = roster_of(1, 1);
   CHECK(roster.deadline() == kStart);
   CHECK(only<NodeRoster::Begin>(roster.step(kStart, NodeRoster::Clock{})));
 }
 
-TEST_CASE("a number that is asked for is kept, and refused where it is taken or too high") {
+TEST_CASE("a requested number is kept, and refused if it is taken or too high") {
   NodeRoster roster = roster_of(3, 3);
   CHECK(roster.step(kStart, NodeRoster::Join{7, "b", 2, 2}).empty());
   CHECK(only<NodeRoster::Refuse>(roster.step(kStart, NodeRoster::Join{8, "c", 2, 2}))->why ==
@@ -64,7 +64,7 @@ TEST_CASE("the one that leads may be any node, or none") {
   CHECK(only<NodeRoster::Begin>(none.step(kStart, NodeRoster::Join{8, "a", 0, 2})));
 }
 
-TEST_CASE("who leaves before the begin is not counted") {
+TEST_CASE("a host that leaves before the begin does not count") {
   NodeRoster roster = roster_of(2, 2);
   NodeRoster three = roster_of(3, 3);
   CHECK(three.step(kStart, NodeRoster::Join{7, "b", -1, 2}).empty());
@@ -85,7 +85,7 @@ TEST_CASE("with the least number of hosts it waits a while for more") {
         3);
 }
 
-TEST_CASE("with too few it gives up, and says who was there") {
+TEST_CASE("with too few hosts it gives up, and names those that were there") {
   NodeRoster roster = roster_of(3, 4);
   const auto actions = roster.step(kStart + 600s, NodeRoster::Clock{});
   CHECK(only<NodeRoster::GiveUp>(actions)->why ==
@@ -112,7 +112,7 @@ TEST_CASE("a host that comes back has the number it had") {
   CHECK(only<NodeRoster::Back>(roster.step(kStart, NodeRoster::Join{11, "d", -1, 2}))->node == 1);
 }
 
-TEST_CASE("a host that stands in takes the place of one with as many workers") {
+TEST_CASE("a substitute host takes the place of a host with as many workers") {
   NodeRoster roster = roster_of(3, 3);
   (void)roster.step(kStart, NodeRoster::Join{7, "b", -1, 2});
   (void)roster.step(kStart, NodeRoster::Join{8, "c", -1, 4});
@@ -134,7 +134,7 @@ TEST_CASE("a host that restarts before its loss was noticed takes its own place"
   CHECK(roster.step(kStart, NodeRoster::Gone{7}).empty());
 }
 
-TEST_CASE("before the begin, too, there is one dlaunch for a place") {
+TEST_CASE("also before the begin, each place has one dlaunch") {
   NodeRoster roster = roster_of(3, 3);
   CHECK(roster.step(kStart, NodeRoster::Join{7, "b", 1, 2}).empty());
   // It may have another number of workers now.
@@ -144,7 +144,7 @@ TEST_CASE("before the begin, too, there is one dlaunch for a place") {
   CHECK(roster.node_of(8) == 1);
 }
 
-TEST_CASE("under a new leader the hosts of before are waited for, but the one that led") {
+TEST_CASE("a new leader waits for the earlier hosts, except the one that led") {
   const std::vector<NodeRoster::Node> was{{1, "a", 2}, {2, "b", 1}, {3, "c", 2}, {0, "", 0}};
   const NodeRoster::Config config{.min_nodes = 2, .max_nodes = 4};
   NodeRoster roster(kStart, config, was, 0);
@@ -166,7 +166,7 @@ TEST_CASE("a leader that is started again is there, and the others are waited fo
   CHECK(only<NodeRoster::Begin>(roster.step(kStart, NodeRoster::Join{9, "c", 2, 2})));
 }
 
-TEST_CASE("under a new leader who does not come is not waited for for long") {
+TEST_CASE("a new leader does not wait long for a host that does not come") {
   const std::vector<NodeRoster::Node> was{{1, "a", 2}, {2, "b", 2}, {3, "c", 2}};
   NodeRoster roster(kStart, {.min_nodes = 1, .max_nodes = 3}, was, 0);
   CHECK(roster.step(kStart + 1s, NodeRoster::Join{7, "c", 2, 2}).empty());

@@ -81,7 +81,7 @@ TEST_CASE("without a window: so many restarts in all, whatever time and progress
   CHECK(world.policy.used() == 3);
 }
 
-TEST_CASE("without a window nobody has a share: one slot may use them all") {
+TEST_CASE("without a window there are no shares: one slot may use all restarts") {
   RestartPolicyConfig config = with(3);
   config.nodes = 2;
   config.slots = 8;
@@ -139,7 +139,7 @@ TEST_CASE("steps that are done again are no progress") {
   }
 }
 
-TEST_CASE("a node and a slot have a share of the budget, where there are several") {
+TEST_CASE("a node and a slot have a share of the budget, if there are several") {
   RestartPolicyConfig config = with(12, 1h);
   config.nodes = 4;
   config.slots = 32;
@@ -173,13 +173,13 @@ TEST_CASE("a node and a slot have a share of the budget, where there are several
   CHECK_FALSE(world.fail({.slot = 5, .node = 3, .dispensable = true}).restart);
 }
 
-TEST_CASE("of a single restart it is said so") {
+TEST_CASE("the message about a single restart says so") {
   World world(with(1));
   world.fail();
   CHECK(world.fail().why == "the only restart (--max-restarts 1) is used");
 }
 
-TEST_CASE("what is refused is charged nowhere") {
+TEST_CASE("a refused restart is charged to no budget") {
   RestartPolicyConfig config = with(8, 1h);
   config.slots = 2;
   World world(config);
@@ -233,7 +233,7 @@ TEST_CASE("a commit ends a crash loop") {
   CHECK(world.fail_after(1).delay <= 1s);
 }
 
-TEST_CASE("a long run ends a crash loop where commits are not reported") {
+TEST_CASE("a long run ends a crash loop if commits are not reported") {
   World world(with(100));
   Duration delay{};
   for (int i = 0; i < 8; ++i) delay = world.fail().delay;
@@ -242,7 +242,7 @@ TEST_CASE("a long run ends a crash loop where commits are not reported") {
   CHECK(world.fail().delay == 0s);
 }
 
-TEST_CASE("what dlaunch or the scheduler chose to do is free") {
+TEST_CASE("restarts that dlaunch or the scheduler chose are free") {
   for (const auto kind : {FailureKind::evicted, FailureKind::preempted, FailureKind::voluntary}) {
     World world(with(1));
     for (int i = 0; i < 10; ++i) {
@@ -343,7 +343,7 @@ TEST_CASE("ranks that fail alike in one round are one failure, and one charge") 
   CHECK(later.policy.used() == 1);
 }
 
-TEST_CASE("however many ranks fail alike, the other failure of their round is not forgotten") {
+TEST_CASE("however many ranks fail alike, another failure of their round still counts") {
   World world(with(3));
   CHECK(world.fail({.round = 1, .signature = 6, .version = 40}).restart);
   for (int slot = 0; slot < 100; ++slot) {
@@ -352,7 +352,7 @@ TEST_CASE("however many ranks fail alike, the other failure of their round is no
   CHECK_FALSE(world.fail({.round = 2, .signature = 6, .version = 40}).restart);
 }
 
-TEST_CASE("later failures of a round share its decision, and what is left of its delay") {
+TEST_CASE("later failures of a round share its decision, and the rest of its delay") {
   World world(with(100));
   for (int i = 0; i < 9; ++i) world.fail();
   const auto first = world.fail({.round = 50});
@@ -374,7 +374,7 @@ TEST_CASE("a later failure of a round may still forbid the restart") {
   CHECK_FALSE(world.fail({.round = 1, .code = 78}).restart);
 }
 
-TEST_CASE("how many same failures end the job, or none") {
+TEST_CASE("the number of same failures that ends the job, or off") {
   RestartPolicyConfig config = with(100);
   config.same_failures = 4;
   World world(config);
@@ -414,7 +414,7 @@ TEST_CASE("failures without a commit between them end nothing: only the budget d
   }
 }
 
-TEST_CASE("what was ended from outside is never the same failure, however often and early") {
+TEST_CASE("a worker that was ended from outside is never the same failure") {
   const auto granted = [](FailureKind kind, int code) {
     World world(with(50));
     int count = 0;
@@ -471,7 +471,7 @@ TEST_CASE("rounds that are given up use the job's budget, and may be the same fa
   CHECK(give_up(stuck, 12, 7).reason == StopReason::same_failure);
 }
 
-TEST_CASE("a share that is used up stops only what the job can do without") {
+TEST_CASE("a used-up share stops only a host or slot that the job does not need") {
   RestartPolicyConfig config = with(8, 1h);
   config.slots = 4;
   World world(config);
@@ -500,7 +500,7 @@ TEST_CASE("whether the latest restart was for a worker that SIGTERM had ended") 
   CHECK(world.policy.used_for_sigterm() == 0);
 }
 
-TEST_CASE("what an earlier time has left is no more than is allowed now") {
+TEST_CASE("the restarts left from an earlier run do not exceed the present limit") {
   World world(with(3));
   world.policy.go_on(world.now, 2, 8, 0);
   CHECK(world.policy.used() == 2);
@@ -512,7 +512,7 @@ TEST_CASE("what an earlier time has left is no more than is allowed now") {
   CHECK(refills.granted() == 2);
 }
 
-TEST_CASE("words of a lost peer count only where no cause was heard of in their round") {
+TEST_CASE("errors about a lost peer count only if their round has no other cause") {
   constexpr std::uint64_t kPeerLost = 1, kCause = 2, kOther = 3;
   World world(with(10));
   const auto victim = [&](int round) {
@@ -557,7 +557,7 @@ TEST_CASE("words of a lost peer count only where no cause was heard of in their 
   }
 }
 
-TEST_CASE("what failed too, while it was to be stopped, may forbid a restart, and costs none") {
+TEST_CASE("a worker that also failed while it was stopped may forbid a restart, and costs none") {
   RestartPolicyConfig config = with(3);
   config.final_exit_codes = {7};
   World world(config);

@@ -191,9 +191,9 @@ TEST_CASE("a link of a tenth of the bandwidth is named, and none of its ranks") 
   });
 }
 
-TEST_CASE("slowness that moves every 5 s names nobody") { try_all(Fault::moving, 2, never); }
+TEST_CASE("slowness that moves every 5 s names no rank") { try_all(Fault::moving, 2, never); }
 
-TEST_CASE("where all are slow nobody is named") { try_all(Fault::all_slow, 2, never); }
+TEST_CASE("if all ranks are slow, none is named") { try_all(Fault::all_slow, 2, never); }
 
 TEST_CASE("a rank that is slow to start is not named") { try_all(Fault::slow_start, 3, never); }
 
@@ -271,7 +271,7 @@ TEST_CASE("two slow ranks are both named; neither alone would bring anything") {
   CHECK(raised[0].gain == 0);
 }
 
-TEST_CASE("who has more to do while nobody waits for it is not slow") {
+TEST_CASE("a rank with more work for which no rank waits is not slow") {
   Steady steady(4);
   steady.warm_up();
   for (int i = 0; i < 25; ++i) {
@@ -284,7 +284,7 @@ TEST_CASE("who has more to do while nobody waits for it is not slow") {
   }
 }
 
-TEST_CASE("who comes late, but hardly needs longer, is not slow") {
+TEST_CASE("a rank that comes late but hardly computes longer is not slow") {
   Steady steady(4);
   steady.warm_up();
   for (int i = 0; i < 25; ++i) {
@@ -297,14 +297,14 @@ TEST_CASE("who comes late, but hardly needs longer, is not slow") {
   }
 }
 
-TEST_CASE("among ranks that differ as much nobody is slow") {
+TEST_CASE("if ranks differ as much from each other, none is slow") {
   Steady steady(5);
   steady.own = {0.1, 0.13, 0.16, 0.19, 0.26};
   steady.warm_up();
   for (int i = 0; i < 5; ++i) CHECK(steady.window().raised.empty());
 }
 
-TEST_CASE("of two ranks one whose times vary as much is not slow") {
+TEST_CASE("one of two ranks is not slow if its times vary as much") {
   Steady steady(2);
   for (int i = 0; i < 10; ++i) {
     for (const double time : {0.12, 0.2, 0.12, 0.2, 0.16}) {
@@ -316,7 +316,7 @@ TEST_CASE("of two ranks one whose times vary as much is not slow") {
   }
 }
 
-TEST_CASE("what costs next to nothing of a step is not slow") {
+TEST_CASE("a delay that is a tiny part of a step is not slow") {
   Steady steady(4);
   steady.own.assign(4, 0.001);
   steady.own[1] = 0.003;  // of a step of 0.1 s
@@ -386,7 +386,7 @@ TEST_CASE("where a rank takes its time, none of its links is slow") {
   CHECK(raised[0].sentence.find("100 MB/s, they 1 GB/s") != std::string::npos);
 }
 
-TEST_CASE("the line of a host is slow where all links from it, or to it, are") {
+TEST_CASE("a host's line is slow if all links from it, or to it, are slow") {
   StragglerConfig config;
   config.line_kind = 1;
   for (const bool out : {true, false}) {
@@ -415,7 +415,7 @@ TEST_CASE("the line of a host is slow where all links from it, or to it, are") {
   }
 }
 
-TEST_CASE("links need not be told in every step, but in half of them to be judged") {
+TEST_CASE("links are judged if half of the steps have their times") {
   for (const bool often : {true, false}) {
     CAPTURE(often);
     StragglerDetector detector{StragglerConfig{}};

@@ -88,7 +88,7 @@ StragglerWorld restarted_in_vain(StragglerMode mode,
 
 }  // namespace
 
-TEST_CASE("off: nothing is said") {
+TEST_CASE("off: no warning") {
   StragglerWorld world(StragglerMode::off);
   world.own[2] = 0.5;
   world.run(20);
@@ -134,7 +134,7 @@ TEST_CASE("two equally slow ranks: neither alone is worth a restart") {
   CHECK(world.take_log() == Log{"warn 1", "warn 2"});
 }
 
-TEST_CASE("of two ranks none is acted upon") {
+TEST_CASE("with two ranks there is no action") {
   StragglerWorld world(StragglerMode::evict, {.ranks = 2, .nodes = 2, .min_ranks = 1, .spares = 1});
   world.own[1] = 0.2;
   world.run(20);

@@ -226,7 +226,7 @@ TEST_CASE("times that would overflow are cut short") {
   CHECK(over(NodePing{Duration::max()}).sent == std::chrono::hours(24 * 365));
 }
 
-TEST_CASE("what makes no sense is refused") {
+TEST_CASE("malformed input is refused") {
   const auto refused = [](std::string_view frame) {
     const auto got = decode_node_message(frame, kHere);
     return !got && got.error().code == Errc::protocol;

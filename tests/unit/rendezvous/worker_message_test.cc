@@ -43,7 +43,7 @@ TEST_CASE("what worker and agent tell each other survives the way") {
   CHECK(std::get<FenceNotice>(*fence).lost == -1);
 }
 
-TEST_CASE("what makes no sense is refused") {
+TEST_CASE("malformed input is refused") {
   const std::string good = encode(RoundNotice{.round = 1, .size = 2, .store_url = "s"});
   REQUIRE(decode_worker_message(good));
   for (std::size_t size = 0; size < good.size(); ++size) {

@@ -28,7 +28,7 @@ TEST_CASE("the first error wins, and its wakers run once") {
   CHECK(woken == 2);
 }
 
-TEST_CASE("who is woken gets the error while the others are still being woken") {
+TEST_CASE("a woken thread sees the error while others are still being woken") {
   AbortFlag flag;
   std::future<std::string> told;
   bool in_time = false;

@@ -38,7 +38,7 @@ TEST_CASE("api: collectives and messages over both transports") {
   }
 }
 
-TEST_CASE("api: wrong arguments are told and break nothing") {
+TEST_CASE("api: wrong arguments are refused, and the communicator still works") {
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     float x[4] = {};
     EXPECT(dl_all_reduce(comm, nullptr, x, 4, DL_FLOAT32, DL_SUM) == DL_ERR_INVALID);
@@ -67,7 +67,7 @@ TEST_CASE("api: wrong arguments are told and break nothing") {
   });
 }
 
-TEST_CASE("api: what is refused in the background leaves no request to wait for") {
+TEST_CASE("api: a refused background call leaves no request") {
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     float x[4] = {};
     const auto refused = [&](const auto& start) {
@@ -87,7 +87,7 @@ TEST_CASE("api: what is refused in the background leaves no request to wait for"
   });
 }
 
-TEST_CASE("api: what is refused leaves no group and no memory to free") {
+TEST_CASE("api: a refused call leaves no group and no memory") {
   int here = 0;
   auto* group = reinterpret_cast<dl_comm*>(&here);  // as where it has not been set
   CHECK(dl_split(nullptr, 0, 0, &group) == DL_ERR_INVALID);
@@ -160,7 +160,7 @@ TEST_CASE("api: different calls end in an error that names both ranks, on every 
   }
 }
 
-TEST_CASE("api: lists of as many elements in other tensors are not the same call") {
+TEST_CASE("api: lists with equal totals but other tensors are different calls") {
   for (const char* transport : kTransports) {
     Together<2> failed;
     all_well({2, transport}, [&](int rank, dl_comm*& comm) {
@@ -183,7 +183,7 @@ TEST_CASE("api: lists of as many elements in other tensors are not the same call
   }
 }
 
-TEST_CASE("api: what is called instead of a split or an alloc is told by that name") {
+TEST_CASE("api: an error about a missing split or alloc names the call that was made instead") {
   for (const char* transport : kTransports) {
     for (const bool splits : {true, false}) {
       Together<2> failed;
@@ -210,7 +210,7 @@ TEST_CASE("api: what is called instead of a split or an alloc is told by that na
 }
 
 // Where all send to one and that one answers, nobody may send to anybody.
-TEST_CASE("api: different calls in which all wait are told long before their deadline") {
+TEST_CASE("api: different calls in which all wait are reported long before their deadline") {
   for (const char* transport : kTransports) {
     World world{5, transport};
     world.op_timeout_s = 60;
@@ -234,7 +234,7 @@ TEST_CASE("api: different calls in which all wait are told long before their dea
 }
 
 // A broadcast's roots wait for nobody, and whoever waits for one of them finds what it expects.
-TEST_CASE("api: roots that differ are told by the next call in which all wait, if not before") {
+TEST_CASE("api: different roots are reported at the latest by the next call in which all wait") {
   for (const char* transport : kTransports) {
     for (const int count : {4, 500000}) {
       Together<3> begun, failed;
@@ -260,7 +260,7 @@ TEST_CASE("api: roots that differ are told by the next call in which all wait, i
   }
 }
 
-TEST_CASE("api: a group's ranks that wait in different calls are told in the job's numbers, too") {
+TEST_CASE("api: an error about different calls in a group also has the job's rank numbers") {
   Together<3> failed;
   all_well({4, "tcp"}, [&](int rank, dl_comm*& comm) {
     const int members[] = {1, 2, 3};
@@ -282,7 +282,7 @@ TEST_CASE("api: a group's ranks that wait in different calls are told in the job
   });
 }
 
-TEST_CASE("api: a rank that leaves in good order is missed only by those who need it") {
+TEST_CASE("api: only ranks that need a rank miss it after it has left in good order") {
   for (const char* transport : kTransports) {
     all_well({2, transport}, [](int rank, dl_comm*& comm) {
       EXPECT(dl_barrier(comm) == DL_OK);
@@ -313,7 +313,7 @@ TEST_CASE("api: abort ends this rank's calls, and the peers lose it") {
   }
 }
 
-TEST_CASE("api: an operation's deadline names who has not arrived, and reaches everybody") {
+TEST_CASE("api: an operation's deadline names the missing ranks, on all ranks") {
   for (const char* transport : kTransports) {
     CAPTURE(transport);
     const TempFolder folder;
@@ -343,7 +343,7 @@ TEST_CASE("api: an operation's deadline names who has not arrived, and reaches e
   }
 }
 
-TEST_CASE("api: a time limit holds for what begins after it, and for groups made after it") {
+TEST_CASE("api: a time limit holds for later operations and later groups") {
   all_well({.ranks = 3}, [](int rank, dl_comm*& comm) {
     const int all[] = {0, 1, 2};
     dl_comm* own = nullptr;
@@ -380,7 +380,7 @@ TEST_CASE("api: a time limit holds for what begins after it, and for groups made
   });
 }
 
-TEST_CASE("api: a world of one needs nobody") {
+TEST_CASE("api: a world of one rank needs no peer") {
   dl_options options;
   dl_options_init(&options);
   options.rank = 0;
@@ -401,7 +401,7 @@ TEST_CASE("api: a world of one needs nobody") {
   CHECK(std::string(dl_last_error(nullptr)).find("nonsense") != std::string::npos);
 }
 
-TEST_CASE("api: a thread has the errors of its own calls, not those of one before it") {
+TEST_CASE("api: a thread sees the errors of its own calls, not those of an earlier thread") {
   dl_comm* comm = nullptr;
   REQUIRE(dl_init(nullptr, nullptr, &comm) == DL_OK);
   std::string own, of_next, of_first;

@@ -4,7 +4,7 @@
 
 using namespace dlaunch;
 
-TEST_CASE("arrivals: says what is known and no more") {
+TEST_CASE("arrivals: the text has only known ranks") {
   CHECK(describe({.ranks = 5, .missing = {1, 2, 4}}) == "rank 1-2,4 of 5 have not arrived");
   CHECK(describe({.ranks = 3, .missing = {1}, .unconnected = {2}}) ==
         "rank 1 of 3 has not arrived");

@@ -20,7 +20,7 @@
 
 using namespace dlaunch;
 
-TEST_CASE("async: collectives in the background give what the plain ones give, in order") {
+TEST_CASE("async: background collectives give the results of blocking ones, in order") {
   for (const char* transport : kTransports) {
     all_well({3, transport}, [](int rank, dl_comm*& comm) {
       constexpr std::size_t kOps = 40;
@@ -126,7 +126,7 @@ TEST_CASE("async: messages and collectives do not wait for one another") {
   }
 }
 
-TEST_CASE("async: messages of another thread go beside a collective that blocks") {
+TEST_CASE("async: another thread's messages pass during a blocking collective") {
   for (const char* transport : kTransports) {
     all_well({2, transport}, [](int rank, dl_comm*& comm) {
       // Rank 1 comes to each sum after a message of rank 0, whose own thread may wait in it by
@@ -190,7 +190,7 @@ TEST_CASE("async: one thread waits for operations of several communicators") {
   });
 }
 
-TEST_CASE("async: dl_wait_for waits no longer than it is told, and again") {
+TEST_CASE("async: dl_wait_for waits no longer than its time limit, and can be repeated") {
   all_well({2, "auto"}, [](int rank, dl_comm*& comm) {
     int got = 0, done = 9;
     dl_request* request = nullptr;
@@ -212,7 +212,7 @@ TEST_CASE("async: dl_wait_for waits no longer than it is told, and again") {
   });
 }
 
-TEST_CASE("async: receives first and sends later go round in a circle") {
+TEST_CASE("async: receives that are started before the sends go around in a circle") {
   all_well({4, "tcp"}, [](int rank, dl_comm*& comm) {
     std::vector<double> in(1 << 20), out(1 << 20, rank);
     dl_request* requests[2] = {};
@@ -225,7 +225,7 @@ TEST_CASE("async: receives first and sends later go round in a circle") {
   });
 }
 
-TEST_CASE("async: a lost peer ends what is under way, and finalize does not wait for it") {
+TEST_CASE("async: a lost peer ends all operations, and finalize does not wait for them") {
   for (const char* transport : kTransports) {
     Together<2> failed;
     const auto codes = run({3, transport}, [&](int rank, dl_comm*& comm) {
@@ -257,7 +257,7 @@ TEST_CASE("async: a lost peer ends what is under way, and finalize does not wait
   }
 }
 
-TEST_CASE("groups: each has its own ranks and order, beside others and beside the whole") {
+TEST_CASE("groups: each has its own ranks and order, beside other groups and their parent") {
   for (const char* transport : kTransports) {
     all_well({5, transport}, [](int rank, dl_comm*& comm) {
       dl_comm* group = nullptr;
@@ -346,7 +346,7 @@ TEST_CASE("groups: a member that dies before it comes ends the bootstrap for the
   CHECK(codes == std::vector<int>{0, 128 + SIGKILL, 0});
 }
 
-TEST_CASE("async: another thread may wait for what this one starts") {
+TEST_CASE("async: another thread may wait for an operation") {
   for (const char* transport : kTransports) {
     all_well({2, transport}, [](int rank, dl_comm*& comm) {
       constexpr int kRounds = 200;
@@ -383,7 +383,7 @@ TEST_CASE("async: another thread may wait for what this one starts") {
   }
 }
 
-TEST_CASE("groups: the failure of one leaves the others alone") {
+TEST_CASE("groups: the failure of one does not end the others") {
   all_well({4, "auto"}, [](int rank, dl_comm*& comm) {
     dl_comm* pair = nullptr;
     EXPECT(dl_split(comm, rank / 2, 0, &pair) == DL_OK);
@@ -413,7 +413,7 @@ static dl_result begin_split(dl_comm* comm) {
 }
 
 // The victim dies then instead of bootstrap the others.
-TEST_CASE("groups: a rank that dies in the middle of a split ends it for the others at once") {
+TEST_CASE("groups: a rank that dies during a split ends it for the others at once") {
   for (const char* transport : kTransports) {
     for (const int victim : {0, 1, 2}) {
       Together<2> failed;
@@ -465,7 +465,7 @@ TEST_CASE("groups: a split ends with the time limit of an operation") {
   CHECK(codes == std::vector<int>(2, 0));
 }
 
-TEST_CASE("async: the C++ requests wait in their destructor, and throw what failed") {
+TEST_CASE("async: C++ requests wait in their destructor, and throw the error") {
   all_well({2, "auto"}, [](int rank, dl_comm*& comm) {
     dl_finalize(std::exchange(comm, nullptr));
     return rank * 0;
@@ -534,7 +534,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("bucketer: a step that failed or was given up is not in the next one's way") {
+TEST_CASE("bucketer: a failed or abandoned step does not disturb the next one") {
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     auto world = dl::Communicator::adopt(std::exchange(comm, nullptr));
     std::vector<float> a(10, 1), b(10, 1);

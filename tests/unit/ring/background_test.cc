@@ -10,7 +10,7 @@
 
 using namespace dlaunch;
 
-TEST_CASE("background: what was pushed before the end and not taken ends with its error") {
+TEST_CASE("background: operations that no thread has taken end with the final error") {
   Completions completions;
   std::atomic<bool> begun = false;
   // Has taken all there was, and is away from the queue until that is closed.
@@ -45,7 +45,7 @@ void serve_all(OperationQueue& queue) {
 
 }  // namespace
 
-TEST_CASE("background: at rest it holds no thread, and many share the pool's threads") {
+TEST_CASE("background: an idle queue holds no thread, and many queues share the pool's threads") {
   Completions completions;
   constexpr int kMany = 50;
   std::vector<std::unique_ptr<Background>> all;
@@ -65,7 +65,7 @@ TEST_CASE("background: at rest it holds no thread, and many share the pool's thr
   CHECK(again->outcome());
 }
 
-TEST_CASE("background: operations that come while a thread is given back are carried out") {
+TEST_CASE("background: operations that come while a thread is returned are carried out") {
   Completions completions;
   Background background(serve_all, std::chrono::nanoseconds(1));
   for (int i = 0; i < 2000; ++i) {

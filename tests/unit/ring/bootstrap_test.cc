@@ -90,7 +90,7 @@ TEST_CASE("bootstrap: one communicator after another, and two at once at differe
   });
 }
 
-TEST_CASE("bootstrap: several names at one port, also of a bootstrap to which not all have come") {
+TEST_CASE("bootstrap: several names share a port, also if one bootstrap lacks ranks") {
   const HeldPort port;
   const std::string place = "tcp://127.0.0.1:" + port.number;
   all_well({2}, [&](int rank, dl_comm*& comm) {
@@ -131,7 +131,7 @@ TEST_CASE("bootstrap: one program after another in the same place") {
   for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
 }
 
-TEST_CASE("bootstrap: what a killed job has left in the place does not disturb the next one") {
+TEST_CASE("bootstrap: keys of a killed job do not disturb the next one") {
   const TempFolder folder;
   const auto body = [](int rank, dl_comm*& comm) { return sums(rank, comm, 3); };
   // Rank 1 never comes to the first job. That the others have been there shows in the journal.
@@ -197,7 +197,7 @@ TEST_CASE("bootstrap: ranks that never come are named") {
   for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
 }
 
-TEST_CASE("bootstrap: ranks that never come are named even where the store has ended by then") {
+TEST_CASE("bootstrap: ranks that never come are named even if the store has ended") {
   // Rank 0 serves the store and is the first to give up. Rank 2 waits for the store to know of rank
   // 1, or, connected to all the others, for rank 3 to connect.
   struct Absence {
@@ -244,7 +244,7 @@ TEST_CASE("bootstrap: a second process with a rank is refused by name, the job i
   for (const pid_t pid : {zero, one, two}) CHECK(end_of(pid) == 0);
 }
 
-TEST_CASE("bootstrap: ranks that believe in worlds of different sizes are told so") {
+TEST_CASE("bootstrap: ranks with different world sizes get an error that says so") {
   const TempFolder folder;
   World small{2};
   small.init_timeout_s = 0.5;
@@ -261,7 +261,7 @@ TEST_CASE("bootstrap: ranks that believe in worlds of different sizes are told s
   CHECK(end_of(zero) == 100 + DL_ERR_TIMEOUT);
 }
 
-TEST_CASE("bootstrap: where one rank gets no memory to share, all use sockets, with one warning") {
+TEST_CASE("bootstrap: if one rank gets no shared memory, all use sockets, with one warning") {
   const TempFolder folder;
   const std::string said = folder.path.string() + "/stderr";
   const auto poor_2 = [&](const char* transport) {

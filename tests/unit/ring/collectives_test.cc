@@ -250,7 +250,7 @@ constexpr Collective kAll[] = {
     Collective::broadcast,  Collective::barrier,        Collective::reduce,
     Collective::gather,     Collective::scatter,        Collective::all_to_all};
 
-TEST_CASE("collectives: each of them at every size band, root and world is what its name says") {
+TEST_CASE("collectives: each is right at every size band, root and world") {
   for (const bool shm : {true, false}) {
     for (const int ranks : kWorlds) {
       if (ranks == 1 && shm) continue;

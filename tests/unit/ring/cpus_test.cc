@@ -44,11 +44,11 @@ TEST_CASE("cpus: sets are united and counted") {
   CHECK(own_cpus().back() != '\0');
 }
 
-TEST_CASE("cpus: a thread that is bound has those it is bound to") {
+TEST_CASE("cpus: a bound thread has the CPUs of its binding") {
   CHECK(end_of(start([] { return bind_to_one() && count_cpus(own_cpus()) == 1 ? 0 : 1; })) == 0);
 }
 
-TEST_CASE("cpus: ranks that outnumber them share them evenly, and offer them to who needs them") {
+TEST_CASE("cpus: more ranks than CPUs share them evenly, and yield to ranks that need one") {
   struct Rank {
     int core;
     bool has_come;
@@ -104,7 +104,7 @@ TEST_CASE(
   CHECK(steady_now() - begun >= std::chrono::milliseconds(2));
 }
 
-TEST_CASE("cpus: who leaves a core goes where the fewest are, if that helps") {
+TEST_CASE("cpus: a rank moves to the core with the fewest ranks, if that helps") {
   const auto from = [](int own, std::vector<int> others, std::vector<int> allowed, int rank = 0) {
     return emptier_core(rank, own, others, allowed);
   };
@@ -122,7 +122,7 @@ TEST_CASE("cpus: who leaves a core goes where the fewest are, if that helps") {
   CHECK(from(1, {0}, {0, 1, 2}) == -1);  // alone already
 }
 
-TEST_CASE("cpus: of two on one core only one leaves, and a look counts for who was looked at") {
+TEST_CASE("cpus: only one of two ranks on a core leaves it") {
   const TimePoint begun = steady_now();
   const auto at = [&](int ms) { return begun + std::chrono::milliseconds(ms); };
   const int a = 0, b = 0;  // who is waited for
@@ -157,7 +157,7 @@ TEST_CASE("cpus: of two on one core only one leaves, and a look counts for who w
   CHECK(moves == 10);
 }
 
-TEST_CASE("cpus: ranks plan alike, whatever each of them may run on") {
+TEST_CASE("cpus: ranks make the same plan, although their CPUs differ") {
   for (const char* const transport : kTransports) {
     for (const int ranks : {2, 3}) {
       CAPTURE(transport);

@@ -93,7 +93,7 @@ struct MortalRank {
 
 }  // namespace
 
-TEST_CASE("death watch: all hear of a process that is killed, and hear it once") {
+TEST_CASE("death watch: all ranks notice a killed process, once") {
   const Lives lives = shared_lives();
   MortalRank victim(2, lives, [](auto&) { ::raise(SIGKILL); });
   Watcher a(0, lives), b(1, lives);
@@ -105,7 +105,7 @@ TEST_CASE("death watch: all hear of a process that is killed, and hear it once")
   }
 }
 
-TEST_CASE("death watch: one that begins after the death is told, too") {
+TEST_CASE("death watch: a watch that begins after the death reports it, too") {
   const Lives lives = shared_lives();
   MortalRank victim(2, lives, [](auto&) { ::raise(SIGKILL); });
   victim.end();
@@ -115,7 +115,7 @@ TEST_CASE("death watch: one that begins after the death is told, too") {
   CHECK(late.all() == std::vector<int>{2});
 }
 
-TEST_CASE("death watch: who exits with its watch there is dead; who has ended it has left") {
+TEST_CASE("death watch: an exit with the watch is a death; an exit after its end is a departure") {
   const Lives lives = shared_lives();
   MortalRank leaves(1, lives, [](auto& watch) { watch.reset(); });
   MortalRank exits(2, lives, [](auto&) {});

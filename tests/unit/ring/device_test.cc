@@ -87,7 +87,7 @@ TEST_CASE("device: NCCL is for ranks that all have it, in one version, and a GPU
         "rank 1: there is no libnccl.so.2");
 }
 
-TEST_CASE("device: NCCL_HOSTID tells the hosts of ranks apart, as it does for NCCL") {
+TEST_CASE("device: ranks with different NCCL_HOSTID are on different hosts, as for NCCL") {
   const auto way = [](const char* a, const char* b) {
     const unsigned char uuid[16] = {1, 2, 3};
     std::vector<DeviceFacts> ranks = {facts(0, 22809), facts(0, 22809)};
@@ -102,7 +102,7 @@ TEST_CASE("device: NCCL_HOSTID tells the hosts of ranks apart, as it does for NC
   CHECK(way("host0", nullptr).nccl);
 }
 
-TEST_CASE("device: ops that NCCL lacks are not given to it") {
+TEST_CASE("device: ops that NCCL lacks do not use NCCL") {
   const auto served = [](dl_dtype dtype, dl_op op) {
     return nccl_serves({.collective = Collective::all_reduce, .dtype = dtype, .op = op});
   };
@@ -118,7 +118,7 @@ TEST_CASE("device: ops that NCCL lacks are not given to it") {
   CHECK(nccl_dtype(static_cast<dl_dtype>(10)) == -1);
 }
 
-TEST_CASE("device: what is there counts, then who was lost, then the error, then the time") {
+TEST_CASE("device: a result counts first, then a lost rank, then an error, then the time limit") {
   const TimePoint now{10s}, later{11s};
   CHECK(judge_device(later, now, {.done = true, .over = true, .failed = true}) ==
         DeviceVerdict::done);
@@ -132,7 +132,7 @@ TEST_CASE("device: what is there counts, then who was lost, then the error, then
   CHECK(device_pause(1h) == 1ms);
 }
 
-TEST_CASE("device: NCCL that stands still ends the round, and nobody is to blame") {
+TEST_CASE("device: NCCL that hangs ends the round, and no rank is named") {
   int in[8] = {}, out[8] = {};
   const Call call{.collective = Collective::gather,
                   .in = in,
@@ -152,7 +152,7 @@ TEST_CASE("device: NCCL that stands still ends the round, and nobody is to blame
   CHECK(standstill_error(Standstill::setup, call, 0, 4, 30s).code == Errc::timeout);
 }
 
-TEST_CASE("device: the sends and receives of all ranks are what the collective delivers") {
+TEST_CASE("device: the sends and receives of all ranks match the collective") {
   for (int ranks = 2; ranks <= 5; ++ranks) {
     std::vector<std::size_t> counts;
     for (int r = 0; r < ranks; ++r) counts.push_back(static_cast<std::size_t>(r * 2 % 5));
@@ -187,7 +187,7 @@ TEST_CASE("device: the sends and receives of all ranks are what the collective d
   }
 }
 
-TEST_CASE("device: a list is one group, and what has no elements is not launched") {
+TEST_CASE("device: a list is one group, and empty tensors are not launched") {
   int a[3], b[2];
   TensorList list{{a, b}, {a, b}, {3, 5}};
   Call call{.collective = Collective::all_reduce, .count = 5, .dtype = DL_INT32, .list = &list};

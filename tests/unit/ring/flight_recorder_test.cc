@@ -22,7 +22,7 @@ std::string content(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("flight: what comes from each peer adds up in the file") {
+TEST_CASE("flight: the file has the sum of the bytes from each peer") {
   const TempFolder folder;
   const std::string path = flight_file(folder.path.string(), 0);
   FlightRecorder recorder(path);
@@ -43,7 +43,7 @@ TEST_CASE("flight: what comes from each peer adds up in the file") {
   FlightRecorder("").received(1, 1, 1us);  // no file: nothing to do
 }
 
-TEST_CASE("flight: a reader never sees half of what was written") {
+TEST_CASE("flight: a reader never sees a half-written record") {
   const TempFolder folder;
   const std::string path = flight_file(folder.path.string(), 0);
   FlightRecorder recorder(path);

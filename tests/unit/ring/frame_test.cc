@@ -43,7 +43,7 @@ TEST_CASE("frames of another round are refused by value") {
   CHECK(read.error().what == "a frame of round 3, this is round 4");
 }
 
-TEST_CASE("every altered byte of magic, kind and padding is noticed") {
+TEST_CASE("every altered byte of magic, kind and padding is detected") {
   const HeaderBytes good = encoded(message_frame(5, DL_INT32, 7), 1);
   for (std::size_t i = 0; i < good.size(); ++i) {
     if (i >= 16 && i < 40) continue;
@@ -82,7 +82,7 @@ TEST_CASE("random bytes never pass as a frame") {
   }
 }
 
-TEST_CASE("the inbox keeps the order of a tag and gives back what it used") {
+TEST_CASE("the inbox keeps the order of a tag and frees its memory") {
   Inbox inbox(2, 1000);
   Inbox::Message* first = inbox.add(1, message_frame(4, DL_UINT8, 5));
   REQUIRE(first);

@@ -48,7 +48,7 @@ dl_comm* group_of(dl_comm* comm, const std::vector<int>& ranks, int tag) {
 
 }  // namespace
 
-TEST_CASE("groups: two of the same ranks at work at once, in threads of their own") {
+TEST_CASE("groups: two groups of the same ranks work at once, in threads of their own") {
   for (const int ranks : {2, 3}) {
     for (const int cores : {1, 8}) {
       CAPTURE(ranks);
@@ -101,7 +101,7 @@ TEST_CASE("groups: one is made, used and freed while another is busy") {
 
 // The root of a broadcast waits for nobody: the others find in each group what it gave there,
 // however far it is ahead.
-TEST_CASE("groups: a rank may be ahead by many groups, and each reads what was meant for it") {
+TEST_CASE("groups: a rank may be ahead by many groups, and each group reads its own data") {
   constexpr int kGroups = 12;
   constexpr std::size_t kInts = 40000;  // fits what one call stages at once
   all_well({.ranks = 3}, [](int rank, dl_comm*& comm) {
@@ -121,7 +121,7 @@ TEST_CASE("groups: a rank may be ahead by many groups, and each reads what was m
 }
 
 // What rank 0 has staged before it gave up stays as it is: rank 1 may yet read it.
-TEST_CASE("groups: a call that fails half-way spoils nothing in others") {
+TEST_CASE("groups: a call that fails half-way does not disturb other groups") {
   all_well({.ranks = 3, .op_timeout_s = 0.5}, [](int rank, dl_comm*& comm) {
     dl_comm* const fails = group_of(comm, {0, 1, 2}, 1);
     dl_comm* const works = group_of(comm, {0, 1, 2}, 2);
@@ -137,7 +137,7 @@ TEST_CASE("groups: a call that fails half-way spoils nothing in others") {
   });
 }
 
-TEST_CASE("groups: memory of dl_alloc is a group's own, and read in place by each of its ways") {
+TEST_CASE("groups: memory of dl_alloc belongs to a group, and every algorithm reads it in place") {
   for (const int cores : {1, 8}) {
     CAPTURE(cores);
     all_well({.ranks = 2, .cores = cores}, [](int rank, dl_comm*& comm) {
@@ -162,7 +162,7 @@ TEST_CASE("groups: memory of dl_alloc is a group's own, and read in place by eac
   }
 }
 
-TEST_CASE("groups: one whose first rank gets no memory meets over sockets, and says so") {
+TEST_CASE("groups: a group whose first rank gets no shared memory uses sockets, and says so") {
   const TempFolder folder;
   const std::string said = folder.path.string() + "/said";
   const auto body = [&](int rank, dl_comm*& comm) {
@@ -192,7 +192,7 @@ TEST_CASE("groups: one whose first rank gets no memory meets over sockets, and s
 }
 
 // 2 never comes to the bootstrap; in the group, 3 is the number of nobody.
-TEST_CASE("groups: a rank that is lost ends the bootstraps of those that it is no member of") {
+TEST_CASE("groups: a lost rank also ends bootstraps of groups without it") {
   Together<3> failed;
   const auto codes = run(World{.ranks = 4}, [&](int rank, dl_comm*& comm) {
     if (rank == 3) {
@@ -238,7 +238,7 @@ TEST_CASE("groups: the first message raises the soft limit of descriptors") {
 }
 
 // Rank 0 of the group does nothing there: its control thread is asked for the socket.
-TEST_CASE("groups: a rank that cannot open a socket for messages says so to who wants one") {
+TEST_CASE("groups: a rank that cannot open a socket for messages tells its peer") {
   Together<2> done;
   all_well({.ranks = 2}, [&](int rank, dl_comm*& comm) {
     dl_comm* const group = group_of(comm, {0, 1}, 1);
@@ -256,7 +256,7 @@ TEST_CASE("groups: a rank that cannot open a socket for messages says so to who 
   });
 }
 
-TEST_CASE("groups: a member that is killed is lost to all groups that it is in, and no other") {
+TEST_CASE("groups: a killed member is lost to all of its groups, and to no other group") {
   const auto codes = run(World{.ranks = 4}, [&](int rank, dl_comm*& comm) {
     dl_comm* const without = rank < 2 ? group_of(comm, {0, 1}, 2) : nullptr;
     dl_comm* const with = group_of(comm, {0, 1, 3}, 1);

@@ -40,7 +40,7 @@ TEST_CASE(
   CHECK(held.size() == 0);
 }
 
-TEST_CASE("held frames: an abort is kept of who has come to the bootstrap, with its text") {
+TEST_CASE("held frames: an abort of a rank that has come to the bootstrap is kept, with its text") {
   HeldFrames held;
   {
     const std::string why = "it has timed out";
@@ -58,7 +58,7 @@ TEST_CASE("held frames: an abort is kept of who has come to the bootstrap, with 
   CHECK(taken[1].text == "it has timed out");
 }
 
-TEST_CASE("held frames: what no bootstrap needs is dropped, and its descriptor closed") {
+TEST_CASE("held frames: a frame that no bootstrap needs is dropped, and its descriptor closed") {
   HeldFrames held;
   for (const Type type : {Type::goodbye, Type::where, Type::here, Type::inside, Type::want}) {
     held.hold(1, held_frame(type, 7), {});
@@ -70,7 +70,7 @@ TEST_CASE("held frames: what no bootstrap needs is dropped, and its descriptor c
   CHECK(::lseek(number, 0, SEEK_CUR) == -1);
 }
 
-TEST_CASE("held frames: of a peer that has ended only its aborts stay") {
+TEST_CASE("held frames: only aborts of an ended peer are kept") {
   HeldFrames held;
   UniqueFd descriptor(::eventfd(0, EFD_CLOEXEC));
   const int number = descriptor.get();
@@ -86,7 +86,7 @@ TEST_CASE("held frames: of a peer that has ended only its aborts stay") {
   CHECK(taken[1].peer == 2);
 }
 
-TEST_CASE("held frames: beyond the limit the oldest goes") {
+TEST_CASE("held frames: beyond the limit the oldest frame is dropped") {
   HeldFrames held(2);
   for (const std::uint64_t channel : {1, 2, 3}) held.hold(0, held_frame(Type::join, channel), {});
   CHECK(held.size() == 2);

@@ -46,7 +46,7 @@ TEST_CASE("torchrun's environment: rank 0 serves the store on MASTER_PORT") {
   CHECK(resolve_job("env://", nullptr, env(first))->hosts_store);
 }
 
-TEST_CASE("an empty variable counts as not set, as dlaunch has it") {
+TEST_CASE("an empty variable counts as not set, as in dlaunch") {
   const char* const names[] = {"DLAUNCH_PORT_RANGE", "DLAUNCH_OP_TIMEOUT", "DLAUNCH_SOCKETS",
                                "DLAUNCH_WIRE_CODEC", "DLAUNCH_BACKEND"};
   for (const char* name : names) ::setenv(name, "", 1);
@@ -57,7 +57,7 @@ TEST_CASE("an empty variable counts as not set, as dlaunch has it") {
   CHECK_MESSAGE(job, (job ? "" : job.error().what));
 }
 
-TEST_CASE("an IPv6 MASTER_ADDR is taken with brackets and without") {
+TEST_CASE("an IPv6 MASTER_ADDR may have brackets") {
   auto variables = torchrun();
   for (const char* address : {"fd77::1", "[fd77::1]"}) {
     variables["MASTER_ADDR"] = address;
@@ -140,14 +140,14 @@ TEST_CASE("reports of lost peers to the launcher have the ranks of the world wit
   CHECK(resolve_job("tcp://h:1/x", nullptr, env(variables))->round_dir.empty());
 }
 
-TEST_CASE("started alone it is a world of one") {
+TEST_CASE("without a launcher there is a world of one") {
   const auto job = resolve_job(nullptr, nullptr, env({}));
   REQUIRE(job);
   CHECK(job->size == 1);
   CHECK(job->store_url.empty());
 }
 
-TEST_CASE("a world of one among others that another launcher has started is told") {
+TEST_CASE("a warning if another launcher has started several worlds of one") {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     CAPTURE(name);
     const auto warning = [&](Variables v, const char* size) {
@@ -163,7 +163,7 @@ TEST_CASE("a world of one among others that another launcher has started is told
   CHECK(resolve_job(nullptr, nullptr, env({{"SLURM_NTASKS", "4"}}))->warning.empty());
 }
 
-TEST_CASE("connections are encrypted where the environment says 1") {
+TEST_CASE("connections are encrypted if DLAUNCH_TLS is 1") {
   for (const auto& [word, tls] : {std::pair("1", true), {"0", false}, {"", false}}) {
     auto variables = torchrun();
     variables["DLAUNCH_SECRET_FILE"] = "/secret";
@@ -174,7 +174,7 @@ TEST_CASE("connections are encrypted where the environment says 1") {
   }
 }
 
-TEST_CASE("what cannot be is refused, naming it") {
+TEST_CASE("an impossible value is refused, with the name of its variable") {
   auto refused = [](const char* url, const dl_options* o, Variables v, const std::string& word) {
     const auto job = resolve_job(url, o, env(std::move(v)));
     REQUIRE_FALSE(job);

@@ -29,7 +29,7 @@ int set(dl_comm* comm, const char* key, const std::string& value) {
 
 }  // namespace
 
-TEST_CASE("keys: what one rank sets all others get, and sums are of all ranks") {
+TEST_CASE("keys: all ranks get a key that one has set, and sums are of all ranks") {
   all_well({3}, [](int rank, dl_comm*& comm) {
     std::int64_t sum = 0;
     for (int i = 0; i < 10; ++i) EXPECT(dl_key_add(comm, "count", rank + 1, &sum) == DL_OK);
@@ -53,7 +53,7 @@ TEST_CASE("keys: what one rank sets all others get, and sums are of all ranks") 
   });
 }
 
-TEST_CASE("keys: wrong arguments and forked processes are told, and nothing is broken") {
+TEST_CASE("keys: wrong arguments and forked processes get an error, and keys still work") {
   all_well({2}, [](int rank, dl_comm*& comm) {
     std::size_t bytes = 0;
     EXPECT(dl_key_set(comm, nullptr, "x", 1) == DL_ERR_INVALID);
@@ -73,7 +73,7 @@ TEST_CASE("keys: wrong arguments and forked processes are told, and nothing is b
   });
 }
 
-TEST_CASE("keys: a group has its own, and other threads go on while one waits") {
+TEST_CASE("keys: a group has keys of its own, and other threads continue while one waits") {
   all_well({2}, [](int rank, dl_comm*& comm) {
     dl_comm* group = nullptr;
     EXPECT(dl_split(comm, 0, 0, &group) == DL_OK);
@@ -92,7 +92,7 @@ TEST_CASE("keys: a group has its own, and other threads go on while one waits") 
   });
 }
 
-TEST_CASE("keys: who waits for a lost rank's is told") {
+TEST_CASE("keys: a wait for a key of a lost rank ends with an error") {
   const auto codes = run({2}, [](int rank, dl_comm*& comm) {
     if (rank == 1) ::_exit(9);
     std::size_t bytes = 0;
@@ -104,7 +104,7 @@ TEST_CASE("keys: who waits for a lost rank's is told") {
   CHECK(codes == std::vector<int>{0, 9});
 }
 
-TEST_CASE("keys: a world of one that met nobody has them, too") {
+TEST_CASE("keys: a world of one rank has keys, too") {
   const TempFolder folder;
   const pid_t one =
       start_rank("file://" + folder.path.string(), {1}, 0, [](int rank, dl_comm*& comm) {

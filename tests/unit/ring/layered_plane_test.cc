@@ -17,7 +17,7 @@
 namespace dlaunch {
 namespace {
 
-TEST_CASE("hosts: ranks are grouped by their leaders, evenly or not, and nonsense groups nobody") {
+TEST_CASE("hosts: ranks are grouped by their leaders, and malformed input makes no groups") {
   const HostMap map({0, 1, 0, 1, 4, 4});
   CHECK(map.hosts() == 3);
   CHECK(map.ranks_of(0) == std::vector<int>{0, 2});
@@ -32,7 +32,7 @@ TEST_CASE("hosts: ranks are grouped by their leaders, evenly or not, and nonsens
   }
 }
 
-TEST_CASE("hosts: a group has the share of its members there in a host's cores") {
+TEST_CASE("hosts: a group's share of a host's cores is that of its members there") {
   CHECK(cores_of_group(8, {0, 1, 2, 3}, {1, 2}) == 4);
   CHECK(cores_of_group(8, {0, 1, 2, 3}, {4, 5, 6, 7}) == 1);
   CHECK(cores_of_group(8, {4, 5, 6, 7}, {4, 5, 6, 7}) == 8);  // of eight ranks on two hosts
@@ -175,7 +175,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("layered: averages of float16 whose sum is beyond its range") {
+TEST_CASE("layered: averages of float16 whose sum exceeds its range") {
   constexpr std::uint16_t k40000 = 0x78e2;
   LayeredWorld world(2, 2, WireCodec::none);
   for (const std::size_t count : {1, 3, 100'003}) {
@@ -244,7 +244,7 @@ TEST_CASE("layered: encoded sums are near, and have the same bits on every rank 
   }
 }
 
-TEST_CASE("layered: a rank that never comes ends the call for all, also what goes on beside it") {
+TEST_CASE("layered: a rank that never comes ends the call for all, and the calls beside it") {
   LayeredWorld world(2, 2, WireCodec::none);
   const auto said = world.ranks().each<std::string>([&](int rank) -> std::string {
     if (rank == 3) return "";

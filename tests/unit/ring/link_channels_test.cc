@@ -82,7 +82,7 @@ void do_call(LinkedRank& rank, std::uint64_t seq) {
 
 }  // namespace
 
-TEST_CASE("link channels: who is early to a bootstrap is found there by who comes later") {
+TEST_CASE("link channels: later ranks of a bootstrap find the early ones") {
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open(0).links->join();
@@ -101,7 +101,7 @@ TEST_CASE("link channels: who is early to a bootstrap is found there by who come
   CHECK(value == 42);
 }
 
-TEST_CASE("link channels: the end of one is not that of another, or of the whole") {
+TEST_CASE("link channels: the end of a channel does not end another, nor the trunk") {
   Trio trio;
   GroupOfTrio one(trio, 7), other(trio, 8, 2);
   one.open_all();
@@ -158,7 +158,7 @@ TEST_CASE(
   CHECK_FALSE(trio[0].flag.raised());
 }
 
-TEST_CASE("link channels: a group outlives what it was made of") {
+TEST_CASE("link channels: a group outlives the communicator that it was made from") {
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open_all();
@@ -190,7 +190,7 @@ TEST_CASE("link channels: a rank that is lost ends a bootstrap, and one that beg
   CHECK(without.meets(1));
 }
 
-TEST_CASE("link channels: who gives up tells those who have yet to come") {
+TEST_CASE("link channels: ranks that come later learn that a rank has given up") {
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open(0).links->join();
@@ -199,7 +199,7 @@ TEST_CASE("link channels: who gives up tells those who have yet to come") {
   CHECK(group[1].error().what == "ranks 1 and 2 have not come");
 }
 
-TEST_CASE("link channels: a rank that declines sends all of the group elsewhere") {
+TEST_CASE("link channels: if one rank declines, the whole group meets elsewhere") {
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open(1).links->join();
@@ -210,7 +210,7 @@ TEST_CASE("link channels: a rank that declines sends all of the group elsewhere"
   CHECK(group.meets(2).error().what == "no memory");
 }
 
-TEST_CASE("link channels: the bootstrap ends with the communicator that the group is made of") {
+TEST_CASE("link channels: the bootstrap of a group ends with its parent") {
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open(0).links->join();
@@ -222,7 +222,7 @@ TEST_CASE("link channels: the bootstrap ends with the communicator that the grou
   CHECK(met.error().what == "over");
 }
 
-TEST_CASE("link channels: the end of the parent is told in the numbers of the group") {
+TEST_CASE("link channels: the error after the parent's end has the group's rank numbers") {
   AbortFlag of_member, of_other;
   of_member.raise({.code = Errc::peer_lost, .what = "lost", .rank = 3});
   of_other.raise({.code = Errc::peer_lost, .what = "lost", .rank = 0});
@@ -231,7 +231,7 @@ TEST_CASE("link channels: the end of the parent is told in the numbers of the gr
   CHECK(ParentEnd(of_member).error().rank == 3);
 }
 
-TEST_CASE("link channels: what a rank that is no member said of a channel is not heard there") {
+TEST_CASE("link channels: a channel ignores frames of ranks that are not members") {
   Trio trio;
   GroupOfTrio all(trio, 7), pair(trio, 7, 2);
   const UniqueFd segment(::eventfd(0, EFD_CLOEXEC));
@@ -244,7 +244,7 @@ TEST_CASE("link channels: what a rank that is no member said of a channel is not
   for (int r = 0; r < 2; ++r) CHECK_FALSE(pair[r].flag.raised());
 }
 
-TEST_CASE("link channels: a rank without room for descriptors ends nothing but what needs one") {
+TEST_CASE("link channels: without room for descriptors, only operations that need one fail") {
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open_all();
@@ -272,7 +272,7 @@ TEST_CASE("link channels: a rank without room for descriptors ends nothing but w
 }
 
 // Rank 2 reads nothing, so that what it is told waits in rank 0.
-TEST_CASE("link channels: a descriptor that must wait and cannot be copied is said to be lacking") {
+TEST_CASE("link channels: a held descriptor that cannot be copied is reported as missing") {
   Trio trio(2);
   GroupOfTrio group(trio, 7);
   group.open(0);
@@ -302,7 +302,7 @@ TEST_CASE("link channels: a descriptor that must wait and cannot be copied is sa
   CHECK_FALSE(last->carries_descriptor());
 }
 
-TEST_CASE("link channels: who leaves one that was over tells so, though connections stay") {
+TEST_CASE("link channels: peers learn that a rank leaves a broken channel, while links stay") {
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open_all();
@@ -313,7 +313,7 @@ TEST_CASE("link channels: who leaves one that was over tells so, though connecti
   CHECK_FALSE(trio[0].flag.raised());
 }
 
-TEST_CASE("link channels: sockets for messages lead to the same pair, whoever needs them first") {
+TEST_CASE("link channels: both ends get the same socket for messages, whichever asks first") {
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open_all();

@@ -44,7 +44,7 @@ bool refused(std::string_view bytes) {
 
 }  // namespace
 
-TEST_CASE("link frames: each comes back as it was, however many lie behind each other") {
+TEST_CASE("link frames: each is read as it was written, however many follow each other") {
   std::string bytes;
   for (const auto& frame : one_of_each()) bytes += encode(frame);
   std::string_view rest = bytes;
@@ -63,7 +63,7 @@ TEST_CASE("link frames: each comes back as it was, however many lie behind each 
   CHECK(rest.empty());
 }
 
-TEST_CASE("link frames: of a part of one nothing is taken") {
+TEST_CASE("link frames: an incomplete frame is not consumed") {
   for (const auto& frame : one_of_each()) {
     const std::string bytes = encode(frame);
     for (std::size_t size = 0; size < bytes.size(); ++size) {
@@ -76,7 +76,7 @@ TEST_CASE("link frames: of a part of one nothing is taken") {
   }
 }
 
-TEST_CASE("link frames: what cannot be one is refused by its header") {
+TEST_CASE("link frames: an impossible header is refused") {
   for (const auto& frame : one_of_each()) {
     std::string bytes = encode(frame);
     INFO("type " << static_cast<int>(bytes[0]));

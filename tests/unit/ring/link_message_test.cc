@@ -31,7 +31,7 @@ TimePoint soon() { return steady_now() + 10s; }
 
 }  // namespace
 
-TEST_CASE("link messages: answers, words and descriptors arrive, nothing beyond them is read") {
+TEST_CASE("link messages: answers, texts and descriptors arrive, and no later byte is read") {
   const Pair link;
   const Pair passed;
   const LinkMessage no{.answer = LinkMessage::Answer::no,
@@ -65,7 +65,7 @@ TEST_CASE("link messages: answers, words and descriptors arrive, nothing beyond 
   CHECK(::recv(link.b.get(), rest, sizeof rest, 0) == 5);
 }
 
-TEST_CASE("link messages: a peer's end, nonsense and silence are told apart") {
+TEST_CASE("link messages: a peer's end, malformed bytes and silence are different errors") {
   SUBCASE("end") {
     Pair link;
     link.a.reset();
@@ -84,7 +84,7 @@ TEST_CASE("link messages: a peer's end, nonsense and silence are told apart") {
   }
 }
 
-TEST_CASE("link messages: descriptors beyond the process's limit are missing, the rest is whole") {
+TEST_CASE("link messages: only descriptors beyond the process's limit are missing") {
   CHECK(end_of(start([] {
           const Pair link;
           const Pair passed;

@@ -48,7 +48,7 @@ std::vector<ByPeer> listen(StreamWorld& world, const std::function<void(int rank
   return heard;
 }
 
-TEST_CASE("links: the time of a slow link is told, and of no other") {
+TEST_CASE("links: only the slow link is reported as slow") {
   constexpr int kRanks = 4, kFrom = 1, kTo = 3;
   constexpr unsigned kRate = 2'000'000;  // bytes a second: what the link carries takes a second
   StreamWorld world(kRanks, Wire::tcp);
@@ -69,7 +69,7 @@ TEST_CASE("links: the time of a slow link is told, and of no other") {
   CHECK(others[5] < slow / 2);
 }
 
-TEST_CASE("links: who waits for a late sender does not take it for a slow link") {
+TEST_CASE("links: a late sender is not reported as a slow link") {
   StreamWorld world(3, Wire::tcp);
   const auto heard = listen(world, [](int rank) {
     if (rank == 1) std::this_thread::sleep_for(4s);
@@ -79,7 +79,7 @@ TEST_CASE("links: who waits for a late sender does not take it for a slow link")
   }
 }
 
-TEST_CASE("links: what comes in one read takes no time, and a barrier brings nothing") {
+TEST_CASE("links: data of one read take no time, and a barrier has no data") {
   StreamWorld world(2);
   std::vector<Heard> heard;
   static_cast<StreamPlane&>(*world.ends[0])

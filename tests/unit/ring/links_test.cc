@@ -53,7 +53,7 @@ void hear_nothing(const UniqueFd& fd) {
 
 }  // namespace
 
-TEST_CASE("links: the end of a rank that has not said goodbye is its loss") {
+TEST_CASE("links: a connection that ends without a goodbye is a lost rank") {
   Trio trio(2);
   trio.kill(2);
   for (int r = 0; r < 2; ++r) {
@@ -64,14 +64,14 @@ TEST_CASE("links: the end of a rank that has not said goodbye is its loss") {
   }
 }
 
-TEST_CASE("links: who hears of a loss passes it on, so that all name the same rank") {
+TEST_CASE("links: each rank passes a loss on, so that all name the same rank") {
   Trio trio(2);
   trio.end(2, 0).reset();  // rank 1 sees nothing of it by itself
   CHECK(trio[1].error().what == trio[0].error().what);
   CHECK(trio[1].error().rank == 2);
 }
 
-TEST_CASE("links: a rank that left is missed by who needs it, and those are told who do not yet") {
+TEST_CASE("links: only ranks that need a rank that left get an error, and pass it on") {
   Trio trio;
   for (int r = 0; r < 3; ++r) {
     trio[r].links->enter(1, call(1));
@@ -87,7 +87,7 @@ TEST_CASE("links: a rank that left is missed by who needs it, and those are told
   CHECK(trio[1].error().rank == 2);
 }
 
-TEST_CASE("links: all may leave in any order and nobody complains") {
+TEST_CASE("links: all may leave in any order, without an error") {
   Trio trio;
   for (int r = 0; r < 3; ++r) {
     trio[r].links->enter(1, call(1));
@@ -104,7 +104,7 @@ TEST_CASE("links: no goodbye in the middle of a collective") {
   CHECK(trio[0].error().what == "rank 2 was lost: it ended in the middle of collective #1");
 }
 
-TEST_CASE("links: of a rank that is known to be dead its last words count") {
+TEST_CASE("links: the last frames of a dead rank still count") {
   Trio trio(2);
   const auto say = [&](const LinkFrame& frame) {
     const std::string bytes = encode(frame);
@@ -157,14 +157,14 @@ TEST_CASE("links: an abort reaches all; of a rank that called dl_abort it means 
   }
 }
 
-TEST_CASE("links: the first error stands, here and in what others hear") {
+TEST_CASE("links: the first error stays, here and in frames to others") {
   Trio trio;
   trio[0].links->abort({.code = Errc::timeout, .what = "first"});
   trio[0].links->abort({.code = Errc::mismatch, .what = "second"});
   for (int r = 0; r < 3; ++r) CHECK(trio[r].error().what == "first");
 }
 
-TEST_CASE("links: bytes that make no sense end the communicator with the sender's name") {
+TEST_CASE("links: malformed bytes end the communicator with the sender's name") {
   const std::string nonsense[] = {
       std::string(16, '\x07'),                                          // no such type
       std::string("\x01\xff\0\0\0\0\0\0", 8) + std::string(8, '\0'),    // no such error
@@ -182,7 +182,7 @@ TEST_CASE("links: bytes that make no sense end the communicator with the sender'
   }
 }
 
-TEST_CASE("links: a silent host is lost in time, one whose processes stand still is not") {
+TEST_CASE("links: a silent host is lost in time, one with stopped processes is not") {
   // 127.0.0.1 and 127.0.0.2 play two hosts. Rank 1 stands still: nobody reads at its end.
   UniqueFd standing[2], silent[2];
   connect_hosts(standing);
@@ -207,7 +207,7 @@ TEST_CASE("links: a silent host is lost in time, one whose processes stand still
   CHECK(steady_now() - begin < 12s);
 }
 
-TEST_CASE("links: a roll call tells who is not in the collective and who does not answer") {
+TEST_CASE("links: a roll call finds ranks outside the collective and ranks that do not answer") {
   Trio trio(2);
   trio[0].links->enter(5, call(5));
   trio[1].links->enter(4, call(4));
@@ -256,7 +256,7 @@ TEST_CASE("links: a roll call ends once all have answered, or the communicator i
   }
 }
 
-TEST_CASE("links: ranks that wait in different calls hear of it from each other") {
+TEST_CASE("links: ranks that wait in different calls learn it from each other") {
   Trio trio;
   const auto begin = steady_now();
   SUBCASE("in the same one") {
@@ -318,7 +318,7 @@ TEST_CASE("links: the error of a rank in another call has the job's names") {
   CHECK(rank.error().what.ends_with("rank 0 called barrier; known as rank 4"));
 }
 
-TEST_CASE("links: a rank that comes late to a call is no reason to complain") {
+TEST_CASE("links: a rank that comes late to a call is not an error") {
   Trio trio;
   for (std::uint64_t seq = 1; seq <= 4; ++seq) {
     for (int r = 0; r < 3; ++r) {

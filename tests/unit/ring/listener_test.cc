@@ -80,7 +80,7 @@ TEST_CASE(
   CHECK(steady_now() - begin < 6s);  // 200 ms for each 64; until each has had its time: 8 s
 }
 
-TEST_CASE("listener: refusals are told once for each address") {
+TEST_CASE("listener: refusals are logged once for each address") {
   auto listener = Listener::open("127.0.0.1", true);
   REQUIRE(listener);
   std::vector<std::string> lines;
@@ -107,7 +107,7 @@ TEST_CASE("listener: refusals are told once for each address") {
   CHECK(lines[1].find("refused a connection from this host: this is job") != std::string::npos);
 }
 
-TEST_CASE("listener: neither end of a loopback connection paces, others do as the system says") {
+TEST_CASE("listener: loopback connections do not pace, others keep the system's setting") {
   auto listener = Listener::open("127.0.0.1", false);
   REQUIRE(listener);
   const Secret secret;

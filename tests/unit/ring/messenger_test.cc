@@ -102,7 +102,7 @@ TEST_CASE("ranks that send to each other, or in a circle, before they receive do
 
 constexpr std::size_t kNoRoom = Inbox::kMaxBytesPerPeer + 1;
 
-TEST_CASE("a message larger than the inbox waits in the socket until it is asked for") {
+TEST_CASE("a message larger than the inbox waits in the socket until a receive asks for it") {
   MessageWorld world(3);
   const auto results = world.each<std::string>([&](int rank) -> std::string {
     Messenger& messenger = *world.ends[rank];
@@ -118,7 +118,7 @@ TEST_CASE("a message larger than the inbox waits in the socket until it is asked
   for (const auto& complaint : results) CHECK(complaint == "");
 }
 
-TEST_CASE("a message that the inbox has no room for is an error where waiting cannot help") {
+TEST_CASE("a message without room in the inbox is an error if waiting cannot help") {
   MessageWorld world(2);
   const auto results = world.each<std::string>([&](int rank) -> std::string {
     Messenger& messenger = *world.ends[rank];
@@ -149,7 +149,7 @@ TEST_CASE("a message that never comes ends at the deadline") {
   CHECK(words(outcome).starts_with("rank 0: recv from rank 1 (tag 4) timed out after "));
 }
 
-TEST_CASE("a message of another count or dtype is a mismatch") {
+TEST_CASE("a message with another count or dtype is a mismatch") {
   for (const bool early : {false, true}) {
     MessageWorld world(2);
     std::int32_t values[4] = {};
@@ -208,7 +208,7 @@ struct Busy {
   std::unique_ptr<OperationQueue> queue;
 };
 
-TEST_CASE("any number of messages may be under way, in every direction and order") {
+TEST_CASE("many messages may be under way, in every direction and order") {
   constexpr int kRanks = 4, kMessages = 60;
   MessageWorld world(kRanks, Wire::unix_socket, 4096);
   const auto length = [](int from, int to, int i) {
@@ -282,7 +282,7 @@ TEST_CASE("a receive from any rank takes one message from each, and says from wh
   }
 }
 
-TEST_CASE("a receive from any rank fails once all have gone, and says what it was") {
+TEST_CASE("a receive from any rank fails once all have left, and names the failed operation") {
   MessageWorld world(3);
   world.ends[1].reset();
   world.ends[2].reset();
@@ -297,7 +297,7 @@ TEST_CASE("a receive from any rank fails once all have gone, and says what it wa
                                          done.error().rank));
 }
 
-TEST_CASE("a failure ends all that is under way, and all that is started later") {
+TEST_CASE("a failure ends all operations, and all that are started later") {
   MessageWorld world(3);
   std::vector<std::byte> buffer(8 << 20);
   Busy busy(*world.ends[0]);

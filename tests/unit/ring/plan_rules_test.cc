@@ -21,7 +21,7 @@ std::string refusal(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("plan rules: the first that fits holds, and changes what it says") {
+TEST_CASE("plan rules: the first matching rule applies") {
   const auto rules = parse_plan_rules(
       "all_reduce:1M-2M:ring,granule=128K;all_reduce:-4K:direct;broadcast::window=3;all:8M:granule="
       "1M");
@@ -49,7 +49,7 @@ TEST_CASE("plan rules: the first that fits holds, and changes what it says") {
   CHECK(parse_plan_rules("")->empty());
 }
 
-TEST_CASE("plan rules: those for shared memory hold as far as there is room") {
+TEST_CASE("plan rules: rules for shared memory apply as far as there is room") {
   using ShmAlgorithm = ShmPlan::Algorithm;
   const auto rules = parse_plan_rules(
       "all_reduce:-64K:shm-one-shot;all_reduce:64K-1M:shm-blocks,shm-chunk=10000;"
@@ -76,7 +76,7 @@ TEST_CASE("plan rules: those for shared memory hold as far as there is room") {
   CHECK_FALSE(tuning_by(*rules, shape(all_reduce, 1 << 20), 2, Tuning{}).by_rule);
 }
 
-TEST_CASE("plan rules: nonsense is refused with what could stand there") {
+TEST_CASE("plan rules: a malformed rule is refused with the possible values") {
   CHECK(refusal("all_reduce::tree").find("exchange doubling star direct ring shm-one-shot") !=
         std::string::npos);
   CHECK(refusal("broadcast::ring").find("tree chain") != std::string::npos);

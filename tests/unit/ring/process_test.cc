@@ -73,7 +73,7 @@ bool in_child = false;
 // What only a thread of the parent's knows is no leak of a child, which has no such thread.
 extern "C" int __lsan_is_turned_off() { return in_child; }  // NOLINT: the name is the sanitizer's
 
-TEST_CASE("process: nothing works in a forked child, and nothing there harms the parent") {
+TEST_CASE("process: calls fail in a forked child, and do not harm the parent") {
   for (const int ranks : {1, 2}) {
     for (const char* transport : kTransports) {
       all_well({ranks, transport}, [](int rank, dl_comm*& comm) {
@@ -104,7 +104,7 @@ TEST_CASE("process: nothing works in a forked child, and nothing there harms the
   }
 }
 
-TEST_CASE("process: a forked child does not wait for what its parent has under way") {
+TEST_CASE("process: a forked child does not wait for operations of its parent") {
   for (const int ranks : {1, 2}) {
     for (const char* transport : kTransports) {
       all_well({ranks, transport}, [](int rank, dl_comm*& comm) {
@@ -137,7 +137,7 @@ TEST_CASE("process: a forked child does not wait for what its parent has under w
   }
 }
 
-TEST_CASE("process: exit() without dl_finalize is a departure, missed only by who needs the rank") {
+TEST_CASE("process: exit() without dl_finalize is a departure, and only ranks in need of it fail") {
   for (const char* transport : kTransports) {
     CAPTURE(transport);
     const TempFolder folder;
@@ -174,7 +174,7 @@ TEST_CASE("process: exit() without dl_finalize is a departure, missed only by wh
   }
 }
 
-TEST_CASE("process: all exit right after their last collective and nobody complains") {
+TEST_CASE("process: all exit right after their last collective, without an error") {
   for (const char* transport : kTransports) {
     CAPTURE(transport);
     for (int round = 0; round < 10; ++round) {
@@ -224,7 +224,7 @@ TEST_CASE("process: with TLS, too, a rank that is killed is lost to all") {
   CHECK(codes == std::vector<int>{0, 128 + SIGKILL, 0});
 }
 
-TEST_CASE("process: what was sent before dl_finalize arrives; what was not is missed by name") {
+TEST_CASE("process: messages sent before dl_finalize arrive; an error names the rank of others") {
   for (const char* transport : kTransports) {
     CAPTURE(transport);
     const TempFolder folder;
@@ -256,7 +256,7 @@ TEST_CASE("process: what was sent before dl_finalize arrives; what was not is mi
   }
 }
 
-TEST_CASE("process: what is sent to a rank that has left is not lost without a word") {
+TEST_CASE("process: a send to a rank that has left is an error") {
   for (const char* transport : kTransports) {
     for (const bool later : {false, true}) {
       Gate counted, gone;
@@ -283,7 +283,7 @@ TEST_CASE("process: what is sent to a rank that has left is not lost without a w
   }
 }
 
-TEST_CASE("process: a rank that ends right after its dl_init fails nobody else's") {
+TEST_CASE("process: a rank that ends right after dl_init does not fail the dl_init of others") {
   for (int i = 0; i < 30; ++i) {
     const char* const transport = kTransports[i % 2];
     const auto codes = run({4, transport}, [i](int rank, dl_comm*& comm) {
@@ -296,7 +296,7 @@ TEST_CASE("process: a rank that ends right after its dl_init fails nobody else's
   }
 }
 
-TEST_CASE("process: the launcher finds a note of the lost rank from each survivor") {
+TEST_CASE("process: each survivor reports the lost rank to the launcher") {
   const TempFolder notes;
   ::setenv("DLAUNCH_ROUND_DIR", notes.path.string().c_str(), 1);
   Gate through;

@@ -41,7 +41,7 @@ TEST_CASE("reconfigure: a handle is read as it was written") {
   }
 }
 
-TEST_CASE("reconfigure: what is no handle is refused") {
+TEST_CASE("reconfigure: malformed handles are refused") {
   const std::string good = text_of({"12@a", 3, kSecret, 4711, "10.0.0.7"});
   REQUIRE(parse_handle(good));
   for (std::size_t length = 0; length < good.size() - 7; ++length) {
@@ -67,7 +67,7 @@ TEST_CASE("reconfigure: what is no handle is refused") {
   }
 }
 
-TEST_CASE("reconfigure: ranks are places in the list, and rank 0 leads") {
+TEST_CASE("reconfigure: a rank is the position in the list, and rank 0 leads") {
   const std::vector<std::string> handles = {handle(2), handle(1, "::1"), handle(3)};
   std::set<std::string> urls;
   for (std::size_t i = 0; i < handles.size(); ++i) {
@@ -84,7 +84,7 @@ TEST_CASE("reconfigure: ranks are places in the list, and rank 0 leads") {
   CHECK(v6.url.starts_with("tcp://[::1]:4001/"));
 }
 
-TEST_CASE("reconfigure: only the same number and the same handles meet") {
+TEST_CASE("reconfigure: only members with the same number and handles meet") {
   const std::string a = handle(1), b = handle(2), c = handle(3);
   std::set<std::string> urls;
   const auto meet = [&](std::int64_t uuid, const std::vector<std::string>& handles) {
@@ -101,7 +101,7 @@ TEST_CASE("reconfigure: only the same number and the same handles meet") {
   CHECK(hex_of(digest_of(1, {"x"})) == "7b1eedf1c827008c");
 }
 
-TEST_CASE("reconfigure: what is wrong with the handles is said") {
+TEST_CASE("reconfigure: the error says what is wrong with the handles") {
   const std::string a = handle(1), b = handle(2);
   CHECK(refused_with(a, {a, b}).empty());
   CHECK(refused_with(a, {}) == "dlring: reconfigure: no handle was given");
@@ -110,7 +110,7 @@ TEST_CASE("reconfigure: what is wrong with the handles is said") {
   CHECK(refused_with(a, {a, "gloo:1"}) == "dlring: reconfigure: 'gloo:1' is no handle of dlring");
 }
 
-TEST_CASE("reconfigure: of many members a message names the first") {
+TEST_CASE("reconfigure: a message about many members names the first ones") {
   std::vector<std::string> handles;
   for (int i = 0; i < 40; ++i) handles.push_back(handle(i + 1));
   const auto plan = plan_reconfigure(handles[39], 1, handles);

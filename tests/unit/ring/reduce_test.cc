@@ -73,7 +73,7 @@ struct EachIsa {
 
 }  // namespace
 
-TEST_CASE("wire codecs make the same bytes with every instruction set, and read them alike") {
+TEST_CASE("wire codecs write and read the same bytes with every instruction set") {
   std::mt19937 random(4);
   std::uniform_int_distribution<std::uint32_t> any;
   std::vector<float> values(5000), ordinary(5000);
@@ -258,7 +258,7 @@ class Passed {
   std::vector<char> in_, out_, through_, held_;
 };
 
-TEST_CASE("two operands may have their result in the place of both, with the bits of any other") {
+TEST_CASE("the result may replace both of two operands, with the same bits") {
   std::mt19937 random(10);
   for (int dtype = DL_INT8; dtype <= DL_FLOAT64; ++dtype) {
     for (int op = DL_SUM; op <= DL_BXOR; ++op) {
@@ -302,7 +302,7 @@ TEST_CASE("two operands may have their result in the place of both, with the bit
   }
 }
 
-TEST_CASE("copies, also around the caches, are copies") {
+TEST_CASE("copies are exact, also around the caches") {
   std::vector<char> from(9000);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 7 + i / 256);
   for (const std::size_t bytes :

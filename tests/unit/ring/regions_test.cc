@@ -180,7 +180,7 @@ TEST_CASE("alloc: large buffers in place, and operations in the background") {
   });
 }
 
-TEST_CASE("alloc: a rank that lacks memory is told to all, and they go on") {
+TEST_CASE("alloc: all ranks learn that one lacks memory, and continue") {
   for (const char* transport : kTransports) {
     all_well({3, transport}, [](int rank, dl_comm*& comm) {
       void* memory = nullptr;
@@ -207,7 +207,7 @@ TEST_CASE("alloc: a rank that lacks memory is told to all, and they go on") {
   }
 }
 
-TEST_CASE("alloc: memory that another rank has freed is told by name") {
+TEST_CASE("alloc: an error names the rank that has freed the memory") {
   const auto codes = run({2, "shm"}, [](int rank, dl_comm*& comm) {
     void *a = nullptr, *b = nullptr;
     const std::size_t bytes = 1 << 20;
@@ -250,7 +250,7 @@ TEST_CASE("alloc: a rank that is killed before all have allocated is named") {
   CHECK(codes == std::vector<int>{0, 0, 128 + SIGKILL});
 }
 
-TEST_CASE("alloc: a rank whose socket ends is blamed only if the flag does not know better") {
+TEST_CASE("alloc: a rank whose socket ends is named only if the flag has no other error") {
   for (const bool follows : {false, true}) {  // rank 1 ends its sockets because rank 2 was lost
     int fds[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
@@ -277,7 +277,7 @@ TEST_CASE("alloc: a rank whose socket ends is blamed only if the flag does not k
   }
 }
 
-TEST_CASE("process: a forked child keeps the descriptors that the program has opened") {
+TEST_CASE("alloc: a forked child keeps the descriptors that the program has opened") {
   for (const char* transport : kTransports) {
     all_well({2, transport}, [](int rank, dl_comm*& comm) {
       std::vector<UniqueFd> own;

@@ -76,7 +76,7 @@ void all_well_elastic(int ranks, int rounds, const char* transport, const Body& 
 
 }  // namespace
 
-TEST_CASE("rejoin: requests of the old round end with that one and leave the new one alone") {
+TEST_CASE("rejoin: requests of the old round end with it and do not disturb the new one") {
   for (const char* transport : kTransports) {
     Together<2> started;
     all_well_elastic(2, 2, transport, [&](int rank, dl_comm*& comm) {
@@ -114,7 +114,7 @@ TEST_CASE("rejoin: requests of the old round end with that one and leave the new
   }
 }
 
-TEST_CASE("rejoin: keys of the old round are not those of the new one") {
+TEST_CASE("rejoin: the new round does not see keys of the old one") {
   all_well_elastic(2, 2, "auto", [](int rank, dl_comm*& comm) {
     char text[2];
     std::size_t bytes = 0;
@@ -149,7 +149,7 @@ TEST_CASE("rejoin: a forked child leaves its parent's place in the job alone") {
   }
 }
 
-TEST_CASE("rejoin: a group stays behind, and says so") {
+TEST_CASE("rejoin: a group of the old round returns an error that says so") {
   all_well_elastic(2, 1, "auto", [](int rank, dl_comm*& comm) {
     dl_comm* group = nullptr;
     EXPECT(dl_split(comm, 0, 0, &group) == DL_OK);

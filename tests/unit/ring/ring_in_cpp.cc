@@ -138,7 +138,7 @@ TEST_CASE("ring in C++: in the background") {
   CHECK(more == std::vector<float>{3, 4});
 }
 
-TEST_CASE("ring in C++: what is moved") {
+TEST_CASE("ring in C++: moved objects") {
   auto comm = dl::Communicator::init();
   auto buffer = comm.alloc<double>(8);
   dl::Buffer<double> moved;

@@ -264,7 +264,7 @@ TEST_CASE("rooted collectives and all_to_all by every schedule, from and to ever
   }
 }
 
-TEST_CASE("broadcasts reach everybody from every root, by tree and by chain") {
+TEST_CASE("broadcasts reach all ranks from every root, by tree and by chain") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (int root = 0; root < ranks; ++root) {
       for (const std::size_t count : {0, 1, 2, 7, 40}) {
@@ -277,7 +277,7 @@ TEST_CASE("broadcasts reach everybody from every root, by tree and by chain") {
 }
 
 // Every rank but one; the barrier must not let anybody pass.
-TEST_CASE("nobody passes a barrier before the last one has come") {
+TEST_CASE("no rank passes a barrier before the last one has come") {
   for (int ranks = 2; ranks <= 17; ++ranks) {
     for (int late = 0; late < ranks; ++late) {
       std::vector<Program> programs;
@@ -331,7 +331,7 @@ TEST_CASE("a large all_reduce moves the least possible bytes") {
   }
 }
 
-TEST_CASE("on one host, what is in flight to all peers together fits a cache, however many") {
+TEST_CASE("on one host, the data in flight to all peers fit a cache, however many peers") {
   for (int ranks = 1; ranks <= 64; ++ranks) {
     for (const bool crowded : {false, true}) {
       const Tuning tuning = tuning_within_host(ranks, crowded);
@@ -387,7 +387,7 @@ TEST_CASE("two ranks, and few that share cores, reduce at the root whatever the 
         dlaunch::Algorithm::star);
 }
 
-TEST_CASE("a reduction of all with one has room for a window of granules of each") {
+TEST_CASE("a reduction at the root has room for a window of granules of each rank") {
   const Shape shape{Collective::reduce, std::size_t{64} << 20, 4, 1};
   const Tuning tuning{.granule_bytes = std::size_t{128} << 10, .window = 3};
   CHECK(make_program(shape, 1, 2, tuning).scratch_bytes == 3 * tuning.granule_bytes);
@@ -406,7 +406,7 @@ TEST_CASE("two ranks exchange for longer than more ranks do") {
 }  // namespace
 }  // namespace dlaunch
 
-TEST_CASE("schedule: between hosts the window covers what the link holds, and not much more") {
+TEST_CASE("schedule: between hosts the window is little more than the link's content") {
   using std::chrono::microseconds;
   CHECK(dlaunch::tuning_between_hosts({}).window == 6);
   CHECK(dlaunch::tuning_between_hosts(microseconds(200)).window == 9);
@@ -427,7 +427,7 @@ auto algorithms_between_hosts(dlaunch::Collective collective, int root) {
 
 }  // namespace
 
-TEST_CASE("schedule: the farther hosts are from each other, the more is exchanged in one go") {
+TEST_CASE("schedule: the farther apart hosts are, the more data they exchange in one step") {
   using std::chrono::microseconds;
   const auto algorithm = algorithms_between_hosts(dlaunch::Collective::all_reduce, -1);
   const microseconds near(200), middle(5000), far(40'000);
@@ -459,7 +459,7 @@ TEST_CASE("schedule: the farther hosts are from each other, the more is exchange
   CHECK(algorithm(far, 1 << 20, 16) == Algorithm::direct);
 }
 
-TEST_CASE("schedule: between hosts a reduce goes to the root while that takes in what is little") {
+TEST_CASE("schedule: between hosts a small reduce goes to the root directly") {
   using std::chrono::microseconds;
   const auto algorithm = algorithms_between_hosts(dlaunch::Collective::reduce, 1);
   const microseconds near(200), far(40'000);

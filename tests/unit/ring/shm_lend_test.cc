@@ -51,7 +51,7 @@ bool right(Plane& plane, Call call, int rank, int ranks, std::span<std::int32_t>
 }
 
 // Memory that all read in place, memory that none can, and some of each.
-TEST_CASE("shm: an input is the giver's own again as soon as its call returns") {
+TEST_CASE("shm: a rank may change its input as soon as its call returns") {
   for (const int cores : {2, 64}) {
     for (const int lenders : {0, 1, 3}) {
       CAPTURE(cores);

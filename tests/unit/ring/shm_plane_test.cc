@@ -377,7 +377,7 @@ TEST_CASE("shm: the plan of a call covers all of it, whatever the shape") {
   }
 }
 
-TEST_CASE("shm: where each rank has a core, the more they are the less do all read all inputs") {
+TEST_CASE("shm: with a core for each rank, more ranks lower the limit of one-shot") {
   const auto algorithm = [](int ranks, bool own_cores, std::size_t bytes, Collective collective) {
     ShmShape layout = shape_for(ranks);
     layout.own_cores = own_cores;
@@ -394,7 +394,7 @@ TEST_CASE("shm: where each rank has a core, the more they are the less do all re
   CHECK(algorithm(16, true, 8 << 10, Collective::all_gather) == Algorithm::one_shot);
 }
 
-TEST_CASE("shm: different calls are told, naming both ranks") {
+TEST_CASE("shm: an error about different calls names both ranks") {
   for (const int cores : {1, 64}) {
     ShmWorld world(2, cores, true);
     world.each([&](int rank) {
@@ -417,7 +417,7 @@ TEST_CASE("shm: different calls are told, naming both ranks") {
   }
 }
 
-TEST_CASE("shm: a result of a rank that there is not is an error") {
+TEST_CASE("shm: a root that does not exist is an error") {
   auto control = make_shm_control(2);
   auto own = make_shm_data(2), other = make_shm_data(2);
   std::vector<UniqueFd> fds;

@@ -67,7 +67,7 @@ std::size_t write_to(SocketBundle& bundle, const std::string& bytes) {
 
 }  // namespace
 
-TEST_CASE("a stream over any number of sockets comes as it went, whatever is used of them") {
+TEST_CASE("a stream over several sockets arrives unchanged, however many are in use") {
   for (const int sockets : {1, 2, 3, 8}) {
     std::mt19937 random(static_cast<unsigned>(sockets));
     BundlePair pair(sockets);
@@ -107,7 +107,7 @@ TEST_CASE(
   CHECK(read_from(*pair.to, 10) == "def");
 }
 
-TEST_CASE("a stream of several sockets ends with the first of them that is needed and has ended") {
+TEST_CASE("a stream over several sockets ends when a needed socket ends") {
   BundlePair pair(2);
   CHECK(write_to(*pair.from, "abc") == 3);
   pair.from.reset();
@@ -121,7 +121,7 @@ TEST_CASE("a stream of several sockets ends with the first of them that is neede
   CHECK(got->os_errno == 0);
 }
 
-TEST_CASE("the end of a socket may come before the last bytes of another one") {
+TEST_CASE("a socket may end before the last bytes of another socket arrive") {
   for (const std::size_t closed : {0u, 1u}) {
     BundlePair pair(2);
     char bytes[10];
@@ -147,7 +147,7 @@ TEST_CASE("the end of a socket may come before the last bytes of another one") {
   }
 }
 
-TEST_CASE("bytes that are no piece are refused") {
+TEST_CASE("malformed pieces are refused") {
   for (const std::uint32_t length : {0u, 1u << 20}) {
     BundlePair pair(2);
     char header[12] = {};

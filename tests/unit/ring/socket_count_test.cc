@@ -21,7 +21,7 @@ std::size_t settles(SocketCount count, std::size_t bytes, const std::function<do
 
 }  // namespace
 
-TEST_CASE("sockets: as many as are fastest, from wherever it begins") {
+TEST_CASE("sockets: the fastest number is found, whatever the first number is") {
   for (const std::size_t first : {1, 4, 16}) {
     CHECK(settles({16, first}, 1 << 20, [](int n) { return 1000.0 / n; }) == 16);
     CHECK(settles({16, first}, 1 << 20, [](int n) { return 100.0 * n; }) == 1);
@@ -40,7 +40,7 @@ TEST_CASE(
         }) == 16);
 }
 
-TEST_CASE("sockets: small calls take one, and each size finds its own number") {
+TEST_CASE("sockets: small calls use one, and each size has its own number") {
   SocketCount count(8, 8);
   CHECK(count.begin(1000) == 1);
   count.end(Duration(1));

@@ -48,7 +48,7 @@ struct PoolWorld {
 
 }  // namespace
 
-TEST_CASE("staging pool: communicators that do not run at once share one piece") {
+TEST_CASE("staging pool: communicators that do not run at once share memory") {
   PoolWorld world;
   for (int i = 0; i < 100; ++i) {
     const auto user = std::make_shared<CountedReaders>();
@@ -62,7 +62,7 @@ TEST_CASE("staging pool: communicators that do not run at once share one piece")
   CHECK(world.passed.empty());
 }
 
-TEST_CASE("staging pool: those that run at once have one each, and later ones use these") {
+TEST_CASE("staging pool: concurrent communicators have their own memory, and later ones reuse it") {
   PoolWorld world;
   const auto a = std::make_shared<CountedReaders>(), b = std::make_shared<CountedReaders>();
   const auto first = world.borrow(a), second = world.borrow(b);
@@ -78,7 +78,7 @@ TEST_CASE("staging pool: those that run at once have one each, and later ones us
   CHECK(world.pool->made() == 2);
 }
 
-TEST_CASE("staging pool: what others have yet to read is not given to another communicator") {
+TEST_CASE("staging pool: memory that ranks still read is not given to another communicator") {
   PoolWorld world;
   const auto slow = std::make_shared<CountedReaders>(), next = std::make_shared<CountedReaders>();
   const auto first = world.borrow(slow);
@@ -111,7 +111,7 @@ TEST_CASE(
   CHECK(world.pool->made() == 2);
 }
 
-TEST_CASE("staging pool: who waits for others to read hears that its communicator is over") {
+TEST_CASE("staging pool: a rank that waits for readers learns that its communicator is over") {
   PoolWorld world;
   const auto slow = std::make_shared<CountedReaders>();
   const auto first = world.borrow(slow);

@@ -72,7 +72,7 @@ TEST_CASE("a peer that dies in the middle of a call is named, and later calls fa
   }
 }
 
-TEST_CASE("the abort flag's error is preferred to what the socket says") {
+TEST_CASE("the abort flag's error is preferred to the socket's") {
   // The control thread of rank 0 learns the truth a moment after rank 1 has left because of rank 2.
   // Rank 0 gives it a few milliseconds; a busy machine may use them up now and then.
   int preferred = 0;
@@ -114,7 +114,7 @@ TEST_CASE("raising the abort flag wakes a waiting rank long before its deadline"
   CHECK(words(world.ends[0]->run(Ones(5).call)) == "aborted by the user");
 }
 
-TEST_CASE("a deadline says who has not arrived") {
+TEST_CASE("a deadline names the ranks that have not arrived") {
   StreamWorld world(5);
   std::latch there(3);  // a thread that starts late is none that does not come
   const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
@@ -146,7 +146,7 @@ TEST_CASE("a deadline ends a call also while its data move") {
   }
 }
 
-TEST_CASE("a deadline does not claim to know of ranks that the call does not talk to") {
+TEST_CASE("a deadline does not name ranks that the call does not talk to") {
   StreamWorld world(5);
   // One after the other: what they send waits in the sockets of rank 0, which hears from all.
   std::string told[5];
@@ -161,7 +161,7 @@ TEST_CASE("a deadline does not claim to know of ranks that the call does not tal
   CHECK(told[1].ends_with(": waiting for rank 0 or a rank for which that one waits; arrived: 1"));
 }
 
-TEST_CASE("a deadline blames whom the roll call blames, however little this rank has heard") {
+TEST_CASE("a deadline names the ranks of the roll call, however little this rank knows") {
   const auto outcome_with = [](RollCall roll) {
     int fds[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
@@ -205,7 +205,7 @@ TEST_CASE("different calls are an error that names both ranks") {
   }
 }
 
-TEST_CASE("a rank that called something else and has gone on is a mismatch, not a hang") {
+TEST_CASE("a rank that made another call and continued is a mismatch, not a hang") {
   StreamWorld world(2);
   Ones ones(5, 1);
   ones.call.collective = Collective::broadcast;
@@ -218,7 +218,7 @@ TEST_CASE("a rank that called something else and has gone on is a mismatch, not 
         "collective #1: rank 1 called barrier, rank 0 called broadcast(count 5, float, root 0)");
 }
 
-TEST_CASE("a rank that left out a collective is a mismatch, not a hang") {
+TEST_CASE("a rank that skipped a collective is a mismatch, not a hang") {
   StreamWorld world(2);
   const auto outcomes = world.each<Result<void>>(
       [&](int rank) { return run_as_communicator(world, rank, Ones(5, rank == 0 ? 7 : 8).call); });

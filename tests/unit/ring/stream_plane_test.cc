@@ -176,7 +176,7 @@ TEST_CASE("all collectives are right around every threshold") {
   }
 }
 
-TEST_CASE("short writes and a ring of more ranks than the direct exchange takes") {
+TEST_CASE("sockets: short writes, and a ring of more ranks than the direct exchange allows") {
   std::uint64_t seq = 0;
   StreamWorld narrow(4, Wire::unix_socket, 4096);
   for (const std::size_t count : {std::size_t{9}, std::size_t{20'000}, std::size_t{300'001}}) {
