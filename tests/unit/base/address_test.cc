@@ -9,7 +9,7 @@
 
 using namespace dlaunch;
 
-TEST_CASE("numeric addresses of both families are what they say") {
+TEST_CASE("numeric addresses of both families are parsed") {
   const struct {
     const char* host;
     bool loopback;
@@ -26,7 +26,7 @@ TEST_CASE("numeric addresses of both families are what they say") {
   }
 }
 
-TEST_CASE("an error says why, and leaves it to the caller to say what") {
+TEST_CASE("an error has the reason, and the caller adds the address") {
   const auto found = resolve("ten.zero", 1, AI_NUMERICHOST);
   REQUIRE_FALSE(found);
   CHECK(found.error().code == Errc::io);
@@ -45,7 +45,7 @@ TEST_CASE("a bound socket tells its address and the port it got") {
   CHECK(bound_address(-1).error().os_errno == EBADF);
 }
 
-TEST_CASE("the way to a loopback address begins at one") {
+TEST_CASE("the route to a loopback address has a loopback source") {
   const auto us = resolve("127.0.0.5", 9, AI_NUMERICHOST);
   REQUIRE(us);
   const auto own = address_towards(us->front());

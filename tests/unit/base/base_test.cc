@@ -114,7 +114,7 @@ TEST_CASE("a secret file that others may read is refused") {
   CHECK_FALSE(Secret::load(path));
 }
 
-TEST_CASE("a socket connected to itself is told from one connected to another") {
+TEST_CASE("a socket connected to itself is recognized") {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -156,7 +156,7 @@ TEST_CASE("text from outside is escaped to one harmless line, and only once") {
   }
 }
 
-TEST_CASE("a rate limit lets one through per subject and period, and remembers a bounded number") {
+TEST_CASE("a rate limit passes one event per subject and period, and has bounded memory") {
   RateLimit limit(10s, 2);
   const TimePoint start(100s);
   CHECK(limit.may_say(start, "a") == 0);
@@ -168,7 +168,7 @@ TEST_CASE("a rate limit lets one through per subject and period, and remembers a
   CHECK(limit.may_say(start + 19s, "c") == 0);
 }
 
-TEST_CASE("a key is made once, for us alone, whoever is the first to ask for it") {
+TEST_CASE("a key is made once, for one user, also if several processes ask at once") {
   char folder[] = "/tmp/dlaunch-key-XXXXXX";
   REQUIRE(::mkdtemp(folder) != nullptr);
   const std::string path = std::string(folder) + "/own/key";

@@ -52,7 +52,7 @@ TEST_CASE("a flight record is read in the order of its operations, in words") {
   CHECK(entries[4].what == "recv from any rank (tag 0, count 4096, float)");
 }
 
-TEST_CASE("what came from a peer is read unless it is being written") {
+TEST_CASE("bytes of a peer are read unless they are being written") {
   FlightFile file;
   const auto put = [&](int peer, std::uint64_t version, std::uint64_t next_version) {
     auto& link = file.links[peer];
@@ -80,7 +80,7 @@ TEST_CASE("what came from a peer is read unless it is being written") {
   CHECK(read_flight(bytes_of(file)).empty());
 }
 
-TEST_CASE("whatever stands in the file, reading it is harmless") {
+TEST_CASE("a reader survives any content of the file") {
   CHECK(read_flight("").empty());
   CHECK(read_flight("short").empty());
   std::mt19937 random(3);
@@ -92,7 +92,7 @@ TEST_CASE("whatever stands in the file, reading it is harmless") {
   }
 }
 
-TEST_CASE("how much a rank does: in the last seconds, or since the oldest that is known") {
+TEST_CASE("the rate of a rank: over the last seconds, or since the oldest known operation") {
   using namespace std::chrono_literals;
   FlightFile file;
   const auto put = [&](std::uint64_t number, std::chrono::nanoseconds at) {
@@ -123,7 +123,7 @@ TEST_CASE("how much a rank does: in the last seconds, or since the oldest that i
   CHECK(read_rate(bytes_of(file), TimePoint(999s + 63ms)).over == 63ms);
 }
 
-TEST_CASE("a record of times before the clock began makes no sense") {
+TEST_CASE("a record with times before the clock began is refused") {
   FlightFile file;
   auto& record = file.records[1];
   record.number = record.seq = 1;

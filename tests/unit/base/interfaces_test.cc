@@ -33,7 +33,7 @@ TEST_CASE("interfaces: chosen by name, address, net, or the first of several tha
   CHECK(chosen("wlan0,172.16.0.0/12,ib0,eth0") == "10.1.2.3");
 }
 
-TEST_CASE("interfaces: what fits nothing is told with what there is") {
+TEST_CASE("interfaces: an error about a wrong choice lists the addresses") {
   CHECK(chosen("eth9").starts_with("! 'eth9' fits no address of this host; it has lo 127.0.0.1, "));
   CHECK(chosen("eth").starts_with("! 'eth' fits no address"));
   CHECK(chosen("10.1.2.4").starts_with("! '10.1.2.4' fits no address"));
@@ -44,7 +44,7 @@ TEST_CASE("interfaces: what fits nothing is told with what there is") {
   CHECK(chosen("").starts_with("! "));
 }
 
-TEST_CASE("interfaces: without a wish it is the first that others may know") {
+TEST_CASE("interfaces: the default is the first address that others may reach") {
   CHECK(any_address(kHost) == "192.168.7.9");
   CHECK(any_address({kHost[0], kHost[4], kHost[5]}) == "fd77::9");
   CHECK(any_address({kHost[0], kHost[1]}) == "127.0.0.1");

@@ -38,7 +38,7 @@ const Outer kOuter{
 template <>
 inline constexpr Colour dlaunch::kLastOf<Colour> = Colour::green;
 
-TEST_CASE("a record comes back as it was, and its enums no higher than their last") {
+TEST_CASE("a record is read as it was written, and its enums must be valid") {
   RecordWriter out({}, TimePoint(10s));
   Outer sent = kOuter;
   sent.at = TimePoint(12s);
@@ -61,7 +61,7 @@ TEST_CASE("a record is its members and nothing else") {
                                                        14));
 }
 
-TEST_CASE("what is short, too long or left over is no record") {
+TEST_CASE("short or long input, and additional bytes, are refused") {
   const std::string whole = encode_record(kOuter);
   Outer got;
   CHECK(decode_record(whole, got));
@@ -85,7 +85,7 @@ TEST_CASE("texts for a terminal are escaped as they are read") {
   CHECK(inner.names[0].find('\x1b') == std::string::npos);
 }
 
-TEST_CASE("times that would overflow are not believed") {
+TEST_CASE("times that would overflow are refused") {
   struct Times {
     Duration took{};
     TimePoint at{};
@@ -98,7 +98,7 @@ TEST_CASE("times that would overflow are not believed") {
   CHECK(got.took == Duration::zero());
 }
 
-TEST_CASE("a message is the number of its kind, and then it") {
+TEST_CASE("a message is the number of its kind, followed by its record") {
   using Message = std::variant<Empty, Inner>;
   RecordWriter out;
   write_message(out, Message(Inner{3, {}}));

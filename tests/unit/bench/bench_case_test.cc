@@ -17,7 +17,7 @@ void each_reduction(Visit visit) {
   }
 }
 
-TEST_CASE("an output that nobody wrote is wrong in every element") {
+TEST_CASE("an output that no call wrote is wrong in every element") {
   each_reduction([](dl_dtype dtype, dl_op op) {
     for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather}) {
       const Case c = make_case(kind, dtype, op, 0, 3000 * 8, 4);
@@ -37,7 +37,7 @@ TEST_CASE("an output that nobody wrote is wrong in every element") {
   });
 }
 
-TEST_CASE("inputs that were not reduced are not taken for the result") {
+TEST_CASE("inputs that were not reduced are wrong results") {
   each_reduction([](dl_dtype dtype, dl_op op) {
     const Case c = make_case(Kind::all_reduce, dtype, op, 0, 3000 * 8, 4);
     Buffers buffers(1, 4, c.bytes);
@@ -48,7 +48,7 @@ TEST_CASE("inputs that were not reduced are not taken for the result") {
   });
 }
 
-TEST_CASE("of one rank the input is the result") {
+TEST_CASE("with one rank the input is the result") {
   each_reduction([](dl_dtype dtype, dl_op op) {
     for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather}) {
       const Case c = make_case(kind, dtype, op, 0, 3000 * 8, 1);

@@ -59,7 +59,7 @@ TEST_CASE("more ranks than cores share them, and switch instead of handing over"
   CHECK(two->private_us == doctest::Approx(5 + 2 * 10));
 }
 
-TEST_CASE("what is staged comes from the second cache, and what others have stored from theirs") {
+TEST_CASE("staged data come from the second-level cache, and passed data from another core") {
   Limits limits = machine(4);
   limits.levels.insert(limits.levels.begin() + 1, {256 << 10, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}});
   CHECK(bounds(limits, of(Kind::all_reduce, 4000), true, 4, 1)->absolute_us == doctest::Approx(6));
@@ -81,7 +81,7 @@ TEST_CASE("what is staged comes from the second cache, and what others have stor
         doctest::Approx(5 + 4 * 20));
 }
 
-TEST_CASE("large or rotated buffers are bound by memory, what is staged is not") {
+TEST_CASE("memory limits large or rotated buffers, but not staged data") {
   const auto large = bounds(machine(8), of(Kind::all_reduce, 1 << 20), true, 2, 1);
   CHECK(large->absolute_us == doctest::Approx(2 + 10 * 1048.576));
   CHECK(large->private_us == doctest::Approx(large->absolute_us));
@@ -92,7 +92,7 @@ TEST_CASE("large or rotated buffers are bound by memory, what is staged is not")
   CHECK(bounds(machine(8), half, true, 2, 2)->absolute_us == doctest::Approx(2 + 5242.88));
 }
 
-TEST_CASE("what a sum in place stores goes where it was loaded from") {
+TEST_CASE("a sum in place stores where it has loaded") {
   Limits limits = machine(8);
   limits.levels[1].together.update = 0.4;
   const auto us = [&](Kind kind, bool in_place) {
@@ -106,7 +106,7 @@ TEST_CASE("what a sum in place stores goes where it was loaded from") {
   CHECK(us(Kind::all_reduce, true) == doctest::Approx(2 + 10 * 1048.576));
 }
 
-TEST_CASE("a limit that is not known bounds nothing") {
+TEST_CASE("an unknown limit does not count") {
   Limits limits = machine(8);
   limits.handoff_us = dlaunch::Error{dlaunch::Errc::unsupported, "not here"};
   CHECK(bounds(limits, of(Kind::all_reduce, 4000), true, 2, 1)->absolute_us == doctest::Approx(4));

@@ -25,7 +25,7 @@ TEST_CASE("a limit that was not measured is listed with the reason") {
   CHECK(!json["limits"][4].contains("one_core"));
 }
 
-TEST_CASE("bandwidths of several cores stand beside those of one") {
+TEST_CASE("bandwidths of several cores are listed with those of one") {
   Limits limits = one_core();
   CHECK(limits_csv(limits).find("copy 4 MiB,10.0000,,1,GB/s\n") != std::string::npos);
   limits.busy = 2;
@@ -34,7 +34,7 @@ TEST_CASE("bandwidths of several cores stand beside those of one") {
   CHECK(limits_table(limits).find("each of 2") != std::string::npos);
 }
 
-TEST_CASE("what a row needs is measured again, and larger sets are not") {
+TEST_CASE("the limits of a row are measured again, without larger sets") {
   Limits limits = one_core();
   const Rates marked{-1, -1, -1, -1};
   limits.levels = {{kStagingSet, marked, marked}, {4 << 20, marked, marked}};

@@ -41,7 +41,7 @@ TEST_CASE("a skew is a duration above zero") {
   CHECK(refusal(options).find("--skew") == 0);
 }
 
-TEST_CASE("overlap is that of all_reduce, and not of late ranks") {
+TEST_CASE("--overlap is for all_reduce, and not for late ranks") {
   Options options = all_reduce();
   options.overlap = true;
   CHECK(cases_of(options).kind->kind == Kind::all_reduce);
@@ -60,7 +60,7 @@ TEST_CASE("a collective without a model has no share of a limit") {
   CHECK(refusal(options).find("--calibrate: no limit is known for gather") == 0);
 }
 
-TEST_CASE("what has no effect is refused") {
+TEST_CASE("options without effect are refused") {
   Options options;
   options.collective = "barrier";
   options.rotate = 2;
@@ -72,7 +72,7 @@ TEST_CASE("what has no effect is refused") {
   CHECK(refusal(options).find("--cpu is a column of the table") == 0);
 }
 
-TEST_CASE("a comparison is with NCCL: on a GPU, of what is a function there") {
+TEST_CASE("a comparison with NCCL needs a GPU and a collective that NCCL has") {
   Options options = all_reduce();
   options.compare = true;
   CHECK(refusal(options).find("--device cuda") != std::string::npos);

@@ -6,7 +6,7 @@
 namespace bench {
 namespace {
 
-TEST_CASE("what is hidden is the shorter one's share that cost no time") {
+TEST_CASE("the hidden part is the share of the shorter one that cost no time") {
   CHECK(hidden_percent(10, 10, 20) == doctest::Approx(0));
   CHECK(hidden_percent(10, 10, 10) == doctest::Approx(100));
   CHECK(hidden_percent(10, 10, 15) == doctest::Approx(50));

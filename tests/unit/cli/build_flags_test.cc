@@ -52,7 +52,7 @@ TEST_CASE("build flags escape blanks in the path, as pkg-config does") {
   CHECK(here.ask({"--libs"}).find("/my programs/") == std::string::npos);
 }
 
-TEST_CASE("build flags are refused for another library, and where nothing is installed") {
+TEST_CASE("build flags are refused for another library, and without an installation") {
   const Installation here("opt");
   CHECK(here.ask({"--libs", "dltrain"}) ==
         "error: --libs takes the name of one library, dlring or dlelastic, not 'dltrain'");

@@ -54,7 +54,7 @@ TEST_CASE("an empty file sets nothing") {
   CHECK(parsed("\n # x\n").empty());
 }
 
-TEST_CASE("malformed files are told by line") {
+TEST_CASE("an error in a config file names the line") {
   CHECK(file_error("nproc 4\n") == "job.toml:1: expected '=' after 'nproc'");
   CHECK(file_error("\n= 4\n") == "job.toml:2: expected: option = value");
   CHECK(file_error("bind = core\n") ==
@@ -75,7 +75,7 @@ TEST_CASE("malformed files are told by line") {
         "job.toml:1: expected a number, true, false or a string in quotes, not 1.2.3");
 }
 
-TEST_CASE("no bytes upset the config parser") {
+TEST_CASE("no bytes break the config parser") {
   std::mt19937 random(11);
   const std::string_view pieces[] = {"a",  "=", "\"",   "'", "[", "]", ",",  "\n",   "#",
                                      "\\", "1", "true", " ", ".", "-", "\0", "\xff", "key"};

@@ -154,7 +154,7 @@ bool has_line(const Plan& plan, const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("--dry-run tells of every option that is not as usual") {
+TEST_CASE("--dry-run shows every option that differs from its default") {
   FakeMachine fake;
   fake.files["list"] = "a slots=3\n";
   fake.gpus = {{"0000:17:00.0", "GPU UUID: \t GPU-a\n", "0-3\n"}};

@@ -74,7 +74,7 @@ TEST_CASE("each pair of hosts is measured once, and none with two at a time") {
   CHECK(pair_rounds(100).size() == 99);
 }
 
-TEST_CASE("nothing is found where nothing is wrong") {
+TEST_CASE("healthy hosts have no findings") {
   for (const int size : {1, 2, 3, 12}) CHECK(Cluster(size).found().empty());
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("one finding names all hosts with the same fault") {
   }
 }
 
-TEST_CASE("what differs between hosts") {
+TEST_CASE("differences between hosts") {
   Cluster cluster(3);
   SUBCASE("MTU") {
     cluster.hosts[2].mtu = 9000;
@@ -162,7 +162,7 @@ TEST_CASE("what differs between hosts") {
   }
 }
 
-TEST_CASE("a host's facts come back as they were told, or not at all") {
+TEST_CASE("a host's facts are read as they were written, or refused") {
   HostFacts host = healthy("a");
   host.cpu_quota = 2.5;
   host.infiniband = host.named_loopback = true;
@@ -200,7 +200,7 @@ TEST_CASE("options go to the job that looks at the hosts") {
   CHECK(words[6] == kDoctorWorkerWord);
 }
 
-TEST_CASE("what a job's options say of output, failures and its program is not for the doctor") {
+TEST_CASE("the doctor ignores options about output, failures and the program") {
   const auto options = read_options(
       doctor_words({"--hosts", "a,b", "--log-dir", "logs", "--timestamps", "--output", "files",
                     "--max-restarts", "3", "--chaos", "kill=1", "--timeout", "60", "-m"}));
@@ -211,7 +211,7 @@ TEST_CASE("what a job's options say of output, failures and its program is not f
   CHECK(kept.program == options->program);
 }
 
-TEST_CASE("the JSON report has what the text has, and null where nothing is known") {
+TEST_CASE("the JSON report has the contents of the text, and null for unknown values") {
   Cluster two(2);
   two.hosts[0].mtu = 0;
   two.hosts[0].started_s = -1;

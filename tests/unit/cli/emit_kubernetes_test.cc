@@ -50,7 +50,7 @@ void check_golden(const std::string& name, const Words& words, const Plan& plan)
 
 }  // namespace
 
-TEST_CASE("a worker that was killed is not tried again by Kubernetes unless dlaunch goes on") {
+TEST_CASE("Kubernetes does not retry a killed worker unless dlaunch continues") {
   const auto tried_again = [](const Plan& plan) {
     const auto job = job_of({"--emit", "kubernetes", "--image", "i", "train"}, plan);
     const std::string text = kubernetes_yaml(*job);
@@ -91,7 +91,7 @@ TEST_CASE("a pod's GPUs are those of --gpus, whatever this machine has") {
   }
 }
 
-TEST_CASE("what a pod writes, reads or warns of is not this machine's affair") {
+TEST_CASE("files and warnings of a pod do not concern this machine") {
   FakeMachine fake;
   fake.terminal = true;
   fake.kinds["logs"] = FileKind::plain;
@@ -105,7 +105,7 @@ TEST_CASE("what a pod writes, reads or warns of is not this machine's affair") {
   CHECK(built->warnings == Words{});
 }
 
-TEST_CASE("the YAML is as it was") {
+TEST_CASE("the YAML equals the recorded one") {
   Plan restarts = plan_of(4, 4);
   restarts.max_restarts.restarts = 3;
   check_golden("job.yaml",
@@ -119,7 +119,7 @@ TEST_CASE("the YAML is as it was") {
                plan_of(2, 4));
 }
 
-TEST_CASE("Kubeflow Trainer and LeaderWorkerSet: the YAML is as it was") {
+TEST_CASE("Kubeflow Trainer and LeaderWorkerSet: the YAML equals the recorded one") {
   check_golden("trainjob.yaml",
                {"--emit", "trainjob", "--image", "reg/train:1", "--nnodes", "4", "--nproc", "8",
                 "--gpus", "8", "--queue", "team-a", "./train", "--lr", "0.1"},
@@ -130,7 +130,7 @@ TEST_CASE("Kubeflow Trainer and LeaderWorkerSet: the YAML is as it was") {
                plan_of(2, 2));
 }
 
-TEST_CASE("Kueue: the queue stands on what Kueue admits, and fewer pods will do where we say so") {
+TEST_CASE("Kueue: the object that Kueue admits has the queue, and may accept fewer pods") {
   const auto text = [](const char* kind, const Plan& plan) {
     return kubernetes_yaml(
         *job_of({"--emit", kind, "--image", "i", "--queue", "q", "train"}, plan));
@@ -150,7 +150,7 @@ TEST_CASE("Kueue: the queue stands on what Kueue admits, and fewer pods will do 
   CHECK(text("jobset", plan_of(2, 4)).find("job-min-parallelism") == std::string::npos);
 }
 
-TEST_CASE("a group of a LeaderWorkerSet begins again with new pods unless dlaunch goes on") {
+TEST_CASE("a group of a LeaderWorkerSet begins again with new pods unless dlaunch continues") {
   const auto policy = [](const Plan& plan) {
     const std::string text =
         kubernetes_yaml(*job_of({"--emit", "lws", "--image", "i", "serve"}, plan));
@@ -161,7 +161,7 @@ TEST_CASE("a group of a LeaderWorkerSet begins again with new pods unless dlaunc
   CHECK_FALSE(policy(plan_of(2, 4)));
 }
 
-TEST_CASE("names are such as Kubernetes takes") {
+TEST_CASE("names are valid for Kubernetes") {
   const auto name = [](const char* program) {
     return job_of({"--emit", "kubernetes", "--image", "i", program})->name;
   };
@@ -178,7 +178,7 @@ TEST_CASE("names are such as Kubernetes takes") {
   }
 }
 
-TEST_CASE("what contradicts it is refused") {
+TEST_CASE("contradicting options are refused") {
   const auto with = [](const Words& more) {
     Words words = {"--emit", "kubernetes", "--image", "i"};
     words.insert(words.end(), more.begin(), more.end());
@@ -208,7 +208,7 @@ TEST_CASE("what contradicts it is refused") {
   CHECK(check_emit(*read_options({"--gpus", "1", "--emit", "jobset", "p"})));
 }
 
-TEST_CASE("several programs are written as they stand on a command line") {
+TEST_CASE("several programs are written as on a command line") {
   FakeMachine fake;
   fake.files["apps"] = "-n 1 -x A=1 ./srv x\n-n 3 --chdir d -m cli ':'\n";
   fake.files["wrong"] = "-n 1 ./srv ':'\n-n 3 cli\n";

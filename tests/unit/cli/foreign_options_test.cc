@@ -214,7 +214,7 @@ std::string notes(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("every option of the other launchers has its fate and takes its words") {
+TEST_CASE("every option of other launchers has its row, and takes its number of words") {
   for (const Expected& row : kExpected) {
     for (const auto item : split_words(row.options, ' ')) {
       const auto slash = item.find('/');
@@ -229,7 +229,7 @@ TEST_CASE("every option of the other launchers has its fate and takes its words"
   }
 }
 
-TEST_CASE("no row is out of reach, and each says what is to be said") {
+TEST_CASE("every row can be reached, and each has its text") {
   std::set<std::string_view> seen;
   for (const ForeignTable& table : foreign_tables()) {
     for (const ForeignOption& option : table.options) {
@@ -243,7 +243,7 @@ TEST_CASE("no row is out of reach, and each says what is to be said") {
   }
 }
 
-TEST_CASE("the words that stand for another launcher's option are options of ours") {
+TEST_CASE("the words that replace another launcher's option are options of dlaunch") {
   for (const ForeignTable& table : foreign_tables()) {
     for (const ForeignOption& option : table.options) {
       if (option.translate != nullptr || option.fate != Fate::ours) continue;
@@ -275,7 +275,7 @@ TEST_CASE("arguments of accepted options are not the program") {
   CHECK(taken({"--use-env", "--use_hwthread_cpus", "a"}) == "| a");
 }
 
-TEST_CASE("options with a meaning become options of ours") {
+TEST_CASE("options with a meaning become options of dlaunch") {
   CHECK(taken({"-iface", "eth0", "a"}) == "interface=eth0 | a");
   CHECK(taken({"--map-by", "ppr:2:node", "a"}) == "nproc=2 | a");
   CHECK(taken({"--map-by", "ppr:4:socket:pe=2", "a"}).find("equal shares") != std::string::npos);
@@ -306,7 +306,7 @@ TEST_CASE("options with a meaning become options of ours") {
   CHECK(taken({"-N2", "-p22", "a"}) == "nproc=2 ssh-port=22 | a");
 }
 
-TEST_CASE("torchrun's rendezvous settings become times of ours") {
+TEST_CASE("torchrun's rendezvous settings become options of dlaunch") {
   CHECK(taken({"--rdzv-conf", "join_timeout=90,last_call_timeout=5", "a"}) ==
         "join-timeout=90000ms | a");
   CHECK(taken({"--rdzv_conf=timeout=900", "a"}) == "join-timeout=900000ms | a");
@@ -325,7 +325,7 @@ TEST_CASE("torchrun's rendezvous settings become times of ours") {
         std::string::npos);
 }
 
-TEST_CASE("what cannot be honoured is refused with the reason and the way out") {
+TEST_CASE("an option that cannot be honoured is refused with a reason and an alternative") {
   CHECK(error_of({"--signals-to-handle", "SIGTERM,SIGALRM", "a"}).find("not SIGALRM") !=
         std::string::npos);
   CHECK(error_of({"--logs-specs", "mine", "a"}).find("use --log-dir") != std::string::npos);
@@ -349,7 +349,7 @@ TEST_CASE("where two launchers differ, torchrun's or mpirun's meaning holds, and
   CHECK(taken({"-t", "3", "a"}) == "tee=3 | a");  // torchrun's, not srun's time
 }
 
-TEST_CASE("under -v each of them says once what became of it") {
+TEST_CASE("with -v dlaunch says once what it did with each option") {
   CHECK(notes({"--pernode", "a"}) == "'--pernode' of mpirun is taken as --nproc=1\n");
   CHECK(notes({"--start-method", "fork", "a"}).find("'--start-method' of torchrun is accepted: ") ==
         0);

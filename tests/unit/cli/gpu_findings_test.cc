@@ -33,13 +33,13 @@ using Words = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("gpu findings: none of GPUs that are well, or that are not there") {
+TEST_CASE("gpu findings: none for healthy GPUs, or without GPUs") {
   CHECK(gpu_found(healthy_gpus(8)).empty());
   CHECK(gpu_found({}).empty());
   CHECK(worst_of(healthy_gpus(2)).empty());
 }
 
-TEST_CASE("gpu findings: what NVML and the kernel's log tell") {
+TEST_CASE("gpu findings: from NVML and the kernel's log") {
   auto facts = healthy_gpus(3);
   GpuFacts& gpu = facts.gpus[1];
   SUBCASE("ECC") {
@@ -110,7 +110,7 @@ TEST_CASE("gpu findings: Xids of the hardware, by card, the worst of each") {
   CHECK(xids_in("").empty());
 }
 
-TEST_CASE("gpu findings: facts come back as they were told, or not at all") {
+TEST_CASE("gpu findings: facts are read as they were written, or refused") {
   auto facts = healthy_gpus(2);
   facts.trouble = "CUDA: no";
   facts.gpus[1].figures.rows_pending = true;

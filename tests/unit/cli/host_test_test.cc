@@ -28,7 +28,7 @@ TEST_CASE("a bit of memory that flips is found, in either turn") {
   CHECK(test_memory(0).empty());
 }
 
-TEST_CASE("every step of the computation matters, and our CPUs get it right") {
+TEST_CASE("every step of the computation matters, and this machine's CPUs are right") {
   constexpr auto kOnce = compute(1, 1000);
   CHECK(compute(1, 1000) == kOnce);
   CHECK(compute(2, 1000) != kOnce);
@@ -40,7 +40,7 @@ TEST_CASE("every step of the computation matters, and our CPUs get it right") {
   CHECK(CPU_EQUAL(&before, &after));
 }
 
-TEST_CASE("room for files: there is, or the folder is in the way") {
+TEST_CASE("room for files: a failing write is a fault") {
   const TempFolder folder;
   CHECK(test_room(folder.path).empty());
   CHECK(std::filesystem::is_empty(folder.path));
@@ -48,13 +48,13 @@ TEST_CASE("room for files: there is, or the folder is in the way") {
   CHECK(test_room("/proc").find("make a file in /proc: ") == 0);
 }
 
-TEST_CASE("fewer GPUs than there were") {
+TEST_CASE("fewer GPUs than before") {
   const TempFolder root;
   CHECK(test_gpus(0, root.path).empty());
   CHECK(test_gpus(2, root.path) == "0 of 2 GPUs are here");
 }
 
-TEST_CASE("the words of a host's test") {
+TEST_CASE("the messages of a host's test") {
   const auto workers = [](const char* nproc) { return host_test_words(nproc, "0")[1]; };
   CHECK(workers("1") == "2");
   CHECK(workers("5") == "5");

@@ -47,7 +47,7 @@ Error options_error(const std::vector<std::string>& words) {
 
 }  // namespace
 
-TEST_CASE("torchrun's variables hold where ours are not set, and not inside a worker") {
+TEST_CASE("torchrun's variables count if ours are not set, and not inside a worker") {
   const ScopedEnv nodes("PET_NNODES", "2"), workers("PET_NPROC_PER_NODE", "4"),
       address("PET_MASTER_ADDR", "head");
   {
@@ -132,7 +132,7 @@ TEST_CASE("the last of several flags counts, lists keep all") {
   CHECK(options.env.values == std::vector<std::string>{"A=1", "B=[2],{3}"});
 }
 
-TEST_CASE("an empty variable is none") {
+TEST_CASE("an empty variable counts as not set") {
   const ScopedEnv env("DLAUNCH_NPROC", "");
   CHECK_FALSE(got({"p"}).nproc);
 }
@@ -156,7 +156,7 @@ TEST_CASE("a dlaunch started by a worker does not take the outer job's variables
   CHECK(*got({"--job-id", "inner", "p"}).job_id == "inner");
 }
 
-TEST_CASE("config files: arrays, aliases, and what is refused") {
+TEST_CASE("config files: arrays, aliases, and refused lines") {
   const ScopedFile good("only-rank = [0, '2-5']\nnproc_per_node = 8\n");
   const auto options = got({"--config", good.path(), "p"});
   CHECK(*options.only_rank == "0,2-5");
@@ -186,7 +186,7 @@ TEST_CASE("a switch takes true and false, nothing else") {
   CHECK(options_error({"--timestamps=2", "p"}).what == "--timestamps: '2' is not true or false");
 }
 
-TEST_CASE("--help and --version are answered whatever else is wrong with values") {
+TEST_CASE("--help and --version work although other values are wrong") {
   CHECK(got({"--nproc", "banana", "--help"}).help);
   CHECK(got({"-V"}).version);
   CHECK_FALSE(got({"prog", "--help"}).help);

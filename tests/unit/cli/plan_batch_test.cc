@@ -84,7 +84,7 @@ TEST_CASE("grid engine: a line for each host, with its slots") {
   CHECK_FALSE(fake.plan({"p"}).nodes.several());
 }
 
-TEST_CASE("a variable alone is no job, and in a worker or with options of ours it is no matter") {
+TEST_CASE("one variable alone is not a job; in a worker, or with own options, it is ignored") {
   for (const Variables& alone :
        {Variables{{"PBS_JOBID", "7"}}, Variables{{"PBS_NODEFILE", "f"}},
         Variables{{"LSB_JOBID", "8"}}, Variables{{"LSB_MCPU_HOSTS", "n2 1"}}}) {
@@ -104,7 +104,7 @@ TEST_CASE("a variable alone is no job, and in a worker or with options of ours i
   CHECK_FALSE(machine(kPbs, {{"DLAUNCH_ROUND", "1"}}).plan({"p"}).nodes.several());
 }
 
-TEST_CASE("what cannot work is refused in one line") {
+TEST_CASE("an impossible setting is refused in one line") {
   const auto refused = [](const Variables& variables, const Variables& others,
                           const Words& words = {"p"}) {
     return machine(variables, others).refused(words);

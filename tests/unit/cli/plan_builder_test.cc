@@ -161,7 +161,7 @@ TEST_CASE("binding") {
         Words{"no worker is bound: all may use all 8 cores"});
 }
 
-TEST_CASE("OMP_NUM_THREADS is the share of the usable CPUs unless somebody set it") {
+TEST_CASE("OMP_NUM_THREADS is the share of the usable CPUs unless the user set it") {
   FakeMachine fake;
   CHECK(fake.plan({"--nproc", "3", "p"}).omp_threads == 2);
   CHECK(fake.plan({"--nproc", "20", "p"}).omp_threads == 1);
@@ -238,7 +238,7 @@ TEST_CASE("torchrun's --redirects and --tee") {
   CHECK(fake.refused({"-r", "4", "--log-dir", "d", "p"}).starts_with("64 -r: '4'"));
 }
 
-TEST_CASE("what the environment says for many jobs is left out where it has no effect") {
+TEST_CASE("options of the environment without effect are ignored") {
   FakeMachine fake;
   for (const char* name : {"DLAUNCH_REDIRECTS", "DLAUNCH_SSH_LOGINS", "DLAUNCH_IMAGE",
                            "DLAUNCH_JOURNAL", "DLAUNCH_HEALTH_CHECK", "DLAUNCH_NO_RESTART_CODES"}) {
@@ -267,7 +267,7 @@ TEST_CASE("ranks must exist") {
         "64 --stdin: '4' is not a whole number from 0 to 3, none or all");
 }
 
-TEST_CASE("colours are for terminals whose owner wants them") {
+TEST_CASE("colours are for terminals, and NO_COLOR switches them off") {
   const auto colored = [](bool terminal, const std::map<std::string, std::string>& env) {
     FakeMachine fake;
     fake.terminal = terminal;
@@ -314,7 +314,7 @@ TEST_CASE("times, restarts, error file, transport") {
   CHECK(fake.refused({"-q", "-v", "p"}) == "64 -q and -v contradict each other");
 }
 
-TEST_CASE("--nproc counts objects of a kind, or several for each") {
+TEST_CASE("--nproc counts objects of a kind, or a multiple of them") {
   FakeMachine fake;
   fake.topology = "package:2 numa:2 l3:1 core:2 pu:1";
   CHECK(fake.plan({"--nproc", "socket", "p"}).nproc == 2);
@@ -416,7 +416,7 @@ TEST_CASE("--run-path runs a script of any name, and an empty PYTHON_EXEC counts
   CHECK(fake.plan({"-m", "pkg"}).argv == Words{"python3", "-u", "-m", "pkg"});
 }
 
-TEST_CASE("what is wrong with a variable names the option that set it, not a later one") {
+TEST_CASE("an error about a variable names the option that set it, not a later one") {
   FakeMachine fake;
   CHECK(fake.refused({"-x", "=1", "--mixed-precision", "fp16", "p"}) == "64 -x: '=1' has no name");
   CHECK(fake.refused({"--autotune", "-genv", "RANK", "1", "-x", "A=1", "p"})
@@ -427,7 +427,7 @@ TEST_CASE("what is wrong with a variable names the option that set it, not a lat
         std::string::npos);
 }
 
-TEST_CASE("a number of workers that is none says what is missing") {
+TEST_CASE("an error about a wrong number of workers says what is missing") {
   FakeMachine fake;
   CHECK(fake.refused({"--nproc", "2:", "true"}) ==
         "64 --nproc 2:: a kind must follow the ':', as in 2:numa");

@@ -19,7 +19,7 @@ TEST_CASE("roles take ranks in their order, and say how many workers there are")
             .nproc == 2);
 }
 
-TEST_CASE("roles that do not fit are refused") {
+TEST_CASE("roles that contradict the job are refused") {
   FakeMachine fake;
   CHECK(fake.refused({"-n", "5", "--roles", "worker=4,ps=2", "p"}) ==
         "64 --roles: its roles have 6 ranks, and the job has 5");
@@ -38,7 +38,7 @@ TEST_CASE("roles that do not fit are refused") {
   CHECK(fake.refused({"--roles", "evaluator", "p"}).starts_with("64 --roles: no role does"));
 }
 
-TEST_CASE("a script that imports TensorFlow says so itself") {
+TEST_CASE("a script that imports TensorFlow is recognized by its text") {
   FakeMachine fake;
   fake.kinds = {{"a.py", FileKind::plain}, {"there/a.py", FileKind::plain}};
   const auto framework = [&](const char* text, Words words = {"a.py", "--x"}) {

@@ -31,7 +31,7 @@ TEST_CASE("hosts: only this machine, its slots are the default") {
   CHECK(fake.refused({"-H", "a b", "p"}).starts_with("64 -H: 'a b' is not a host name"));
 }
 
-TEST_CASE("hosts: others are started from here, numbered as they are listed") {
+TEST_CASE("hosts: dlaunch starts other hosts, numbered in the order of the list") {
   FakeMachine fake;
   fake.files = {{"list", "# x\nnode[01-02]:8\nhere:2\nlocalhost\njoe@node03 port=2222\n"}};
   const Plan plan = fake.plan({"-f", "list", "--min-nproc", "20", "p"});
@@ -93,7 +93,7 @@ TEST_CASE("hosts: where the others find this one") {
         "others reach us");
 }
 
-TEST_CASE("hosts: what contradicts a start from here") {
+TEST_CASE("hosts: options that contradict a start from here") {
   FakeMachine fake;
   CHECK(fake.refused({"-H", "a", "--node-rank", "0", "p"})
             .starts_with("64 -H and --node-rank contradict each other: "));
@@ -117,7 +117,7 @@ TEST_CASE("hosts: what contradicts a start from here") {
   CHECK(fake.plan({"-H", "a", "--ssh-logins", "64", "p"}).nodes.logins == 64);
 }
 
-TEST_CASE("hosts that a command lists: places for as many as there may be") {
+TEST_CASE("hosts that a command lists: places for the largest number") {
   FakeMachine fake;
   const char* script = "--host-discovery-script";
   const Plan plan = fake.plan({script, "./list", "--nnodes", "2:3", "--nproc", "4", "p"});
@@ -139,7 +139,7 @@ TEST_CASE("hosts that a command lists: places for as many as there may be") {
             .starts_with("64 --nproc: 'auto' "));
 }
 
-TEST_CASE("an interface that is not there is told before workers start, where there are any") {
+TEST_CASE("a missing interface is reported before workers start, on hosts with workers") {
   FakeMachine fake;
   const auto refused = [&](Words words) {
     words.insert(words.end(), {"--interface", "none0", "p"});
@@ -176,7 +176,7 @@ TEST_CASE("a health check is for hosts that may join a job that has begun") {
             .starts_with("64 --health-check is for hosts that join "));
 }
 
-TEST_CASE("a flag drops what the environment says in other words") {
+TEST_CASE("a flag drops the environment's equivalent options") {
   FakeMachine fake;
   const ScopedEnv hostfile("DLAUNCH_HOSTFILE", "none"), quiet("DLAUNCH_QUIET", "1");
   CHECK(fake.plan({"-H", "here,a", "p"}).nodes.hosts.size() == 2);
@@ -187,7 +187,7 @@ TEST_CASE("a flag drops what the environment says in other words") {
   CHECK(fake.plan({"--standalone", "p"}).nodes.max == 1);
 }
 
-TEST_CASE("what the environment says of a host's place is left out where a flag says otherwise") {
+TEST_CASE("a flag overrides the environment about a host's place") {
   FakeMachine fake;
   const ScopedEnv rank("DLAUNCH_NODE_RANK", "3");
   CHECK(fake.plan({"p"}).nodes.max == 1);
@@ -244,7 +244,7 @@ TEST_CASE("hosts: the order to the others makes the same plan there") {
   }
 }
 
-TEST_CASE("one node, and what says so") {
+TEST_CASE("one node, and the options that say so") {
   FakeMachine fake;
   CHECK(fake.plan({"--nnodes=1:1", "--node-rank=0", "--standalone", "p"}).nproc == 1);
   CHECK(
@@ -261,7 +261,7 @@ TEST_CASE("one node, and what says so") {
         "64 --rdzv_backend: 'etcd' is not one of c10d, static");
 }
 
-TEST_CASE("several hosts: who leads, and where") {
+TEST_CASE("several hosts: the leader and its address") {
   using Lead = NodesPlan::Lead;
   FakeMachine fake;
   auto nodes = [&](std::vector<std::string> words) {
@@ -314,7 +314,7 @@ TEST_CASE("several hosts: who leads, and where") {
             .starts_with("64 --max-nproc: on several hosts"));
 }
 
-TEST_CASE("addresses must be ours") {
+TEST_CASE("addresses must belong to this host") {
   FakeMachine fake;
   CHECK(fake.plan({"--rdzv", "tcp://here:29500", "p"}).store_listen == "10.0.0.1:29500");
   CHECK(fake.plan({"--rdzv_endpoint=localhost:0", "p"}).store_listen == "127.0.0.1:0");
@@ -334,7 +334,7 @@ TEST_CASE("addresses must be ours") {
             .starts_with("64 --rdzv and --master-port name the same port 7"));
 }
 
-TEST_CASE("each host's name is resolved once to see which one is ours") {
+TEST_CASE("each host's name is resolved once to find the own host") {
   FakeMachine fake;
   const auto plan = fake.plan({"--hosts", "a,b,here,c", "p"});
   REQUIRE(plan.nodes.hosts.size() == 4);
@@ -344,7 +344,7 @@ TEST_CASE("each host's name is resolved once to see which one is ours") {
   CHECK(fake.resolved["c"] == 1);
 }
 
-TEST_CASE("where the leader is elected") {
+TEST_CASE("hosts that elect the leader") {
   FakeMachine fake;
   const auto plan = [&](std::vector<std::string> words) {
     words.insert(words.end(), {"--nnodes", "2:3", "p"});
@@ -419,7 +419,7 @@ TEST_CASE("slurm: a step is a job on its nodes, led by the first") {
   CHECK_FALSE(fake.plan({"p"}).nodes.several());
 }
 
-TEST_CASE("slurm: a journal is for the job that is put into the queue again") {
+TEST_CASE("slurm: a journal is for a requeued job") {
   FakeMachine fake;
   fake.env = {{"SLURM_JOB_ID", "7"},
               {"SLURM_STEP_ID", "1"},
@@ -447,7 +447,7 @@ TEST_CASE("slurm: a journal is for the job that is put into the queue again") {
   CHECK(nodes({"--journal", "x"}).slurm_job == "7");
 }
 
-TEST_CASE("slurm: where the first node calls itself 127.0.1.1, it listens as the others see it") {
+TEST_CASE("slurm: if the first node's name is 127.0.1.1, it listens where the others see it") {
   FakeMachine fake;
   fake.env = {{"SLURM_JOB_ID", "7"},
               {"SLURM_STEP_ID", "0"},
@@ -487,7 +487,7 @@ TEST_CASE("slurm: in an allocation the other nodes are started by srun") {
   CHECK((!fake.plan({"p"}).nodes.several() && fake.plan({"p"}).nproc == 4));
 }
 
-TEST_CASE("slurm: workers that were left with a single CPU are told about") {
+TEST_CASE("slurm: a warning about workers that have a single CPU") {
   FakeMachine fake;
   fake.env = {{"SLURM_JOB_ID", "7"},           {"SLURM_STEP_ID", "0"},
               {"SLURM_STEP_NODELIST", "here"}, {"SLURM_STEP_TASKS_PER_NODE", "1"},

@@ -40,7 +40,7 @@ const Pod kThird = {"2", "train-2", "train-2.train.default.svc.cluster.local"};
 
 }  // namespace
 
-TEST_CASE("a pod's number is its rank, and its name leads to the first") {
+TEST_CASE("a pod's number is its rank, and its name gives the name of the first pod") {
   CHECK(found(kThird, nodes("4")) == "2 at tcp://train-0.train.default.svc.cluster.local:29400");
   CHECK(found({"0", "train-0", "train-0.train.default.svc.cluster.local"}, nodes("4")) ==
         "0 at tcp://train-0:29400");
@@ -48,7 +48,7 @@ TEST_CASE("a pod's number is its rank, and its name leads to the first") {
         "12 at tcp://a-node-0-0.a.ns.svc:29400");
 }
 
-TEST_CASE("a pod of a LeaderWorkerSet is told who leads") {
+TEST_CASE("a pod of a LeaderWorkerSet reads the leader from its variables") {
   const Pod leader = {"", "serve-0", "serve-0.serve.ns.svc", "0", "serve-0.serve.ns"};
   CHECK(found(leader, nodes("3")) == "0 at tcp://serve-0:29400");
   const Pod worker = {"", "serve-0-2", "serve-0-2.serve.ns.svc", "2", "serve-0.serve.ns"};
@@ -58,7 +58,7 @@ TEST_CASE("a pod of a LeaderWorkerSet is told who leads") {
         "LWS_WORKER_INDEX is 2, but LWS_LEADER_ADDRESS is not set; say --rdzv");
 }
 
-TEST_CASE("a pod that nobody can find is told what it lacks") {
+TEST_CASE("an error says what a pod without a Service's name lacks") {
   for (const Pod& pod : {Pod{"2", "train-2", "train-2"}, Pod{"2", "node7", "node7.example.org"},
                          Pod{"2", "train-12", "train-12x.train.svc"}, Pod{"2", "", ""}}) {
     const std::string said = found(pod, nodes("4"));
@@ -68,7 +68,7 @@ TEST_CASE("a pod that nobody can find is told what it lacks") {
   CHECK(found({"x", "t-x", "t-x.t"}, nodes("4")).starts_with("JOB_COMPLETION_INDEX: 'x'"));
 }
 
-TEST_CASE("what the options say wins") {
+TEST_CASE("options override the environment") {
   CHECK(found(kThird, {}) == "no");  // each pod a job of its own
   CHECK(found(kThird, nodes("1")) == "no");
   CHECK(found({"", "train-2", "train-2.train"}, nodes("4")) == "no");

@@ -72,7 +72,7 @@ std::string value(const Text& option) { return option ? *option : "-"; }
 
 }  // namespace
 
-TEST_CASE("counts are one for each node") {
+TEST_CASE("task counts: one for each node") {
   CHECK(*parse_slurm_counts("2(x3),1") == std::vector{2, 2, 2, 1});
   CHECK(*parse_slurm_counts("4") == std::vector{4});
   CHECK(*parse_slurm_counts("0,16(x2)") == std::vector{0, 16, 16});
@@ -81,7 +81,7 @@ TEST_CASE("counts are one for each node") {
   }
 }
 
-TEST_CASE("the time left is as squeue writes it") {
+TEST_CASE("the remaining time is read as squeue writes it") {
   using namespace std::chrono;
   CHECK(parse_slurm_time_left("4:58\n") == minutes(4) + seconds(58));
   CHECK(parse_slurm_time_left("1-02:03:04") == hours(26) + minutes(3) + seconds(4));
@@ -128,7 +128,7 @@ TEST_CASE("a step: one of its nodes leads, and all know where") {
   CHECK(options.rdzv.source == "SLURM_STEP_NODELIST");
 }
 
-TEST_CASE("a step: node lists as clusters have them") {
+TEST_CASE("a step: node lists in the forms of real clusters") {
   const auto nodes = [](const char* list, const char* tasks) {
     return place(with(kStep, {{"SLURM_STEP_NODELIST", list},
                               {"SLURM_STEP_TASKS_PER_NODE", tasks},
@@ -185,7 +185,7 @@ TEST_CASE("ports: below the kernel's own, another for each step, or those that S
   CHECK(place(with(kStep, {{"SLURM_STEP_RESV_PORTS", "12005"}})).port == 12005);
 }
 
-TEST_CASE("a job that was put into the queue again is another one to what is left of it") {
+TEST_CASE("a requeued job refuses processes of its earlier run") {
   CHECK(place(with(kStep, {{"SLURM_RESTART_COUNT", "0"}})).name == "slurm-1.0");
   CHECK(place(with(kStep, {{"SLURM_RESTART_COUNT", "2"}})).name == "slurm-1.0-r2");
   CHECK(place(with(kBatch, {{"SLURM_RESTART_COUNT", "2"}})).requeued == 2);
@@ -209,7 +209,7 @@ TEST_CASE("an allocation: its nodes with their tasks, in a batch script and in s
         "host1:2,host3:1");
 }
 
-TEST_CASE("what the options say wins") {
+TEST_CASE("options override the environment") {
   Options options;
   options.rdzv = {"tcp://other:1", "--rdzv"};
   options.job_id = {"mine", "--job-id"};

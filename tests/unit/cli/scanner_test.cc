@@ -50,7 +50,7 @@ TEST_CASE("an unknown name gets the nearest one that is taken") {
   CHECK(advice_for("fusion-treshold-mb") == "; did you mean '--fusion-threshold-mb'?");
 }
 
-TEST_CASE("one run tells of all options that cannot be taken, each with its advice") {
+TEST_CASE("one run reports all wrong options, each with its advice") {
   CHECK(scan_error({"--nprok", "2", "--bnid", "core", "--xterm", "0", "touch", "--bnid"}) ==
         "unknown option '--nprok'; did you mean '--nproc'?\n"
         "unknown option '--bnid'; did you mean '--bind'?\n"
@@ -84,7 +84,7 @@ TEST_CASE("a number may be glued to its letter") {
   CHECK(shown({"-n=4", "a"}) == "np=4 | a");
 }
 
-TEST_CASE("options end at the program or at --, whatever follows looks like") {
+TEST_CASE("options end at the program or at --, whatever the next words look like") {
   CHECK(shown({"-n", "2", "prog", "--nproc", "3", "-x", "--", "-q"}) ==
         "np=2 | prog --nproc 3 -x -- -q");
   CHECK(shown({"-n", "2", "--", "--weird", "-n"}) == "np=2 | --weird -n");
@@ -93,7 +93,7 @@ TEST_CASE("options end at the program or at --, whatever follows looks like") {
   CHECK(shown({"", "-q"}) == "|  -q");
 }
 
-TEST_CASE("nothing is abbreviated") {
+TEST_CASE("abbreviations are refused") {
   CHECK(scan_error({"--npro", "4", "a"}) == "unknown option '--npro'; did you mean '--nproc'?");
   CHECK(scan_error({"--tim", "4", "a"}).starts_with("unknown option '--tim'"));
   CHECK(scan_error({"--n", "4", "a"}) == "unknown option '--n'; a letter has one dash");
@@ -109,7 +109,7 @@ TEST_CASE("unknown flags get the nearest name or what to do instead") {
   CHECK(scan_error({"--=3"}) == "unknown option '--'");
 }
 
-TEST_CASE("a missing value is told with what belongs there") {
+TEST_CASE("an error about a missing value names the expected value") {
   CHECK(scan_error({"--nproc"}) == "--nproc needs a value: N|auto|gpu|numa|socket|core|xpu");
   CHECK(scan_error({"--log-dir", "--timestamps", "a"}) == "--log-dir needs a value: DIR");
   CHECK(scan_error({"-np", "--", "a"}) == "-np needs a value: N");
@@ -127,7 +127,7 @@ TEST_CASE("edit distance counts insertions, deletions, replacements and swaps") 
   CHECK(edit_distance("bind", "blind") == 1);
 }
 
-TEST_CASE("no two options answer to one name, and every row is told about") {
+TEST_CASE("no two options share a name, and every row has a help text") {
   std::vector<std::string> names;
   for (const auto& row : option_table()) {
     names.emplace_back(row.name);
@@ -186,7 +186,7 @@ TEST_CASE("dlaunch help explains a topic, an option, or another launcher's optio
       "there is no topic 'exit-cods'; did you mean 'exit-codes'?; topics: workers"));
 }
 
-TEST_CASE("no words upset the scanner") {
+TEST_CASE("no words break the scanner") {
   std::mt19937 random(7);
   const char* pieces[] = {"-",        "--", "=",    "n",    "np",  "nproc", "4",
                           "hostfile", "x",  "_",    "\xff", "env", "genv",  "quiet",

@@ -199,7 +199,7 @@ TEST_CASE("srun's file says which ranks run what") {
   CHECK(fake.refused({"--multi-prog", "f"}).starts_with("65 f:1: "));
 }
 
-TEST_CASE("whatever stands in a file of programs, the answer is programs or one line") {
+TEST_CASE("every file of programs gives programs or one line of error") {
   std::mt19937 random(1);
   const std::string letters = "0123-,*%to# \t\n\n\\'\":-n1xA=/a\r\x01\xff";
   for (int i = 0; i < 20000; ++i) {

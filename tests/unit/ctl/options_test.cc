@@ -35,7 +35,7 @@ std::string complaint(const std::vector<RunningJob>& jobs, const std::string& id
 
 }  // namespace
 
-TEST_CASE("a command or option that is not there is named") {
+TEST_CASE("an error names a command or option that does not exist") {
   const auto what = [](const std::vector<std::string>& words) {
     try {
       (void)read_options(words);

@@ -68,7 +68,7 @@ TEST_CASE("the status as text") {
         "spare    12  h1    waiting for a place  500 ms     -\n");
 }
 
-TEST_CASE("the list has a line for each job, also for one that does not answer") {
+TEST_CASE("the list has a line for each job, also if the job does not answer") {
   const auto status = nlohmann::json::parse(render_json(growing()));
   CHECK(render_list({}) == "");
   CHECK(render_list({{"/tmp/a", status}, {"/tmp/b", nullptr}}) ==

@@ -68,7 +68,7 @@ TEST_CASE("top: CPU time since the look before, and of that process only") {
   CHECK(row(now, before).starts_with("   0  4712      3    53  "));
 }
 
-TEST_CASE("top: GPUs have columns where somebody has one") {
+TEST_CASE("top: GPUs have columns if a worker has one") {
   JobStatus job = at_work();
   auto& figures = job.workers[0].figures;
   figures.gpus_known = true;
@@ -100,7 +100,7 @@ TEST_CASE("top: GPUs have columns where somebody has one") {
         std::string::npos);
 }
 
-TEST_CASE("top: no more than fits on the screen") {
+TEST_CASE("top: the table fits on the screen") {
   CHECK(cut_to_screen("one\ntwo\nthree\n", 2, 80) == "one\ntwo");
   CHECK(cut_to_screen("one\ntwo\n", 5, 2) == "on\ntw\n");
   CHECK(cut_to_screen("1°C\n", 5, 2) == "1°\n");

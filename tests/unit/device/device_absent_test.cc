@@ -7,7 +7,7 @@
 
 using namespace dlaunch;
 
-TEST_CASE("without the headers of CUDA and NCCL all goes on but memory on GPUs, which is refused") {
+TEST_CASE("without the headers of CUDA and NCCL only memory on GPUs is refused") {
   all_well({2, "auto"}, [](int rank, dl_comm*& comm) {
     std::vector<float> x(1000, static_cast<float>(rank + 1));
     EXPECT(dl_set_stream(comm, nullptr) == DL_ERR_UNSUPPORTED);

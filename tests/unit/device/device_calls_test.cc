@@ -94,7 +94,7 @@ int all_calls(int rank, dl_comm* comm, int gpu, std::size_t count, dl_dtype dtyp
 
 }  // namespace
 
-TEST_CASE("device: every collective, type and op gives on a GPU what it gives on the host") {
+TEST_CASE("device: every collective, type and op gives the host's results on a GPU") {
   for (const Gpus gpus : kGpus) {
     for (const char* transport : kTransports) {
       all_well({kRanks, transport}, [gpus](int rank, dl_comm*& comm) {
@@ -156,7 +156,7 @@ TEST_CASE("device: large calls, in place and as lists, of several granules throu
   });
 }
 
-TEST_CASE("device: a call begins after what its stream holds, and no earlier") {
+TEST_CASE("device: a call begins after the earlier work of its stream") {
   for (const Gpus gpus : kGpus) {
     all_well({2, "shm"}, [gpus](int rank, dl_comm*& comm) {
       const int gpu = gpu_of(gpus, rank);
@@ -193,7 +193,7 @@ TEST_CASE("device: a call begins after what its stream holds, and no earlier") {
   }
 }
 
-TEST_CASE("device: in stream order a call returns at once, and the stream goes on after it") {
+TEST_CASE("device: in stream order a call returns at once, and the stream continues after it") {
   for (const int ranks : {1, 2}) {
     CAPTURE(ranks);
     all_well({ranks, "shm"}, [ranks](int rank, dl_comm*& comm) {
@@ -314,7 +314,7 @@ TEST_CASE("device: one rank alone copies on its GPU") {
         })) == 0);
 }
 
-TEST_CASE("device: wrong buffers are refused, and the communicator goes on") {
+TEST_CASE("device: wrong buffers are refused, and the communicator still works") {
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     DeviceVector<float> x(3, rank, 1), elsewhere(3, rank + 4);
     std::vector<float> host(3);
@@ -330,7 +330,7 @@ TEST_CASE("device: wrong buffers are refused, and the communicator goes on") {
   });
 }
 
-TEST_CASE("device: DLAUNCH_BACKEND=cpu keeps NCCL out of it") {
+TEST_CASE("device: DLAUNCH_BACKEND=cpu uses no NCCL") {
   ::setenv("DLAUNCH_BACKEND", "cpu", 1);
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     DeviceVector<float> x(3, rank, 1);

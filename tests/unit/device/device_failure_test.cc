@@ -119,19 +119,19 @@ TEST_CASE("device failure: an error that NCCL reports on one rank ends the call 
   check({.command = "1:2:async_error", .expected = DL_ERR_PEER_LOST, .text = "NCCL: remote"});
 }
 
-TEST_CASE("device failure: a rank that dies is named, whatever NCCL makes of it") {
+TEST_CASE("device failure: a rank that dies is named, whatever NCCL reports") {
   check({.command = "", .killed = 1, .expected = DL_ERR_PEER_LOST, .text = "rank 1"});
   check({.command = "0:2:async_error", .killed = 2, .expected = DL_ERR_PEER_LOST});
 }
 
-TEST_CASE("device failure: work that stands still in NCCL is a lost round when its time is up") {
+TEST_CASE("device failure: work that hangs in NCCL is a lost round when its time is up") {
   check({.command = "1:2:wedge",
          .expected = DL_ERR_PEER_LOST,
          .text = "all_reduce #3 hangs on the GPUs: all 3 ranks are in it, but ncclAllReduce",
          .late = true});
 }
 
-TEST_CASE("device failure: an abort in which NCCL hangs keeps nobody") {
+TEST_CASE("device failure: an abort in which NCCL hangs delays no rank") {
   check({.command = "1:2:wedge,1:0:abort_hang", .expected = DL_ERR_PEER_LOST, .late = true});
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("device failure: a refused launch ends the call on all ranks") {
   check({.command = "1:2:launch_error", .expected = DL_ERR_IO, .text = "NCCL"});
 }
 
-TEST_CASE("device failure: NCCL that does not come together ends the first call") {
+TEST_CASE("device failure: NCCL that does not connect ends the first call") {
   check({.command = "1:0:init_wedge",
          .expected = DL_ERR_TIMEOUT,
          .text = "all_reduce #1",
@@ -155,7 +155,7 @@ TEST_CASE("device failure: a rank that dies is named where its memory goes throu
          .gpus = Gpus::shared});
 }
 
-TEST_CASE("device failure: in stream order the time of a call begins when its stream comes to it") {
+TEST_CASE("device failure: in stream order the time of a call begins when its stream reaches it") {
   const auto codes = run({2, "shm", 30, kShort}, [](int rank, dl_comm*& comm) {
     DeviceVector<float> x(10, rank, 1);
     EXPECT(dl_set_stream_ordered(comm, 1) == DL_OK);

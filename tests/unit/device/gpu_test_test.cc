@@ -11,7 +11,7 @@ using namespace dlaunch;
 
 extern "C" const char* nvmlErrorString(int result);
 
-TEST_CASE("GPUs that copy and compute right, and how fast they are reached where that is asked") {
+TEST_CASE("GPUs that copy and compute right, with their speed on request") {
   REQUIRE(fake_gpu_current() == -1);
   const auto quick = test_gpus_by_cuda(false);
   REQUIRE(quick);
@@ -46,7 +46,7 @@ TEST_CASE("a GPU whose copies or whose results are wrong is found, and no other"
   }
 }
 
-TEST_CASE("facts of GPUs: NVML's, the log's, the test's, and of those that the files know") {
+TEST_CASE("facts of GPUs: from NVML, the log, the test, and the kernel's files") {
   REQUIRE(nvmlErrorString(15) == std::string("GPU is lost"));
   ::setenv("FAKE_NVML", "gpus=8,uncorrected=3:2", 1);
   ::setenv("FAKE_GPU_WRONG", "4:kernel", 1);

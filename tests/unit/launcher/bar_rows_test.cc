@@ -92,7 +92,7 @@ TEST_CASE("nested bars of tqdm are drawn as two rows, and each ends once") {
   }
 }
 
-TEST_CASE("an inner bar that is left there is final above the outer one") {
+TEST_CASE("an inner bar that stays is final above the outer one") {
   Rows r;
   r.feed(at_position(0, "outer 0/2") + at_position(1, "inner 5/9"));
   CHECK(r.feed("\rinner 9/9\n").empty());
@@ -122,7 +122,7 @@ TEST_CASE("lines that tqdm.write puts above bars come through") {
   CHECK(r.bars.rows() == Texts{"outer 1/2", "inner 1/9"});
 }
 
-TEST_CASE("lines that end with a carriage return and a newline are no bars") {
+TEST_CASE("lines that end with a carriage return and a newline are not bars") {
   for (const std::size_t piece : {1, 1000}) {
     Rows r;
     CHECK(r.feed("one\r\n\r\ntwo\r\n", kStart, piece) == Texts{"one", "", "two"});
@@ -143,7 +143,7 @@ TEST_CASE("states that were given are not given again at the end") {
   CHECK(r.end() == Texts{" 2%"});
 }
 
-TEST_CASE("however high the cursor goes, there is an end to rows and to their text") {
+TEST_CASE("rows and their text are bounded, however high the cursor goes") {
   Rows r;
   r.feed("\rx\x1b[999999999A\ry");
   for (int i = 0; i < 1000; ++i) r.feed("\n\rrow " + std::to_string(i));

@@ -22,7 +22,7 @@ std::vector<int> from_to(int first, int last) {
 
 }  // namespace
 
-TEST_CASE("none binds nobody") {
+TEST_CASE("none binds no rank") {
   CHECK(bind_ranks(synthetic("package:1 core:4 pu:1"), 3, BindPolicy::none) == CpuSets(3));
 }
 

@@ -55,14 +55,14 @@ TEST_CASE("a command that hangs is killed with its group when its time is up") {
   CHECK(describe(end, 300ms) == "took longer than 300 ms");
 }
 
-TEST_CASE("what a command leaves in its group is killed, and holds nobody up") {
+TEST_CASE("processes that a command leaves in its group are killed, and delay nothing") {
   CommandShell shell;
   const auto end = shell.run("sleep 1000 & echo over");
   CHECK_FALSE(end.too_late);
   CHECK(end.text == "over\n");
 }
 
-TEST_CASE("a dropped command reports to nobody") {
+TEST_CASE("a dropped command sends no report") {
   asio::io_context loop;
   std::set<pid_t> helpers;
   bool told = false;
@@ -76,7 +76,7 @@ TEST_CASE("a dropped command reports to nobody") {
   CHECK_FALSE(told);
 }
 
-TEST_CASE("what the end of a health check says of the host") {
+TEST_CASE("the result of a health check from the end of its command") {
   const auto why = [](Command::End end) { return why_unhealthy("--health-check", end, 60s); };
   CHECK(why({.text = "all is well\n", .status = 0}).empty());
   CHECK(why({.text = "looking\ndisk is full\n\n", .status = 1}) == "--health-check: disk is full");

@@ -51,7 +51,7 @@ const Event* order(const ControlDecision& decision) {
 
 }  // namespace
 
-TEST_CASE("a job whose hosts are awaited can be looked at and ended") {
+TEST_CASE("a job that waits for its hosts can be shown and ended") {
   JobStatus job;
   job.waits_for = "its hosts";
   CHECK(ask(job, Ask::status).refused.empty());
@@ -74,7 +74,7 @@ TEST_CASE("each request is understood as it was written") {
   CHECK(encode({Ask::resize, 7}) == R"({"command":"resize","size":7})");
 }
 
-TEST_CASE("what is no request is refused with the reason") {
+TEST_CASE("a malformed request is refused with the reason") {
   for (const char* text :
        {"", "{", "[]", "7", "\"status\"", "{\"command\":\"status\"} x", "\xff"}) {
     CAPTURE(text);
@@ -137,7 +137,7 @@ TEST_CASE("restart names a rank that runs, wherever its slot is") {
   CHECK(ask(job, Ask::restart, 1).done.find("all that are not elastic") != std::string::npos);
 }
 
-TEST_CASE("stacks are of all processes, or of one rank") {
+TEST_CASE("stacks show all processes, or one rank") {
   JobStatus job = three();
   CHECK(ask(job, Ask::stacks).stacks_of.size() == 4);
   job.workers[2].pid = 0;
@@ -163,7 +163,7 @@ TEST_CASE("a job that is ending can be seen and be stopped harder, but not be ch
   CHECK(ask(job, Ask::stop).refused == "the job has ended");
 }
 
-TEST_CASE("the status as JSON has the workers by rank, and apart from them those without one") {
+TEST_CASE("the status as JSON lists workers by rank, and spares separately") {
   JobStatus job = three();
   job.now = TimePoint(100s);
   job.waits_for = "rank 2 to start";
@@ -191,14 +191,14 @@ TEST_CASE("the status as JSON has the workers by rank, and apart from them those
   CHECK(json["workers"][2]["last_operation"].is_null());
 }
 
-TEST_CASE("bytes of another host that are no UTF-8 do not break the status") {
+TEST_CASE("bytes of another host that are not UTF-8 do not break the status") {
   JobStatus job = three();
   job.workers[1].operation = FlightEntry{"\xff", FlightState::running, TimePoint(98s), {}};
   const auto json = nlohmann::json::parse(render_json(job));
   CHECK(json["workers"][1]["last_operation"]["operation"] == "\xef\xbf\xbd");
 }
 
-TEST_CASE("a host is drained where the elastic job can go on without it") {
+TEST_CASE("a host is drained if the elastic job can continue without it") {
   const auto say = [](const JobStatus& job, Ask command, const std::string& host) {
     return decide({command, {}, host}, job);
   };

@@ -73,7 +73,7 @@ void send_text(const UniqueFd& socket, const std::string& text, bool all = true)
 
 }  // namespace
 
-TEST_CASE("a request is what comes until its end, and each has its own answer") {
+TEST_CASE("a request ends with its connection's end, and each has its own answer") {
   World world;
   const auto one = world.connect(), other = world.connect();
   send_text(one, "ha", false);
@@ -111,7 +111,7 @@ TEST_CASE("too long a request is not read to its end") {
   CHECK(world.requests[0].size() < 2000);
 }
 
-TEST_CASE("of a crowd that says nothing no more than some are let in, and all are dropped") {
+TEST_CASE("silent clients are accepted up to a limit, and dropped later") {
   World world;
   std::vector<UniqueFd> crowd;
   for (int i = 0; i < 32; ++i) crowd.push_back(world.connect());

@@ -38,7 +38,7 @@ NodeJoin with_workers(const MembershipWorld& world, const std::string& host) {
 
 }  // namespace
 
-TEST_CASE("earlier job: it goes on with the workers that its hosts have") {
+TEST_CASE("earlier job: it continues with the workers of its hosts") {
   MembershipWorld world(elected_plan(3), written_by_c());
   CHECK(world.membership.awaits_earlier());
   world.comes(1, with_workers(world, "b"));
@@ -107,7 +107,7 @@ TEST_CASE("earlier job: a short --join-timeout shortens the wait for its hosts")
   CHECK_FALSE(world.membership.awaits_earlier());
 }
 
-TEST_CASE("earlier job: one of another command line leaves only its numbers") {
+TEST_CASE("earlier job: with another command line only its numbers are used") {
   Plan plan = elected_plan();
   plan.nproc = 4;
   MembershipWorld world(plan, written_by_c());

@@ -33,7 +33,7 @@ FileWriter::FilePtr file_of(UniqueFd fd) {
 
 }  // namespace
 
-TEST_CASE("a file that stands still holds up nobody, and gets everything in the end") {
+TEST_CASE("a file that does not accept data delays no worker, and gets everything in the end") {
   WriterWorld world;
   Pipe pipe;
   const auto file = file_of(std::move(pipe.writing));
@@ -57,7 +57,7 @@ TEST_CASE("a file that stands still holds up nobody, and gets everything in the 
   turn_until(world.loop, [&] { return world.drained > 0; });
 }
 
-TEST_CASE("who leaves does not wait for a file that stands still") {
+TEST_CASE("an exit does not wait for a file that does not accept data") {
   WriterWorld world;
   Pipe pipe;
   world.writer->write(file_of(std::move(pipe.writing)), std::string(4 << 20, 'x'));

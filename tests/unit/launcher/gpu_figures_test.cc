@@ -40,7 +40,7 @@ TEST_CASE("gpu figures: a bus as the kernel writes it") {
   CHECK(short_bus("number 3") == "number 3");
 }
 
-TEST_CASE("gpu figures: whose GPU it is, by its processes, or by the only one that is visible") {
+TEST_CASE("gpu figures: a worker's GPU is known by its processes, or if only one is visible") {
   CHECK(gpus_named(two(), "1,0") == Uses{{1}, {0}});
   CHECK(gpus_named(two(), "GPU-bb, 7,0") == Uses{{1}});
   CHECK(gpus_named(two(), "") == Uses{});
@@ -50,7 +50,7 @@ TEST_CASE("gpu figures: whose GPU it is, by its processes, or by the only one th
   CHECK(gpus_of(two(), {1, 2}, "") == Uses{});
 }
 
-TEST_CASE("gpu figures: whose instance of a GPU it is") {
+TEST_CASE("gpu figures: a worker's MIG instance") {
   CHECK(gpus_named(cut(), "MIG-dd,0,MIG-ee,1") == Uses{{1, 1}, {0}});
   CHECK(gpus_named(two(), "MIG-dd") == Uses{});
   CHECK(gpus_of(cut(), {42}, "MIG-cc33") == Uses{{1, 1}});
@@ -61,7 +61,7 @@ TEST_CASE("gpu figures: whose instance of a GPU it is") {
   CHECK(gpus_of(cut(), {40}, "0") == Uses{{1}});
 }
 
-TEST_CASE("gpu figures: instances come through, as NVML tells of them") {
+TEST_CASE("gpu figures: MIG instances arrive with NVML's values") {
   ::setenv("FAKE_NVML", "gpus=2,mig=1:2,process=1:4711", 1);
   const auto asked = ask_nvml();
   ::unsetenv("FAKE_NVML");
@@ -88,7 +88,7 @@ TEST_CASE("gpu figures: instances come through, as NVML tells of them") {
   CHECK(second.processes[0].pid == 4711);
 }
 
-TEST_CASE("gpu figures: what NVML says comes through, and back from the process that asked it") {
+TEST_CASE("gpu figures: NVML's values return from the process that reads them") {
   REQUIRE(nvmlErrorString(15) == std::string("GPU is lost"));
   ::setenv("FAKE_NVML", "gpus=2,uncorrected=1:3,rows_failed=1,process=0:4711", 1);
   const auto asked = ask_nvml();
@@ -125,7 +125,7 @@ TEST_CASE("gpu figures: what NVML says comes through, and back from the process 
   ::unsetenv("FAKE_NVML");
 }
 
-TEST_CASE("gpu figures: nothing but what was encoded is taken for it") {
+TEST_CASE("gpu figures: malformed encodings are refused") {
   const std::string bytes = encode_gpus(cut());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     CHECK_FALSE(decode_gpus(bytes.substr(0, size)));

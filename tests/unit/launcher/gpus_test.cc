@@ -34,7 +34,7 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("gpus: all of them, or what CUDA_VISIBLE_DEVICES names, up to what is none") {
+TEST_CASE("gpus: all, or those of CUDA_VISIBLE_DEVICES up to the first wrong name") {
   CHECK(gpu_names(kTwo, std::nullopt) == Names{"GPU-aa11", "GPU-bb22"});
   CHECK(gpu_names(kTwo, "1,0") == Names{"1", "0"});
   CHECK(gpu_names(kTwo, "GPU-bb") == Names{"GPU-bb"});
@@ -57,7 +57,7 @@ TEST_CASE("gpus: MIG instances are used by name, and not otherwise") {
   }
 }
 
-TEST_CASE("gpus: ranks sit on the CPUs near their GPU that they may use") {
+TEST_CASE("gpus: ranks get the usable CPUs near their GPU") {
   const auto gpus = usable_gpus(kTwo, std::nullopt);
   const auto topology = synthetic_topology("package:2 numa:1 l3:1 core:4 pu:1");
   REQUIRE(topology);

@@ -7,7 +7,7 @@
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
-TEST_CASE("until a ping is back, the connection's opening stands in") {
+TEST_CASE("before the first ping returns, the opening of the connection counts") {
   const HostClock clock(kStart);
   CHECK(clock.origin(kStart + 1s) == kStart);
   CHECK_FALSE(clock.error(kStart + 1s));
@@ -31,7 +31,7 @@ TEST_CASE("the fastest round trip counts, whenever it came") {
   CHECK(*clock.error(kStart + 400ms) < 150us);
 }
 
-TEST_CASE("a ping is worth less with every second, and a newer one takes its place") {
+TEST_CASE("a ping loses precision every second, and a newer one replaces it") {
   HostClock clock(kStart);
   clock.add(kStart, kStart + 200us, 100us);
   CHECK(*clock.error(kStart + 200us + 10s) == 100us + 1ms);
@@ -50,7 +50,7 @@ TEST_CASE("only so many pings are kept, among them the best") {
   CHECK(clock.origin(kStart + 100ms) == kStart);
 }
 
-TEST_CASE("one that came back before it was sent is none") {
+TEST_CASE("a ping that came back before it was sent is ignored") {
   HostClock clock(kStart);
   clock.add(kStart + 1s, kStart, 0s);
   CHECK_FALSE(clock.error(kStart + 1s));

@@ -72,7 +72,7 @@ bool lives(pid_t pid) { return state_of(pid) != 'Z'; }
 
 }  // namespace
 
-TEST_CASE("discovery: a list is told when it is another one") {
+TEST_CASE("discovery: a changed list is reported") {
   Discovered world("echo a:2; echo b");
   REQUIRE(world.lists_come(1));
   world.becomes("echo '# the same'; echo a:2; echo b # still");
@@ -82,7 +82,7 @@ TEST_CASE("discovery: a list is told when it is another one") {
   CHECK(world.told.empty());
 }
 
-TEST_CASE("discovery: what is no list changes nothing, and is told once") {
+TEST_CASE("discovery: a malformed list changes nothing, and is reported once") {
   Discovered world("echo a:2");
   REQUIRE(world.lists_come(1));
   world.becomes("echo b; echo x >> " + (world.folder.path / "asked").string() + "; exit 1");
@@ -130,7 +130,7 @@ TEST_CASE("discovery: a script that hangs is killed with its children, and asked
   CHECK(world.lists.back() == "b=2 ");
 }
 
-TEST_CASE("discovery: with its end ends a script that hangs") {
+TEST_CASE("discovery: its end kills a script that hangs") {
   Discovered world("echo a:2");
   world.becomes("sleep 1000 & echo $$ $! >> " + (world.folder.path / "pids").string() + "; wait");
   REQUIRE(world.comes([&] { return world.pids().size() >= 2; }));

@@ -82,7 +82,7 @@ TEST_CASE("addresses, also of IPv6") {
   CHECK(hosts[2].host == "fe80::1%eth0");
 }
 
-TEST_CASE("malformed hostfiles are told by line") {
+TEST_CASE("an error in a hostfile names the line") {
   CHECK(hostfile_error("a\nb slots=x\n") ==
         "hosts:2: slots: 'x' is not a whole number from 1 to 1048576");
   CHECK(hostfile_error("a slots=0").starts_with("hosts:1: slots: '0'"));
@@ -116,7 +116,7 @@ TEST_CASE("a list of hosts") {
   }
 }
 
-TEST_CASE("no bytes upset the hostfile parser") {
+TEST_CASE("no bytes break the hostfile parser") {
   std::mt19937 random(20240611);
   const std::string_view pieces[] = {"node", "[",     "]",         "-",    ",", "01", "99999999999",
                                      ":",    "slots", "=",         "\n",   " ", "#",  "@",

@@ -52,7 +52,7 @@ TEST_CASE("a job's folder is private, holds its secret, and is gone when removed
   CHECK(fs::is_empty(tmp.path));
 }
 
-TEST_CASE("the folder for jobs is the same one wherever a process goes") {
+TEST_CASE("the folder for jobs does not depend on the current folder") {
   const char* before = std::getenv("TMPDIR");
   const std::string restored = before != nullptr ? before : "";
   for (const auto& [set, found] :
@@ -63,7 +63,7 @@ TEST_CASE("the folder for jobs is the same one wherever a process goes") {
   before != nullptr ? ::setenv("TMPDIR", restored.c_str(), 1) : ::unsetenv("TMPDIR");
 }
 
-TEST_CASE("a new job sweeps the folders of dead jobs, and of them alone") {
+TEST_CASE("a new job removes the folders of dead jobs, and no others") {
   const TempFolder tmp;
   auto alive = JobDir::make(tmp.path);
   REQUIRE(alive);
@@ -108,14 +108,14 @@ TEST_CASE("the folders of running jobs are found, and no others") {
   CHECK(running_job_dirs("/no/such/place").empty());
 }
 
-TEST_CASE("a place where no folder can be made is named") {
+TEST_CASE("an error names the place in which no folder can be made") {
   const auto dir = JobDir::make("/no/such/place");
   REQUIRE_FALSE(dir);
   CHECK(dir.error().what.find("/no/such/place") != std::string::npos);
   CHECK(dir.error().what.find("TMPDIR") != std::string::npos);
 }
 
-TEST_CASE("what a failed worker left is read, but nothing that would hold us up") {
+TEST_CASE("the error file of a failed worker is read, unless reading would block") {
   const TempFolder folder;
   std::ofstream(folder.path / "error.8.json") << "{\"message\": \"m\"}";
   std::ofstream(folder.path / "peer_lost.3") << "11\nrank 11 left\n";

@@ -30,13 +30,13 @@ JobJournal some_journal() {
 
 }  // namespace
 
-TEST_CASE("a journal comes back as it was written") {
+TEST_CASE("a journal is read as it was written") {
   const auto back = decode_job_journal(encode(some_journal()));
   REQUIRE(back);
   CHECK(*back == some_journal());
 }
 
-TEST_CASE("what is no journal, or not a whole one, is refused") {
+TEST_CASE("a malformed or incomplete journal is refused") {
   const std::string bytes = encode(some_journal());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     CHECK_FALSE(decode_job_journal(bytes.substr(0, size)));

@@ -157,7 +157,7 @@ TEST_CASE("job monitor: a survey asks the hosts that are here, and waits a secon
   CHECK(world.asked<NodeSurvey>().size() == 2);
 }
 
-TEST_CASE("job monitor: chaos looks at the workers, and hurts one on its host") {
+TEST_CASE("job monitor: chaos observes the workers, and harms one on its host") {
   Plan plan = monitored_plan();
   plan.hang_timeout = plan.hang_warning = Duration::max();
   plan.chaos = ChaosConfig{.kill = {.every = 5s}};

@@ -22,7 +22,7 @@ int kept(const std::function<int(UniqueFd, const OriginalSignals&)>& agent) {
 
 }  // namespace
 
-TEST_CASE("a signal that comes while the agent ends does not take its exit code") {
+TEST_CASE("a signal while the agent ends does not change its exit code") {
   const int status = kept([](UniqueFd signals, const OriginalSignals&) {
     signals.reset();
     ::kill(::getppid(), SIGTERM);

@@ -54,7 +54,7 @@ class SlowElection final : public LeaderElection {
 
 }  // namespace
 
-TEST_CASE("of journals that wait the newest is written, for all of them") {
+TEST_CASE("only the newest of the waiting journals is written") {
   Log log;
   {
     LeaderLease lease(std::make_unique<SlowElection>(log), -1);

@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST_CASE("leader link: what has come is heard out, without waiting for more") {
+TEST_CASE("leader link: messages that have come are read, without waiting for more") {
   const Secret secret(std::string(32, 's'));
   asio::io_context serving, loop;
   std::atomic<NodeHandlers::Link> host{0};

@@ -23,7 +23,7 @@ NodesPlan started_by(Starter starter) {
   return nodes;
 }
 
-TEST_CASE("leader signals: a job that runs gets each, one that gathers its hosts ends") {
+TEST_CASE("leader signals: a running job gets each; a job that gathers its hosts ends") {
   const NodesPlan nodes;
   const LeaderSignals signals(nodes);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGTSTP, SIGWINCH}) {
@@ -35,7 +35,7 @@ TEST_CASE("leader signals: a job that runs gets each, one that gathers its hosts
   CHECK(signals.take(SIGUSR1, LeaderSignals::Job::ended) == Answer::ignore);
 }
 
-TEST_CASE("leader signals: in a step of Slurm, the workers have those that do not end the job") {
+TEST_CASE("leader signals: in a step of Slurm, workers already have signals that do not end jobs") {
   const NodesPlan slurm = in_step(NodesPlan::Step::slurm);
   const NodesPlan flux = in_step(NodesPlan::Step::flux);
   CHECK(LeaderSignals(slurm).take(SIGUSR1, LeaderSignals::Job::runs) == Answer::ignore);
@@ -53,7 +53,7 @@ TEST_CASE("leader signals: a scheduler signals every host, ssh only the leader")
   CHECK(LeaderSignals(flux).comes_from_all_hosts(SIGUSR1));
 }
 
-TEST_CASE("leader signals: a user who insists does not wait for the journal") {
+TEST_CASE("leader signals: a second signal does not wait for the journal") {
   const NodesPlan nodes;
   LeaderSignals signals(nodes);
   const TimePoint first{};

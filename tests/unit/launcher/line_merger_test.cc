@@ -42,14 +42,14 @@ TEST_CASE("a line that all ranks have said is shown at once, and as one") {
   CHECK_FALSE(m.core.deadline());
 }
 
-TEST_CASE("equal lines meet between lines that differ, and nothing waits that nobody can join") {
+TEST_CASE("equal lines merge between different lines, and no line waits in vain") {
   Merger m(3);
   for (int r = 0; r < 3; ++r) m.say(r, {"loading", "rank " + std::to_string(r), "ready"});
   CHECK(m.take() ==
         Lines{"[0-2] loading", "[0] rank 0", "[1] rank 1", "[2] rank 2", "[0-2] ready"});
 }
 
-TEST_CASE("ranks that say more or less than others find together again") {
+TEST_CASE("lines merge again after ranks that print more or fewer lines") {
   Merger m(3);
   m.say(0, {"a", "zero", "zero again", "b", "c"});
   m.say(1, {"a", "one", "one again", "one once more", "b", "c"});
@@ -73,7 +73,7 @@ TEST_CASE("a line waits for at most the window, also behind lines of a slow rank
   CHECK_FALSE(m.core.deadline());
 }
 
-TEST_CASE("a rank that has left is not waited for, and may still speak") {
+TEST_CASE("no line waits for a rank that has left, and its later lines are shown") {
   Merger m(2);
   m.say(0, {"x"});
   CHECK(m.take().empty());
@@ -94,7 +94,7 @@ TEST_CASE("repeated lines are repeated") {
   CHECK(Merger::written(m.core.take_all()) == Lines{"[0] -"});
 }
 
-TEST_CASE("what is held is bounded") {
+TEST_CASE("the held lines are bounded") {
   Merger m(2);
   std::size_t held = 0, most = 0;
   for (int i = 0; i < 200000; ++i) {
@@ -141,7 +141,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("ranks that all say the same, in any interleaving, merge completely") {
+TEST_CASE("equal output of all ranks merges completely, in any interleaving") {
   for (unsigned seed = 0; seed < 500; ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);

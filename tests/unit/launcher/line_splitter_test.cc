@@ -151,7 +151,7 @@ TEST_CASE("in a file a bar is shown every 30 s, from 30 s on, and by its last st
   CHECK(s.end() == Lines{"65"});
 }
 
-TEST_CASE("a bar that shows no states is asked for them no more often than others") {
+TEST_CASE("a bar without states to show is not asked more often than others") {
   Splitter s;
   s.lines.set_pace({30s, 30s});
   s.feed("\r1%");
@@ -210,7 +210,7 @@ TEST_CASE("bars that run for hours keep no memory of the past") {
   CHECK(got[0] == std::string(100, '#') + "99999");
 }
 
-TEST_CASE("what is asked is given before its line ends, once, where somebody may answer") {
+TEST_CASE("a question is shown before its line ends, once, if a person may answer") {
   const auto due = kStart + LineSplitter::kUnfinishedDelay;
   Splitter s;
   CHECK(s.feed("name? ").empty());

@@ -92,7 +92,7 @@ TEST_CASE("rows are cut to the terminal, also one that the user makes narrower")
   CHECK(t.screen.rows() == Lines{"[0] " + row, "[1] " + row, "… 3 more progress b"});
 }
 
-TEST_CASE("what the user leaves behind with Enter is not taken away") {
+TEST_CASE("lines that the user leaves with Enter are not erased") {
   Terminal t(false);
   t.bars.set({0, 0, OutputStream::err}, {"a 1%"});
   t.draw(kStart);

@@ -26,7 +26,7 @@ std::vector<Hca> eight_rails() {
 
 }  // namespace
 
-TEST_CASE("nics: those over the fewest bridges") {
+TEST_CASE("nics: adapters with the fewest bridges between them and the GPU") {
   const auto hcas = eight_rails();
   const Names behind_first = {"pci0000:00", "0000:00:01.0", "0000:01:00.0"};
   CHECK(hcas_near(behind_first, {0, 1, 2, 3}, hcas) == Names{"mlx5_0"});
@@ -34,7 +34,7 @@ TEST_CASE("nics: those over the fewest bridges") {
   CHECK(hcas_near({"pci0000:00"}, {}, hcas) == Names{"mlx5_0", "mlx5_1"});
 }
 
-TEST_CASE("nics: those of the same CPUs where there is no common bridge") {
+TEST_CASE("nics: without a common bridge, adapters of the same CPUs") {
   const auto topology = synthetic_topology("package:2 numa:1 core:4 pu:1");
   REQUIRE(topology);
   std::vector<int> second;  // socket's CPUs
@@ -45,7 +45,7 @@ TEST_CASE("nics: those of the same CPUs where there is no common bridge") {
   CHECK(hcas_near({}, {}, eight_rails()).empty());
 }
 
-TEST_CASE("nics: nothing is said where nothing tells them apart, nor of those without a link") {
+TEST_CASE("nics: no list if all are equally near, and no adapters without a link") {
   auto hcas = eight_rails();
   CHECK(hcas_near({"pci0000:c0"}, {8, 9}, hcas).empty());
   CHECK(hcas_near({"pci0000:00"}, {}, {hcas[0], hcas[1]}).empty());

@@ -47,7 +47,7 @@ TEST_CASE("node exchange: short, empty and long texts") {
   CHECK(right == 3);
 }
 
-TEST_CASE("node exchange: who waits in vain stops, and what was told is taken back") {
+TEST_CASE("node exchange: a wait in vain can be ended, and texts are removed") {
   const TempFolder folder;
   NodeExchange exchange(kOfTest);
   int asked = 0;

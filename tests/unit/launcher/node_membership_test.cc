@@ -254,7 +254,7 @@ TEST_CASE("membership: what a node says of its slots is about the job's") {
   CHECK(world.events.size() == before);
 }
 
-TEST_CASE("membership: the end of a worker elsewhere has its host, and times before now") {
+TEST_CASE("membership: the end of a worker elsewhere has its host, and past times") {
   MembershipWorld world(membership_plan(3));
   join_b_and_c(world);
   NodeEnded ended{.slot = 0, .end = {}};

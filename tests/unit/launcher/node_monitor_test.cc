@@ -63,7 +63,7 @@ struct SleepingNode {
 
 }  // namespace
 
-TEST_CASE("a worker that --chaos has stopped goes on at its time, though nobody says so") {
+TEST_CASE("a worker that --chaos has stopped continues after its time, without an order") {
   SleepingNode node;
   CHECK(node.monitor->take(NodeInject{0, SIGSTOP, 200ms}));
   CHECK(node.comes_to_stand());

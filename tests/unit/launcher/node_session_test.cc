@@ -127,7 +127,7 @@ TEST_CASE("node session: a leader without a journal takes its workers along") {
   CHECK(host.sent<NodeEnded>().empty());  // the new job knows nothing of them
 }
 
-TEST_CASE("node session: workers of a run that goes on are offered to the next leader") {
+TEST_CASE("node session: workers of a run that continues are offered to the next leader") {
   SessionHost host;
   host.work("run");
   host.step(NodeSession::Lost{"a:1: gone"});
@@ -152,7 +152,7 @@ TEST_CASE("node session: workers of a run that goes on are offered to the next l
   CHECK(host.sent<NodeReady>().front().version == 7);
 }
 
-TEST_CASE("node session: a late wish to leave an earlier round is not offered as a new one") {
+TEST_CASE("node session: a late request to leave an earlier round is not offered as a new one") {
   SessionHost host;
   host.work("run");
   host.step(NodeSession::Lost{"gone"});
@@ -177,7 +177,7 @@ TEST_CASE("node session: a process that ended after all takes back that it canno
   CHECK(host.sent<NodeEnded>().size() == 1);
 }
 
-TEST_CASE("node session: told to clear, it joins afresh when the last worker has ended") {
+TEST_CASE("node session: after an order to clear it joins as a fresh host, without workers") {
   SessionHost host;
   host.work("run");
   host.step(NodeSession::Lost{"gone"});
@@ -194,7 +194,7 @@ TEST_CASE("node session: told to clear, it joins afresh when the last worker has
   CHECK(host.sent<NodeEnded>().empty());
 }
 
-TEST_CASE("node session: a start that still waits its turn holds back a fresh join") {
+TEST_CASE("node session: a fresh join waits for a start that still waits its turn") {
   SessionHost host;
   host.open();
   host.hear(NodeWelcome{.number = 1, .slots = 2, .run = "run"});
@@ -307,7 +307,7 @@ TEST_CASE("node session: it gives up, and says why") {
   }
 }
 
-TEST_CASE("node session: the leader's end of the job is this host's, and so is its code") {
+TEST_CASE("node session: the leader's end of the job ends this host, with the same code") {
   SessionHost host;
   host.work("");
   host.hear(NodeFinish{.exit_code = 7, .why = "rank 0 failed"});

@@ -53,7 +53,7 @@ TEST_CASE("a reader that has gone away does no harm, and a warning names it") {
   CHECK((file_text(dir.path / "1" / "0" / "stdout") == all));
 }
 
-TEST_CASE("an output that cannot be written is told once") {
+TEST_CASE("an output that cannot be written is reported once") {
   const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   REQUIRE(full);
   Hub h;
@@ -95,7 +95,7 @@ TEST_CASE("a log file that cannot be written costs one warning with its name") {
   CHECK(h.shown().empty());
 }
 
-TEST_CASE("files get raw bytes of every rank; the filter and --tee choose what is shown") {
+TEST_CASE("files get raw bytes of every rank; filter and --tee choose what is shown") {
   TempFolder dir;
   Hub h(12);
   h.plan.output.log_dir = dir.path;

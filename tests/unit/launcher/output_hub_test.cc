@@ -67,7 +67,7 @@ TEST_CASE(
   CHECK(errno == EPIPE);
 }
 
-TEST_CASE("of exceptions the last one is known that was written before our signal") {
+TEST_CASE("the last exception before our signal is known") {
   Hub h;
   h.start();
   auto a = h.open(0), b = h.open(1);
@@ -99,7 +99,7 @@ TEST_CASE("of exceptions the last one is known that was written before our signa
   CHECK_FALSE(h.hub->last_traceback(1));
 }
 
-TEST_CASE("a burst of tracebacks is told once, and what comes later after a pause") {
+TEST_CASE("a burst of tracebacks is reported once, and later ones after a pause") {
   Hub h(8);
   h.start();
   std::vector<OutputHub::WorkerStdio> workers;
@@ -120,7 +120,7 @@ TEST_CASE("a burst of tracebacks is told once, and what comes later after a paus
   CHECK(told.back() - told[told.size() - 2] >= 500ms);
 }
 
-TEST_CASE("a reader that does not read holds the workers up, and gets everything in the end") {
+TEST_CASE("a reader that does not read delays the workers, and gets everything in the end") {
   Hub h;
   h.start();
   auto a = h.open(0);
@@ -191,7 +191,7 @@ void in_time(Attempt attempt) {
   FAIL("the time was over in each attempt");
 }
 
-TEST_CASE("merged lines come when all have spoken, or when their time is over") {
+TEST_CASE("merged lines come when all ranks have printed them, or when their time is over") {
   in_time([] {
     Hub h;
     h.plan.output.mode = OutputMode::merged;
@@ -383,7 +383,7 @@ TEST_CASE("flushing towards a reader that does not read ends after its limit") {
   CHECK(done);
 }
 
-TEST_CASE("what is passed on comes through to its end, and when it last came is known") {
+TEST_CASE("passed-on output arrives completely, and the time of its last part is known") {
   Hub h;
   h.start();
   Pipe from;
@@ -418,7 +418,7 @@ TEST_CASE("what is passed on comes through to its end, and when it last came is 
   CHECK(h.hub->passed_at() == h.hub->passed_at());
 }
 
-TEST_CASE("on a terminal it is known which lines a rank has said last") {
+TEST_CASE("on a terminal the last lines of a rank are known") {
   using Lines = std::vector<std::string>;
   int master = -1, slave = -1;
   REQUIRE(::openpty(&master, &slave, nullptr, nullptr, nullptr) == 0);

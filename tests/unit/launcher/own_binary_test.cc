@@ -67,7 +67,7 @@ TEST_CASE("our own file is known by its size and its build ID") {
   CHECK(*read == whole);
 }
 
-TEST_CASE("the build ID is found behind other notes, and not where there is none") {
+TEST_CASE("the build ID is found after other notes; without one it is empty") {
   const Note id{NT_GNU_BUILD_ID, kGnu, std::string(20, 'x')};
   const std::string with = elf_with({{NT_GNU_ABI_TAG, kGnu, "0123456789abcdef"}, id});
   CHECK(find_build_id(with) == id.content);
@@ -77,7 +77,7 @@ TEST_CASE("the build ID is found behind other notes, and not where there is none
   CHECK(find_build_id(elf_with({{NT_GNU_BUILD_ID, kGnu, "short"}})).empty());
 }
 
-TEST_CASE("whatever else the bytes are, nothing is read behind their end") {
+TEST_CASE("whatever the bytes are, nothing is read beyond their end") {
   const std::string good = elf_with({{NT_GNU_BUILD_ID, kGnu, std::string(20, 'x')}});
   for (std::size_t size = 0; size < good.size(); ++size) {
     CHECK(find_build_id(std::string_view(good).substr(0, size)).empty());

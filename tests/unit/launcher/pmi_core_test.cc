@@ -31,7 +31,7 @@ PmiCore node_of(int local_size, int size, int nodes, int first = 0) {
 
 }  // namespace
 
-TEST_CASE("pmi: what a rank has put the others get after the barrier") {
+TEST_CASE("pmi: the others get a rank's keys after the barrier") {
   auto core = node_of(2, 2, 1);
   CHECK(say(core, 0, "cmd=init pmi_version=1 pmi_subversion=1") ==
         "0: cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
@@ -56,7 +56,7 @@ TEST_CASE("pmi: what a rank has put the others get after the barrier") {
   CHECK(say(core, 1, "cmd=finalize") == "1: cmd=finalize_ack rc=0\n");
 }
 
-TEST_CASE("pmi: nodes give each other what was put since the last barrier") {
+TEST_CASE("pmi: nodes exchange the keys since the last barrier") {
   auto here = node_of(2, 3, 2), there = node_of(1, 3, 2, 7);
   say(here, 1, "cmd=put kvsname=dlaunch key=one value=1");
   say(there, 7, "cmd=put kvsname=dlaunch key=two value=2");
@@ -102,7 +102,7 @@ TEST_CASE("pmi: a new round leaves nothing of the old one") {
   CHECK(say(core, 3, "cmd=barrier_in") == "");
 }
 
-TEST_CASE("pmi: MPI_Abort() tells its code, which is never that of success") {
+TEST_CASE("pmi: MPI_Abort() passes its code, which is never 0") {
   auto core = node_of(1, 1, 1);
   const auto code_of = [&](std::string_view line) {
     const auto actions = core.said(0, line);
@@ -117,7 +117,7 @@ TEST_CASE("pmi: MPI_Abort() tells its code, which is never that of success") {
   CHECK(code_of("cmd=abort") == 1);
 }
 
-TEST_CASE("pmi: what there is not is said, and what makes no sense closes the connection") {
+TEST_CASE("pmi: a missing key gets an answer, and a malformed line closes the connection") {
   auto core = node_of(1, 1, 1);
   CHECK(say(core, 0, "cmd=lookup_name service=x") ==
         "0: cmd=lookup_result rc=-1 msg=not_supported\n");

@@ -57,7 +57,7 @@ struct NodeWorld {
 
 }  // namespace
 
-TEST_CASE("pmi server: nodes exchange what their ranks have put, by the store") {
+TEST_CASE("pmi server: nodes exchange the keys of their ranks through the store") {
   const TempFolder folder;
   NodeWorld here, there;
   here.start(place_on(0, 0, folder));
@@ -76,7 +76,7 @@ TEST_CASE("pmi server: nodes exchange what their ranks have put, by the store") 
   }
 }
 
-TEST_CASE("pmi server: who waits for a node that does not come is let go by the next round") {
+TEST_CASE("pmi server: the next round ends a wait for a node that does not come") {
   const TempFolder folder;
   NodeWorld here;
   here.start(place_on(0, 0, folder));
@@ -88,7 +88,7 @@ TEST_CASE("pmi server: who waits for a node that does not come is let go by the 
   CHECK(here.heard() == "cmd=appnum rc=0 appnum=0\n");
 }  // and so it is by the end of the job
 
-TEST_CASE("pmi server: MPI_Abort() comes to the loop; nonsense and long lines end a connection") {
+TEST_CASE("pmi server: MPI_Abort() reaches the loop; malformed or long lines end a connection") {
   const TempFolder folder;
   NodeWorld here;
   int worker = 0, code = 0;

@@ -43,7 +43,7 @@ TEST_CASE("pmix abi: nothing to compare with") {
 }
 #endif
 
-TEST_CASE("pmix infos: what they point to stays where it is as they move and grow") {
+TEST_CASE("pmix infos: pointers stay valid when infos move and grow") {
   dlaunch::PmixInfos outer;
   for (unsigned i = 0; i < 100; ++i) {
     dlaunch::PmixInfos inner;

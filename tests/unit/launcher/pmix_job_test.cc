@@ -7,7 +7,7 @@
 
 using namespace dlaunch;
 
-TEST_CASE("pmix job: an order comes out as it went in, and nothing else does") {
+TEST_CASE("pmix job: an order is read as it was written, and malformed ones are refused") {
   PmixOrder order;
   order.nspace = "dlaunch-j-40000-2";
   order.listener = 7;
@@ -59,7 +59,7 @@ TEST_CASE("pmix job: nodes have just the ranks of the round, each once") {
   CHECK_FALSE(decode_node("", 3));
 }
 
-TEST_CASE("pmix job: maps of who is where") {
+TEST_CASE("pmix job: maps of the ranks of each node") {
   std::vector<PmixNode> nodes = {{"vm", {0, 2}}, {"vm", {1}}, {"c", {3}}};
   REQUIRE(check_nodes(nodes, 4));
   CHECK(host_list(nodes) == "vm,vm-node1,c");  // two agents of one machine are two nodes
@@ -106,7 +106,7 @@ TEST_CASE("pmix job: where the library listens") {
   CHECK_FALSE(pmix_port_in({"OTHER=;tcp4://127.0.0.1:4711"}));
 }
 
-TEST_CASE("pmix job: a round's name is of letters, no other job's, and not to be guessed") {
+TEST_CASE("pmix job: a round's name has only letters, is unique, and cannot be guessed") {
   const Secret secret("of this job"), other("of another");
   const auto name = nspace_of("my job/1", 40000, 2, secret);
   const std::string open = "dlaunch-my-job-1-40000-2-";

@@ -18,7 +18,7 @@
 
 using namespace dlaunch;
 
-TEST_CASE("pmix program: it ends with its stdin while it waits for another node") {
+TEST_CASE("pmix program: the end of its stdin ends it, also while it waits for another node") {
   if (!find_pmix()) {
     MESSAGE("skipped: this host has no libpmix");
     return;

@@ -35,7 +35,7 @@ int listen_on(std::uint16_t port, bool reuse, UniqueFd& fd) {
 
 }  // namespace
 
-TEST_CASE("a reserved port is free for a listener with SO_REUSEADDR and for nobody else") {
+TEST_CASE("a reserved port is free only for a listener with SO_REUSEADDR") {
   auto held = reserve_port("127.0.0.1", 0);
   REQUIRE(held);
   CHECK(held->port != 0);
@@ -76,7 +76,7 @@ TEST_CASE("a port with a listener is refused, by name") {
         "MASTER_PORT: bind to 127.0.0.1:" + std::to_string(port) + ": Address already in use");
 }
 
-TEST_CASE("whoever takes the names of all ports keeps nobody from having one") {
+TEST_CASE("a program that takes all abstract names does not prevent a reservation") {
   // In a network of its own, where the kernel has few ports to choose from.
   const pid_t child = ::fork();
   if (child == 0) {

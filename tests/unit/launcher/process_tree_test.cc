@@ -72,7 +72,7 @@ TEST_CASE("descendants are found and killed wherever they have moved, and all ar
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
-TEST_CASE("a tree that keeps forking is caught up with") {
+TEST_CASE("a tree that keeps forking is killed completely") {
   REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
   if (::fork() == 0) {
     // Each generation leaves the next one behind, as a daemon does.
@@ -87,7 +87,7 @@ TEST_CASE("a tree that keeps forking is caught up with") {
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
-TEST_CASE("a cleaner has the time to end by itself, and not for ever") {
+TEST_CASE("a cleaner has time to end by itself, but not for ever") {
   REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
@@ -128,7 +128,7 @@ TEST_CASE("a process that has ended, or is gone, is ending; one that lives is no
   CHECK(is_ending(child));
 }
 
-TEST_CASE("what a process uses: memory now, and CPU time that only grows") {
+TEST_CASE("the use of a process: memory now, and CPU time that only grows") {
   const auto before = use_of_process(::getpid());
   REQUIRE(before);
   CHECK(before->memory > 1 << 20);
@@ -142,4 +142,4 @@ TEST_CASE("what a process uses: memory now, and CPU time that only grows") {
   CHECK_FALSE(use_of_process(0));
 }
 
-TEST_CASE("with nothing to kill there is nothing to do") { CHECK(kill_descendants()); }
+TEST_CASE("without processes there is nothing to kill") { CHECK(kill_descendants()); }

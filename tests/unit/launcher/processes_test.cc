@@ -50,7 +50,7 @@ struct ShellNode {
 
 }  // namespace
 
-TEST_CASE("a signal that comes to a worker which is ending already has no part in its end") {
+TEST_CASE("a signal to a worker that already ends does not count as its cause") {
   ShellNode node("exit 3");
   while (!is_ending(node.processes->pid(0))) ::usleep(1000);
   node.processes->signal(0, SIGTERM);
@@ -58,7 +58,7 @@ TEST_CASE("a signal that comes to a worker which is ending already has no part i
   CHECK(node.wait().exit_code == 3);
 }
 
-TEST_CASE("a signal that ends a worker stands in what is said of its end") {
+TEST_CASE("a signal that ends a worker is part of the report of its end") {
   ShellNode node("exec sleep 1000");
   node.processes->signal(0, SIGTERM);
   CHECK(node.wait().signal_we_sent == SIGTERM);

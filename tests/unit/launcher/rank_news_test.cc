@@ -25,7 +25,7 @@ RankNews::Worker worker(int rank, std::uint64_t seq, bool inside, Duration since
 
 }  // namespace
 
-TEST_CASE("a rank that moves on is reported once, and costs nothing then") {
+TEST_CASE("a rank that moves on is reported once, and costs nothing after that") {
   RankNews news(1s);
   std::size_t told = 0;
   for (int i = 0; i < 100; ++i) {

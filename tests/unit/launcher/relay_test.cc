@@ -18,7 +18,7 @@
 using namespace dlaunch;
 using asio::ip::tcp;
 
-TEST_CASE("relay: what is said comes through, and so does the end") {
+TEST_CASE("relay: bytes arrive, and so does the end of the connection") {
   asio::io_context ours, theirs;
   const tcp::endpoint any(asio::ip::address_v4::loopback(), 0);
   tcp::acceptor far(theirs, any), near(ours, any);
@@ -50,7 +50,7 @@ TEST_CASE("relay: what is said comes through, and so does the end") {
   runs.join();
 }
 
-TEST_CASE("relay: who says nothing reaches nobody, and who is not answered is let go of") {
+TEST_CASE("relay: a silent client reaches no server, and a client without an answer is closed") {
   asio::io_context ours, theirs;
   const tcp::endpoint any(asio::ip::address_v4::loopback(), 0);
   tcp::acceptor far(theirs, any), near(ours, any);
@@ -93,7 +93,7 @@ TEST_CASE("relay: who says nothing reaches nobody, and who is not answered is le
   runs.join();
 }
 
-TEST_CASE("loopback owner: of a connection that is there, and of none") {
+TEST_CASE("loopback owner: of an existing connection, and of none") {
   asio::io_context loop;
   tcp::acceptor listener(loop, {asio::ip::address_v4::loopback(), 0});
   tcp::socket client(loop);

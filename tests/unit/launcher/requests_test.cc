@@ -30,7 +30,7 @@ struct Asked {
 
 }  // namespace
 
-TEST_CASE("stacks come once, from the host that was asked, or with the loss of that host") {
+TEST_CASE("stacks come once, from the asked host, or end with the loss of that host") {
   Asked asked;
   asked.dump(1, 4);
   asked.dump(2, 5);
@@ -66,7 +66,7 @@ TEST_CASE("a survey is over when the last host has answered or is lost") {
   CHECK(asked.workers->at(0).workers.at(0).slot == 3);
 }
 
-TEST_CASE("a host that does not answer does not hold up a survey for ever") {
+TEST_CASE("a survey does not wait for ever for a host that does not answer") {
   Asked asked;
   asked.survey({0, 1});
   const auto request = std::get<NodeSurvey>(asked.questions[0].second).request;

@@ -163,7 +163,7 @@ TEST_CASE("a worker is bound to the CPUs it is given") {
   CHECK(error.what.starts_with("bind to CPUs 900-901: "));
 }
 
-TEST_CASE("each way of failing to start is told with its stage, errno and remedy") {
+TEST_CASE("each failure to start is reported with its stage, errno and remedy") {
   const Folder folder;
   struct Case {
     std::string path;

@@ -38,7 +38,7 @@ SameBinary binary(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("workers are shared out by slots, by a number for each host, or in total") {
+TEST_CASE("workers are divided by slots, by a number for each host, or in total") {
   const char* list = "a:2\nb slots=3 max_slots=4\nc\n";
   CHECK(shares(list, {}, {}) == std::vector{2, 3, 1});
   CHECK(shares(list, 4, {}) == std::vector{4, 4, 4});
@@ -52,7 +52,7 @@ TEST_CASE("workers are shared out by slots, by a number for each host, or in tot
   CHECK(shares("a slots=1 max_slots=1\n", {}, 2).empty());
 }
 
-TEST_CASE("ssh gets the user's options first, and nothing that is secret") {
+TEST_CASE("ssh gets the user's options first, and no secrets") {
   const HostPlan host{.name = "h", .user = "joe", .port = 2222, .nproc = 1};
   const auto words = ssh_arguments({"ssh", "-i", "key"}, host, binary("/opt/d'x/dlaunch"), 345);
   CHECK(Words(words.begin(), words.begin() + 5) ==
@@ -63,7 +63,7 @@ TEST_CASE("ssh gets the user's options first, and nothing that is secret") {
   CHECK(words.back().find('\n') == std::string::npos);
 }
 
-TEST_CASE("ssh is given a connection only where nothing else is said of it") {
+TEST_CASE("ssh gets a connection only if the configuration does not say how to connect") {
   const std::string plain =
       "user root\nhostname 10.0.0.7\nport 22\naddressfamily any\nproxyusefdpass no\n"
       "tcpkeepalive yes\nconnecttimeout 10\n";
@@ -121,7 +121,7 @@ TEST_CASE("without a build ID no file is the same") {
   CHECK(words.back().ends_with("' sh /d 1000 345 1000 0 none"));
 }
 
-TEST_CASE("an order comes as it was, and nothing else is one") {
+TEST_CASE("an order is read as it was written, and malformed ones are refused") {
   const OrderFrame frame{"secret", "10.0.0.1:4000", 3, 2, 5, std::string("a\0b", 3)};
   const std::string bytes = encode(frame).substr(4);
   const auto back = decode_order_frame(bytes);
@@ -134,7 +134,7 @@ TEST_CASE("an order comes as it was, and nothing else is one") {
   CHECK_FALSE(decode_order_frame(bytes + "x"));
 }
 
-TEST_CASE("a start: what login scripts print is passed over, what follows is kept") {
+TEST_CASE("a start: output of login scripts is skipped, and later bytes are kept") {
   SshTalk talk;
   CHECK(talk.heard("Welcome!\ndlaunch-s").empty());
   CHECK(talk.heard("sh here\n").empty());  // it has its order already
@@ -142,7 +142,7 @@ TEST_CASE("a start: what login scripts print is passed over, what follows is kep
   CHECK(only<SshTalk::Ready>(ready)->begun == "[0] fi");
 }
 
-TEST_CASE("where the binary had to be pushed the order is sent once more") {
+TEST_CASE("after a push of the binary the order is sent again") {
   SshTalk talk;
   CHECK(only<SshTalk::Push>(talk.heard("dlaunch-ssh push\n")));
   CHECK(only<SshTalk::Order>(talk.heard(here_line())));
@@ -152,7 +152,7 @@ TEST_CASE("where the binary had to be pushed the order is sent once more") {
   CHECK(only<SshTalk::Failed>(SshTalk().heard("\x1b]0;h\adlaunch-ssh error 73 no room\n")));
 }
 
-TEST_CASE("a failure has the words of whoever knows most") {
+TEST_CASE("a failure has the message with the most detail") {
   SshTalk refused;
   const auto actions = refused.heard(error_line(127, "exec 'x':\nno"));
   CHECK(only<SshTalk::Failed>(actions)->exit_code == 127);
@@ -188,7 +188,7 @@ TEST_CASE("one table for all hosts, in their order; the first one's exit code") 
   CHECK(exit_code_of(failures) == 127);
 }
 
-TEST_CASE("srun: a step on one node, with all of it, without what was meant for other tasks") {
+TEST_CASE("srun: a step on one node, with all of it, without options for other tasks") {
   const HostPlan host{.name = "n7", .nproc = 2, .cpus = 16};
   const auto words = srun_arguments(host, binary("/opt/dlaunch"), 345);
   CHECK(words.front() == "srun");
@@ -209,7 +209,7 @@ TEST_CASE("srun: a step on one node, with all of it, without what was meant for 
         "srun ended with exit code 1 without a word");
 }
 
-TEST_CASE("blaunch: words that a shell leaves as they are") {
+TEST_CASE("blaunch: words that a shell does not change") {
   const HostPlan host{.name = "n7", .nproc = 2};
   CHECK(*plain_arguments({"qrsh", "-inherit"}, host, binary("/opt/dlaunch")) ==
         Words{"qrsh", "-inherit", "n7", "/opt/dlaunch", "--ssh-node"});

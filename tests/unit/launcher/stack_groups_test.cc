@@ -69,7 +69,7 @@ Suspects suspects(const RankStacks& stacks, const RankSet& gave_up, int size) {
 
 }  // namespace
 
-TEST_CASE("Python frames and what they have called in C make one place") {
+TEST_CASE("Python frames and their C functions make one place") {
   const Lines waiting = with_python(
       {"all_reduce (/lib/python3/dist-packages/torch/distributed/distributed_c10d.py:8)",
        "step (/home/u/train.py:88)", "<module> (/home/u/train.py:100)"},
@@ -143,7 +143,7 @@ TEST_CASE("a stopped process does not wait, wherever it was stopped") {
   CHECK(groups[0].place == "stopped by a signal, in PMPI_Barrier, prog.c:12");
 }
 
-TEST_CASE("of a shell the program below it counts") {
+TEST_CASE("for a shell, the program below it counts") {
   Lines lines = {"thread 4 \"sh\", sleeping:", "  #0 wait4 in /lib/libc.so.6",
                  "  #1 0x55e1 in /usr/bin/dash", "below it prog (pid 5):"};
   const Lines below = mpi("opal_progress", "PMPI_Bcast", 3);
@@ -156,13 +156,13 @@ TEST_CASE("of a shell the program below it counts") {
   CHECK(words({{3, parent}}) == "rank 3: in read, loader.c:17");
 }
 
-TEST_CASE("a wrapper of a library around the program is no wait") {
+TEST_CASE("a library's wrapper around the program is not a wait") {
   const Lines lines = {"Thread 9 (active): \"MainThread\"", "    busy (train.py:4)",
                        "    barrier (torch/distributed/distributed_c10d.py:1)"};
   CHECK_FALSE(group_stacks({{0, lines}})[0].waits);
 }
 
-TEST_CASE("stacks that could not be read make a group that says nothing") {
+TEST_CASE("unreadable stacks make a group without a suspect") {
   const RankStacks stacks = {{0, {"it has no process any more"}},
                              {1, {"this took too long, and dlaunch stopped it"}},
                              {2, {}}};
@@ -170,7 +170,7 @@ TEST_CASE("stacks that could not be read make a group that says nothing") {
   CHECK(suspects(stacks, {3}, 4).ranks.empty());
 }
 
-TEST_CASE("who is suspected") {
+TEST_CASE("the suspected ranks") {
   const Lines waits = mpi("opal_progress", "PMPI_Barrier", 12);
   const Lines elsewhere = mpi("opal_progress", "PMPI_Bcast", 30);
   const Lines busy = at("0x55 in /home/u/prog");

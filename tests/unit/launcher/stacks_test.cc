@@ -158,7 +158,7 @@ bool has_libdw() { return stacks(::getpid()).find("without libdw") == std::strin
 
 }  // namespace
 
-TEST_CASE("where a process waits is told by function and line, and it waits on") {
+TEST_CASE("a waiting process is shown with function and line, and continues to wait") {
   const Process process(target::waits_for_data);
   REQUIRE(comes_true([&] { return process.state() == 'S'; }));  // it has come to its pause()
   const auto text = stacks_of_held(process.pid);
@@ -175,7 +175,7 @@ TEST_CASE("where a process waits is told by function and line, and it waits on")
   CHECK(comes_true([&] { return process.state() == 'S'; }));
 }
 
-TEST_CASE("all threads are told, also of a process that never rests, and it goes on") {
+TEST_CASE("all threads of a busy process are shown, and it continues") {
   const Process process(target::waits_in_a_thread);
   REQUIRE(comes_true([&] { return process.state() == 'S'; }));  // it has come to its join()
   const auto text = stacks_of_held(process.pid);
@@ -186,7 +186,7 @@ TEST_CASE("all threads are told, also of a process that never rests, and it goes
   CHECK(comes_true([&] { return process.state() == 'S'; }));
 }
 
-TEST_CASE("a process that stands stopped is told and stays stopped") {
+TEST_CASE("a stopped process is shown and stays stopped") {
   const Process process(target::turns_round_and_round);
   ::kill(process.pid, SIGSTOP);
   REQUIRE(comes_true([&] { return process.state() == 'T'; }));
@@ -202,7 +202,7 @@ TEST_CASE("a process that stands stopped is told and stays stopped") {
   CHECK(comes_true([&] { return process.state() == 'R'; }));
 }
 
-TEST_CASE("no signal gets lost while somebody looks") {
+TEST_CASE("no signal gets lost while stacks are read") {
   const Process process(target::counts_signals);
   constexpr int kSignals = 400;
   const pid_t sender = ::fork();
@@ -242,7 +242,7 @@ TEST_CASE("a process whose stacks we read is never taken for one in a debugger")
   CHECK(taken == 0);
 }
 
-TEST_CASE("a process that somebody traces is left alone, and who does is told") {
+TEST_CASE("a traced process is not touched, and its tracer is named") {
   const Process process(target::waits_for_data);
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
@@ -278,7 +278,7 @@ namespace target {
 
 }  // namespace target
 
-TEST_CASE("what a process waits for may stand in one below it, which is told, too") {
+TEST_CASE("child processes are shown, too, because a process may wait for them") {
   const Process process(target::waits_for_a_child);
   const auto text = stacks_of_held(process.pid);
   const auto child = text.find("below it unit_launcher (pid ");
@@ -288,7 +288,7 @@ TEST_CASE("what a process waits for may stand in one below it, which is told, to
   CHECK(contains(text.substr(child), " target::waits_for_data(int) at "));
 }
 
-TEST_CASE("a process that has gone is told in one line") {
+TEST_CASE("a process that has ended is reported in one line") {
   pid_t pid = 0;
   { pid = Process(target::waits_for_data).pid; }
   CHECK(stacks(pid) == "there is no process " + std::to_string(pid) + "\n");
@@ -313,7 +313,7 @@ bool is_there(const char* program) { return find_program(program, ::getenv("PATH
 
 }  // namespace
 
-TEST_CASE("of a Python program py-spy tells, also while it stands stopped, or is recommended") {
+TEST_CASE("py-spy shows a Python program, also a stopped one; without py-spy it is recommended") {
   if (!is_there("python3")) return;
   const Process process(runs_python);
   for (const char expected : {'S', 'T'}) {
@@ -326,7 +326,7 @@ TEST_CASE("of a Python program py-spy tells, also while it stands stopped, or is
   }
 }
 
-TEST_CASE("what takes too long is broken off, and nothing of it is left") {
+TEST_CASE("a look that takes too long is ended, with its processes") {
   if (!is_there("python3")) return;
   const TempFolder folder;
   std::ofstream(folder.path / "py-spy") << "#!/bin/sh\necho $$ >&2\nexec sleep 1000\n";

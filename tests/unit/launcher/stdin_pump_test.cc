@@ -85,7 +85,7 @@ TEST_CASE("stdin goes to hosts as they ask, and no faster than the slowest of al
   CHECK(given.back() == "2:");
 }
 
-TEST_CASE("a pump that is fed asks for a piece when the last one is taken") {
+TEST_CASE("a pump without a source asks for a piece when the last one is taken") {
   ::signal(SIGPIPE, SIG_IGN);
   asio::io_context loop;
   StdinPump pump(loop, -1);
@@ -122,7 +122,7 @@ TEST_CASE("a pump that is fed asks for a piece when the last one is taken") {
   CHECK(asked == "+++-+");
 }
 
-TEST_CASE("what comes for a taker that has left is not wanted") {
+TEST_CASE("a piece for a taker that has left is refused") {
   ::signal(SIGPIPE, SIG_IGN);
   asio::io_context loop;
   StdinPump pump(loop, -1);
@@ -165,7 +165,7 @@ TEST_CASE("a pipe or file is handed to one worker itself, a terminal is not") {
   CHECK_FALSE(StdinPump(loop, -1).can_hand_over());
 }
 
-TEST_CASE("the pump reads one piece ahead, larger ones for a worker that goes on reading") {
+TEST_CASE("the pump reads one piece ahead, and larger ones while a worker continues to read") {
   asio::io_context loop;
   Ends own;
   ::fcntl(own.writing.get(), F_SETPIPE_SZ, 1 << 20);
@@ -187,7 +187,7 @@ TEST_CASE("the pump reads one piece ahead, larger ones for a worker that goes on
   CHECK(pump.unread() == 2 * StdinPump::kFirstPiece);
 }
 
-TEST_CASE("what no worker took is counted once, and what one of several took is not") {
+TEST_CASE("bytes that no worker took count once, and bytes that one of several took do not") {
   ::signal(SIGPIPE, SIG_IGN);
   asio::io_context loop;
   Ends own;
@@ -219,7 +219,7 @@ TEST_CASE("a file is set back to where the workers have read it") {
   CHECK(::lseek(file.get(), 0, SEEK_CUR) == 8);
 }
 
-TEST_CASE("what workers leave unread after the end of the input is given back or counted") {
+TEST_CASE("bytes that workers leave after the end of the input are given back or counted") {
   for (const bool from_file : {true, false}) {
     CAPTURE(from_file);
     asio::io_context loop;

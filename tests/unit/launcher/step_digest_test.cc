@@ -64,7 +64,7 @@ Records linked(std::uint64_t calls, const FlightReceived& by_0, const FlightRece
 
 }  // namespace
 
-TEST_CASE("times of each rank are means over the collectives that all have done") {
+TEST_CASE("times of a rank are means over the collectives that all ranks have done") {
   Job digest;
   const auto step = digest.add({{0, spans(1, 20, 0ms)}, {1, spans(1, 18, 4ms)}});
   REQUIRE(step);
@@ -77,7 +77,7 @@ TEST_CASE("times of each rank are means over the collectives that all have done"
   CHECK(step->ranks[0].step == doctest::Approx(0.010));
 }
 
-TEST_CASE("what was looked at is not looked at again, and what is missing is not guessed") {
+TEST_CASE("no collective counts twice, and missing ones are not guessed") {
   Job digest;
   REQUIRE(digest.add({{0, spans(1, 20, 0ms)}, {1, spans(1, 20, 0ms)}}));
   CHECK_FALSE(digest.add({{0, spans(1, 20, 0ms)}, {1, spans(1, 20, 0ms)}}));
@@ -100,7 +100,7 @@ TEST_CASE("a new round begins at the first collective") {
   CHECK(digest.add({{0, spans(1, 9, 0ms)}}));
 }
 
-TEST_CASE("what came over a link between two looks is told for one collective") {
+TEST_CASE("the data of a link between two looks are divided by the collectives") {
   Job digest;
   const auto first = digest.add(linked(50, {1, 50'000'000, 5ms}, {0, 50'000'000, 5ms}));
   REQUIRE(first);
@@ -120,7 +120,7 @@ TEST_CASE("what came over a link between two looks is told for one collective") 
   CHECK(step->links[0].kind == step->links[1].kind);
 }
 
-TEST_CASE("a link over which nothing came is left out, and nothing is lost of one not seen") {
+TEST_CASE("a link without data is left out, and data of an unseen one are kept") {
   Job digest;
   REQUIRE(digest.add(linked(50, {1, 1000, 1ms}, {0, 1000, 1ms})));
   Records torn = linked(60, {1, 1000, 1ms}, {0, 2000, 2ms});
@@ -135,7 +135,7 @@ TEST_CASE("a link over which nothing came is left out, and nothing is lost of on
   CHECK(step->links[0].seconds == doctest::Approx(0.0005));
 }
 
-TEST_CASE("no link is told to be faster than memory") {
+TEST_CASE("no link is reported as faster than memory") {
   Job digest;
   REQUIRE(digest.add(linked(50, {1, 1000, 0ms}, {0, 1000, 0ms})));
   const auto step = digest.add(linked(60, {1, 100'001'000, 0ms}, {0, 100'001'000, 1ms}));
@@ -152,7 +152,7 @@ TEST_CASE("a new round has no links to compare with") {
   CHECK(step->links.empty());
 }
 
-TEST_CASE("ranks of several hosts are compared over what all of them know") {
+TEST_CASE("ranks of several hosts are compared over the collectives that all hosts know") {
   Job job;
   const auto step = job.look({{{0, spans(1, 20, 0ms)}, {2, spans(3, 22, 1ms)}},
                               {{1, spans(1, 18, 4ms)}},
@@ -167,7 +167,7 @@ TEST_CASE("ranks of several hosts are compared over what all of them know") {
   CHECK(step->ranks[1].in_op == doctest::Approx(0.001));
 }
 
-TEST_CASE("a rank that nobody tells of, or two hosts tell of, spoils the look and not the next") {
+TEST_CASE("a rank that no host or two hosts report spoils only this look") {
   Job job;
   CHECK_FALSE(job.look({{{0, spans(1, 20, 0ms)}}, {{2, spans(1, 20, 0ms)}}}));
   CHECK_FALSE(job.look({{{0, spans(1, 20, 0ms)}}, {{0, spans(1, 20, 0ms)}}}));
@@ -175,7 +175,7 @@ TEST_CASE("a rank that nobody tells of, or two hosts tell of, spoils the look an
   CHECK(job.look({{{0, spans(1, 20, 0ms)}}, {{1, spans(1, 20, 0ms)}}}));
 }
 
-TEST_CASE("what a host says of an earlier look, or that was not asked for, is left aside") {
+TEST_CASE("reports for an earlier look, or without a request, are ignored") {
   StepDigest digest;
   const NodeLook old = digest.begin({0, 1});
   CHECK_FALSE(digest.add(0, NodeSpans{old.look, 1, 20}));

@@ -50,7 +50,7 @@ TEST_CASE("control sequences are known to their end") {
   CHECK(control_sequence("\x1b[\n") == 1);
 }
 
-TEST_CASE("blank is what shows nothing") {
+TEST_CASE("text that shows nothing is blank") {
   for (const char* text : {"", "   ", "\x1b[2K", " \x1b[K  "}) CHECK(shows_nothing(text));
   for (const char* text : {"x", "  .", "\x1b[31mx", "\x1b"}) CHECK_FALSE(shows_nothing(text));
 }

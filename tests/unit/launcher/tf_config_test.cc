@@ -35,7 +35,7 @@ TEST_CASE("roles stand in their order, and an evaluator outside the cluster") {
   CHECK(tf_config(two, 2, kThree).ends_with(R"("task":{"type":"worker","index":1}})"));
 }
 
-TEST_CASE("parameter servers serve, and workers beside them where a chief gives them work") {
+TEST_CASE("with a chief, workers beside parameter servers serve, too") {
   CHECK(serving_ranks({{"worker", 0, 2}}).empty());
   CHECK(serving_ranks({{"chief", 0, 1}, {"worker", 1, 2}}).empty());
   CHECK(serving_ranks({{"worker", 0, 2}, {"ps", 2, 2}}) == std::set<int>{2, 3});
@@ -66,7 +66,7 @@ TEST_CASE("each worker has a port of its own, from the end of --port-range if th
   CHECK(none.error().what.find("0 of its ports are free") != std::string::npos);
 }
 
-TEST_CASE("a low limit of open files costs the ranks' ports, and not the job") {
+TEST_CASE("with a low limit of open files the job runs without the ranks' ports") {
   Plan plan;
   plan.nproc = plan.max_nproc = 8;
   rlimit limit{};

@@ -48,13 +48,13 @@ TEST_CASE("a synthetic machine of 2x64 cores shows its sockets, NUMA nodes and c
   CHECK(topology.cores[127].l3 == 15);
 }
 
-TEST_CASE("a machine without L3 caches takes its sockets for them") {
+TEST_CASE("without L3 caches, sockets take their place") {
   const auto topology = synthetic("package:2 core:4 pu:1");
   CHECK(topology.cores[3].l3 == 0);
   CHECK(topology.cores[4].l3 == 1);
 }
 
-TEST_CASE("nonsense is no topology") {
+TEST_CASE("a malformed description is not a topology") {
   CHECK_FALSE(synthetic_topology("package:two"));
   CHECK_FALSE(synthetic_topology(""));
 }
@@ -124,7 +124,7 @@ TEST_CASE("usable CPUs: the quota is rounded up and never widens the mask") {
   CHECK(UsableCpus{0, 0}.usable() == 1);
 }
 
-TEST_CASE("every cgroup on the way to the root limits us (v2)") {
+TEST_CASE("every cgroup on the way to the root sets a limit (v2)") {
   FakeCgroups cgroups;
   cgroups.write("/job/cpu.max", "300000 100000\n");
   cgroups.write("/job/step/cpu.max", "max 100000\n");

@@ -36,7 +36,7 @@ TEST_CASE("a worker that shows nothing after its traceback is reported once") {
   CHECK_FALSE(news.deadline());
 }
 
-TEST_CASE("a worker that goes on is not reported") {
+TEST_CASE("a worker that continues is not reported") {
   for (const bool prints : {true, false}) {
     CAPTURE(prints);
     TracebackNews news;
@@ -49,14 +49,14 @@ TEST_CASE("a worker that goes on is not reported") {
   }
 }
 
-TEST_CASE("words and moves right behind the traceback are no sign of progress") {
+TEST_CASE("output and moves right after the traceback are no sign of progress") {
   TracebackNews news;
   auto worker = threw(0);
   worker.after.said = worker.after.moved = kStart + 2s;
   CHECK(news.look(kStart + 10s, {worker}).size() == 1);
 }
 
-TEST_CASE("when a reported worker goes on after all, that is reported, too") {
+TEST_CASE("a reported worker that continues after all is reported as continuing") {
   TracebackNews news;
   auto worker = threw(0);
   CHECK(news.look(kStart + 10s, {worker}).size() == 1);

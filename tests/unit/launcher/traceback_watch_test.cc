@@ -82,20 +82,20 @@ TEST_CASE("a traceback with a prefix of its own ends where the prefix does") {
         Lines{kHead, "  f()", "E: x"});
 }
 
-TEST_CASE("a traceback that is written otherwise is one without an end") {
+TEST_CASE("a traceback of another form is a traceback without an end") {
   const std::string odd = "12:01 " + kHead + "\n12:02   f()\n12:02 E: x\n";
   CHECK(last_in(odd) == Lines{});
   CHECK(last_in(kHead + "\n\tf()\nE: x\n" + odd) == Lines{});
   CHECK(last_in(kHead + "\n\tf()\nE: x\n") == Lines{kHead, "\tf()", "E: x"});
 }
 
-TEST_CASE("an exception that Python ignores is none") {
+TEST_CASE("an exception that Python ignores does not count") {
   const std::string ignored = "Exception ignored in: <function f>\n" + kHead + "\n  f()\nE: y\n";
   CHECK_FALSE(last_in(ignored));
   CHECK(last_in(kHead + "\n  f()\nE: x\n" + ignored)->at(2) == "E: x");
 }
 
-TEST_CASE("it is as old as its first line, and what comes after the stop does not count") {
+TEST_CASE("a traceback is as old as its first line, and later ones after the stop do not count") {
   TracebackWatch watch;
   watch.feed(kStart, "text\n" + kHead + "\n  f");
   watch.feed(kStart + 1s, "()\nE: x\nmore\n");
@@ -137,7 +137,7 @@ const std::string kCause = "The above exception was the direct cause of the foll
 
 }  // namespace
 
-TEST_CASE("of a chain the first and the last exception are kept, and the others are counted") {
+TEST_CASE("the first and the last exception of a chain are kept, and the others are counted") {
   for (const std::string prefix : {"", "[rank1]: "}) {
     CAPTURE(prefix);
     const std::string gap = prefix + "\n" + prefix + kDuring + "\n" + prefix + "\n";
@@ -170,7 +170,7 @@ TEST_CASE("a chain is as old as its first exception") {
   CHECK(watch.begun() == kStart);
 }
 
-TEST_CASE("exceptions that do not belong together are no chain") {
+TEST_CASE("independent exceptions are not a chain") {
   CHECK(traceback_in(thrown("", "A: a") + "\n" + thrown("", "B: b")).first.empty());
   CHECK(
       traceback_in(thrown("", "A: a") + kDuring + "\nother\n" + thrown("", "B: b")).first.empty());
@@ -181,7 +181,7 @@ TEST_CASE("exceptions that do not belong together are no chain") {
           .first_error == "A: a");
 }
 
-TEST_CASE("of an exception group the names and the last frames are kept") {
+TEST_CASE("the names and the last frames of an exception group are kept") {
   const std::string group =
       "  + Exception Group Traceback (most recent call last):\n"
       "  |   File \"a.py\", line 1, in <module>\n"

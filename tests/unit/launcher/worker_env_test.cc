@@ -89,7 +89,7 @@ TEST_CASE("torchrun's contract is there, stale variables are not, --env comes la
   }
 }
 
-TEST_CASE("worker environment: an MPI library is told only whom it can ask") {
+TEST_CASE("worker environment: an MPI library gets only the servers that exist") {
   WorkerPlace place = kPlace;
   CHECK_FALSE(times_set(worker_environment(plan(), place, {"PMI_SIZE=9"}), "PMI_SIZE"));
   place.pmi_fd = 17;
@@ -112,7 +112,7 @@ TEST_CASE("a spare has no rank yet, not even that of an enclosing launcher") {
   CHECK(has(env, "DLAUNCH_WORKER=9"));
 }
 
-TEST_CASE("macros are filled in, and what is none stays") {
+TEST_CASE("macros are replaced, and other text stays") {
   CHECK(worker_arguments(plan(), kPlace) ==
         std::vector<std::string>{"train", "--rank=1/4", "1", "${other}", "$", "${rank"});
 }
@@ -131,20 +131,20 @@ TEST_CASE("counts are found in cgroup files of both versions") {
         "memory cgroup /j (limit 2.0 GiB): out-of-memory kills rose from 1 to 3");
 }
 
-TEST_CASE("worker environment: encryption is the job's, whatever word the user's own has") {
+TEST_CASE("worker environment: the job decides on encryption, whatever the user's variable says") {
   Plan p = plan();
   CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_TLS=no"}), "DLAUNCH_TLS=0"));
   p.tls = true;
   CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_TLS=yes"}), "DLAUNCH_TLS=1"));
 }
 
-TEST_CASE("worker environment: what --debug says is libdlring's") {
+TEST_CASE("worker environment: --debug sets libdlring's variable") {
   Plan p = plan();
   p.debug = DebugOutput::explain;
   CHECK(has(worker_environment(p, kPlace, {}), "DLAUNCH_DEBUG=explain"));
 }
 
-TEST_CASE("worker environment: who waits longer for a host has libdlring wait, too") {
+TEST_CASE("worker environment: a longer --host-timeout holds for libdlring, too") {
   Plan p = plan();
   CHECK_FALSE(times_set(worker_environment(p, kPlace, {}), "DLAUNCH_LINK_TIMEOUT"));
   p.nodes.host_timeout = std::chrono::milliseconds(30500);
@@ -172,7 +172,7 @@ TEST_CASE(
   CHECK(has(env, "NCCL_IB_HCA=^mlx5_0"));
 }
 
-TEST_CASE("two dollars before a macro are one, and no macro; elsewhere they are two") {
+TEST_CASE("two dollars before a macro make one and no macro; elsewhere they stay two") {
   Plan p = plan();
   p.argv = {"train", "$${rank}", "a$$$${host}$", "$$$${rank}", "$$${rank}", "echo $$; $$", "$${x}"};
   p.env = {{"TEMPLATE", "of-$${rank}"}};
@@ -204,7 +204,7 @@ TEST_CASE("an IPv6 master gets brackets only where a port follows") {
         std::vector<std::string>{"[fd00::2]:4711", "fd00::2", "tcp://[fd00::2]:1"});
 }
 
-TEST_CASE("A folder of packages is the first of PYTHONPATH, whatever else is in it") {
+TEST_CASE("a folder of packages is the first of PYTHONPATH, whatever else is in it") {
   WorkerPlace place = kPlace;
   place.python_folder = "/job/python";
   CHECK(has(worker_environment(plan(), place, {}), "PYTHONPATH=/job/python"));

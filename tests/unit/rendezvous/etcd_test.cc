@@ -36,7 +36,7 @@ TEST_CASE("etcd URLs") {
   CHECK(etcd_access("etcd://a", {})->prefix == "/dlaunch/");
 }
 
-TEST_CASE("etcd: replies that are none are refused, whatever they are") {
+TEST_CASE("etcd: malformed replies are refused, whatever they are") {
   for (const char* body : {"", "[]", "{", "{\"header\":3}", "{\"header\":{},\"responses\":3}",
                            "{\"header\":{},\"responses\":[{\"response_range\":3}]}",
                            "{\"header\":{},\"responses\":[{\"response_range\":{\"kvs\":[3]}}]}",
@@ -61,7 +61,7 @@ TEST_CASE("etcd: the first server that answers is asked" *
   CHECK(*store->get("k", in_etcd_time()) == "v");
 }
 
-TEST_CASE("etcd: nobody there is told with the names of all") {
+TEST_CASE("etcd: an error names all servers if none answers") {
   auto store = open_store("etcd://127.0.0.1:1,127.0.0.1:2", {"j", {}, "a test"}, in_etcd_time());
   if (!store && store.error().code == Errc::unsupported) return;  // built without
   REQUIRE(store);
@@ -73,7 +73,7 @@ TEST_CASE("etcd: nobody there is told with the names of all") {
   CHECK(steady_now() - started < 10s);
 }
 
-TEST_CASE("etcd: who waits hears of a key that is set after a restart" *
+TEST_CASE("etcd: a waiting client learns of a key that is set after a restart" *
           doctest::skip(!EtcdServer::installed())) {
   EtcdServer server;
   auto store = store_at(server.url(), "restart");

@@ -110,7 +110,7 @@ TEST_CASE("garbage fails without growing, whatever it is") {
   }
 }
 
-TEST_CASE("bytes behind the handshake are left alone") {
+TEST_CASE("bytes after the handshake are not read") {
   int pair[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
   const UniqueFd left(pair[0]), right(pair[1]);
@@ -136,7 +136,7 @@ TEST_CASE("a silent peer is given up at the deadline") {
   CHECK(result.error().code == Errc::timeout);
 }
 
-TEST_CASE("what a stranger calls itself and its job cannot repaint anybody's terminal") {
+TEST_CASE("names from a stranger cannot change a terminal") {
   auto self = identity("b\x1b[2J\nforged line");
   self.who = "rank 3\r\x1b]0;title\x07";
   const auto outcome = shake(self, Secret(), identity("a", 1, -1, 0), Secret());

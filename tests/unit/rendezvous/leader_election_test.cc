@@ -166,7 +166,7 @@ TEST_CASE(
   CHECK_FALSE(open_file_election("/no/such/folder", "j"));
 }
 
-TEST_CASE("the journal of a leader that the user has named is there until the job is over") {
+TEST_CASE("a journal that the user has named exists until the job ends") {
   const TempFolder folder;
   const std::string own = folder.path.string() + "/" + kJournalFolder + "7";
   auto leader = open_appointed_leader(own + "/job-1");
@@ -188,7 +188,7 @@ TEST_CASE("the journal of a leader that the user has named is there until the jo
   CHECK(leader->read_journal(in_election_time()).error().code == Errc::auth);
 }
 
-TEST_CASE("the usual folder of journals is believed only where nobody else can write") {
+TEST_CASE("the default folder of journals is used only if no other user can write there") {
   const TempFolder folder;
   const auto usual = folder.path / (kJournalFolder + std::string("7"));
   auto leader = open_appointed_leader(usual.string() + "/job-1");

@@ -126,7 +126,7 @@ TEST_CASE("store conformance: etcd" * doctest::skip(!EtcdServer::installed())) {
   conform(Kind::etcd);
 }
 
-TEST_CASE("a file store goes on after a writer was killed in the middle of a record") {
+TEST_CASE("a file store works after a writer was killed in the middle of a record") {
   const Space space(Kind::file);
   auto store = space.client();
   REQUIRE(store->set("before", "1", soon()));
@@ -158,7 +158,7 @@ TEST_CASE("a file store goes on after a writer was killed in the middle of a rec
   CHECK(*store->get("before", soon()) == "1");
 }
 
-TEST_CASE("a file store's journal does not grow with what was overwritten") {
+TEST_CASE("a file store's journal does not grow with overwritten values") {
   const Space space(Kind::file);
   auto writer = space.client();
   auto reader = space.client();
@@ -180,7 +180,7 @@ TEST_CASE("a file store's journal does not grow with what was overwritten") {
   CHECK(*space.client()->get("first", soon()) == "3");
 }
 
-TEST_CASE("file store: what is added while journals are replaced is not lost") {
+TEST_CASE("file store: values that are added while journals are replaced are kept") {
   const Space space(Kind::file);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -196,7 +196,7 @@ TEST_CASE("file store: what is added while journals are replaced is not lost") {
   CHECK(*space.client()->add("n", 0, soon()) == 200);
 }
 
-TEST_CASE("rendezvous URLs that cannot be are refused") {
+TEST_CASE("malformed rendezvous URLs are refused") {
   for (const char* url :
        {"", "tcp://", "tcp://host", "http://h:1", "file://relative", "file", "etcd://", "etcd:///p",
         "etcd://h:x", "etcd://user:word@h", "etcdx://h"}) {

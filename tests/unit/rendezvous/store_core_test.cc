@@ -31,7 +31,7 @@ TEST_CASE("a get waits for its key and is answered by the set that brings it") {
   CHECK_FALSE(core.deadline());
 }
 
-TEST_CASE("a wait names what is missing when its time is over") {
+TEST_CASE("a wait names the missing keys when its time is over") {
   StoreCore core;
   ask(core, 2, {.op = StoreOp::set, .key = "b", .value = "v"});
   CHECK(
@@ -43,7 +43,7 @@ TEST_CASE("a wait names what is missing when its time is over") {
   CHECK(answers[0].reply.value == "a, c");
 }
 
-TEST_CASE("of many keys that are missing some are named") {
+TEST_CASE("an error about many missing keys names some of them") {
   StoreCore core;
   StoreRequest many{.op = StoreOp::wait, .timeout = 1s};
   for (char key = 'a'; key < 'a' + 18; ++key) many.keys.emplace_back(1, key);
@@ -52,7 +52,7 @@ TEST_CASE("of many keys that are missing some are named") {
         "a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p and 2 more");
 }
 
-TEST_CASE("who waits for ever is never answered that the time is over") {
+TEST_CASE("a wait without a limit never times out") {
   StoreCore core;
   CHECK(ask(core, 1, {.op = StoreOp::get, .key = "k", .timeout = Duration::max()}).empty());
   CHECK_FALSE(core.deadline());
@@ -79,7 +79,7 @@ TEST_CASE("the store is bounded and overwriting does not leak") {
             .reply.status == StoreStatus::ok);
 }
 
-TEST_CASE("adding to what is no number, or over the edge, is refused") {
+TEST_CASE("adding to a value that is no number, or beyond the range, is refused") {
   StoreCore core;
   ask(core, 1, {.op = StoreOp::set, .key = "k", .value = "abc"});
   CHECK(ask(core, 1, {.op = StoreOp::add, .key = "k", .delta = 1})[0].reply.status ==
@@ -89,7 +89,7 @@ TEST_CASE("adding to what is no number, or over the edge, is refused") {
         StoreStatus::not_number);
 }
 
-TEST_CASE("a connection has only so many requests and keys waiting, and others are not concerned") {
+TEST_CASE("the waiting requests and keys of a connection are bounded, without effect on others") {
   StoreCore core;
   auto get = [](int i) {
     return StoreRequest{.op = StoreOp::get, .id = 1, .key = "k" + std::to_string(i), .timeout = 9s};
@@ -113,7 +113,7 @@ TEST_CASE("a connection has only so many requests and keys waiting, and others a
   CHECK(ask(core, 4, many).empty());
 }
 
-TEST_CASE("whatever happens to waiting requests, each is answered once, as a plain list would") {
+TEST_CASE("each waiting request is answered once, as by a plain list") {
   struct Plain {
     StoreCore::Connection from;
     std::uint32_t id;

@@ -134,7 +134,7 @@ TEST_CASE("a port that is taken is named") {
   CHECK(second.error().what.find(to_string((*first)->endpoint())) != std::string::npos);
 }
 
-TEST_CASE("nobody there: the error tells what was tried; a server that ends is told as such") {
+TEST_CASE("the error without a server says what was tried; the end of a server is another error") {
   std::uint16_t port = 0;
   {
     auto server = StoreServerThread::start({"127.0.0.1", 0}, "a", Secret());
@@ -168,7 +168,7 @@ TEST_CASE("two hundred clients at once are served") {
   CHECK(*clients[0]->add("n", 0, in_time()) == 200);
 }
 
-TEST_CASE("a client that asks and does not read is cut off, with all that was kept for it") {
+TEST_CASE("a client that asks and does not read is cut off, and its memory is freed") {
   auto server = StoreServerThread::start({"127.0.0.1", 0}, "job", Secret());
   REQUIRE(server);
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // takes the place of ours below

@@ -75,7 +75,7 @@ std::vector<StoreRequest> heard(const Puppet& puppet) {
 
 }  // namespace
 
-TEST_CASE("a request that could not be sent whole is the last: nothing is sent in its middle") {
+TEST_CASE("a request that could not be sent completely is the last one") {
   Puppet puppet;
   const std::string big(kMaxValueBytes, 'v');
   std::string why;
@@ -92,7 +92,7 @@ TEST_CASE("a request that could not be sent whole is the last: nothing is sent i
   for (const auto& request : heard(puppet)) CHECK(request.value == big);
 }
 
-TEST_CASE("a reply that comes in pieces, and too late, is passed over") {
+TEST_CASE("a late reply in pieces is skipped") {
   Puppet puppet;
   const auto late = encode(StoreReply{.id = 1, .value = "late"});
   puppet.say(late.substr(0, 7));
@@ -101,7 +101,7 @@ TEST_CASE("a reply that comes in pieces, and too late, is passed over") {
   CHECK(**puppet.store->try_get("b", before_long()) == "in time");
 }
 
-TEST_CASE("after a reply that makes no sense nothing more is read as replies") {
+TEST_CASE("after a malformed reply no further reply is read") {
   Puppet puppet;
   const auto sound = encode(StoreReply{.id = 2, .value = "v"});
   puppet.say(std::string("\x01\0\0\0?", 5) + sound);
@@ -111,7 +111,7 @@ TEST_CASE("after a reply that makes no sense nothing more is read as replies") {
   CHECK(next.error().code == Errc::io);
 }
 
-TEST_CASE("a socket that was connected to itself is no answer") {
+TEST_CASE("a socket that is connected to itself is not a server") {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

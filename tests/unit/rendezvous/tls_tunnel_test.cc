@@ -107,7 +107,7 @@ bool has_ended(int fd) {
 
 }  // namespace
 
-TEST_CASE("tls: what goes in on one side comes out on the other, both ways at once") {
+TEST_CASE("tls: bytes arrive on the other side, both ways at once") {
   const Pair pair;
   const std::string there = pattern(5'000'000), back = pattern(3'000'001);
   std::thread one([&] { send_all(pair.a.get(), there); });
@@ -119,7 +119,7 @@ TEST_CASE("tls: what goes in on one side comes out on the other, both ways at on
   CHECK(got_back == back);
 }
 
-TEST_CASE("tls: a socket that is closed takes along what was sent before, and ends the other") {
+TEST_CASE("tls: bytes sent before a close arrive, and the close ends the other side") {
   Pair pair;
   send_all(pair.b.get(), "!");
   CHECK(receive(pair.a.get(), 1) == "!");
@@ -130,7 +130,7 @@ TEST_CASE("tls: a socket that is closed takes along what was sent before, and en
   CHECK(has_ended(pair.b.get()));
 }
 
-TEST_CASE("tls: a socket that is closed with bytes unread ends the other all the same") {
+TEST_CASE("tls: a close with unread bytes also ends the other side") {
   Pair pair;
   send_all(pair.b.get(), "nobody reads this");
   REQUIRE(wait_for(pair.a.get(), POLLIN));
@@ -147,7 +147,7 @@ TEST_CASE("tls: one direction may end before the other") {
   CHECK(receive(pair.a.get(), 8) == "not here");
 }
 
-TEST_CASE("tls: who does not read holds the other up, and loses nothing") {
+TEST_CASE("tls: a side that does not read delays the other, and loses nothing") {
   const Pair pair;
   const std::string much = pattern(20'000'000);
   std::size_t sent = 0;
@@ -164,7 +164,7 @@ TEST_CASE("tls: who does not read holds the other up, and loses nothing") {
   rest.join();
 }
 
-TEST_CASE("tls: who does not read what was left to it is not waited for without end") {
+TEST_CASE("tls: a close does not wait for ever for a side that does not read") {
   Tcp tcp;
   for (const UniqueFd* end : {&tcp.a, &tcp.b}) {  // or the kernel may take all of it
     const int few = 4096;
@@ -191,7 +191,7 @@ TEST_CASE("tls: who does not read what was left to it is not waited for without 
   CHECK(limit() == 60'000);
 }
 
-TEST_CASE("tls: nothing of it can be read on the way, and what is changed there does not arrive") {
+TEST_CASE("tls: no byte can be read on the way, and changed bytes do not arrive") {
   Tcp left, right;
   const UniqueFd relay_in = std::move(left.b), relay_out = std::move(right.a);
   Tcp ends;
@@ -235,7 +235,7 @@ TEST_CASE("tls: nothing of it can be read on the way, and what is changed there 
   CHECK(got == "ended");
 }
 
-TEST_CASE("tls: another secret, and a side that does not encrypt, are told in the handshake") {
+TEST_CASE("tls: the handshake reports another secret, and a side without encryption") {
   const auto shake = [](int fd, bool connects) {
     const TimePoint until = steady_now() + 30s;
     HandshakeIdentity self{.job_id = "job"};
@@ -289,7 +289,7 @@ constexpr bool kNoThreadsInChild = true;
 constexpr bool kNoThreadsInChild = false;
 #endif
 
-TEST_CASE("tls: a process that leaves waits for what was written last" *
+TEST_CASE("tls: a process that leaves waits until its last bytes are sent" *
           doctest::skip(kNoThreadsInChild)) {
   Tcp tcp;
   const pid_t child = safe_fork();
@@ -313,7 +313,7 @@ TEST_CASE("tls: a process that leaves waits for what was written last" *
   CHECK(status == 0);
 }
 
-TEST_CASE("tls: a forked child keeps no connection of its parent's open") {
+TEST_CASE("tls: a forked child does not keep a connection of its parent open") {
   Pair pair;
   int hold[2];
   REQUIRE(::pipe(hold) == 0);

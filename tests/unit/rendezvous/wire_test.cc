@@ -80,14 +80,14 @@ TEST_CASE("an oversized frame is refused before it is stored") {
   CHECK_FALSE(frames.next());
 }
 
-TEST_CASE("a wait for more keys than may be is no wait for none") {
+TEST_CASE("a wait for too many keys is not a wait for none") {
   std::string wait(inside(encode({.op = StoreOp::wait, .keys = {}})));
   CHECK(decode_request(wait));
   wait.back() = '\x7f';  // of their number
   CHECK_FALSE(decode_request(wait));
 }
 
-TEST_CASE("what is understood has one spelling") {
+TEST_CASE("every valid message has one encoding") {
   std::mt19937 random(2);
   for (const auto& request : samples()) {
     const auto frame = encode(request);

@@ -4,7 +4,7 @@
 
 using namespace dlaunch;
 
-TEST_CASE("what worker and agent tell each other survives the way") {
+TEST_CASE("messages between worker and agent are read as written") {
   const auto ready = decode_worker_message(encode(Ready{7, 3, 41, "it stands still"}));
   REQUIRE(ready);
   REQUIRE(std::holds_alternative<Ready>(*ready));

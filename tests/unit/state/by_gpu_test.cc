@@ -88,7 +88,7 @@ struct GpuRefill {
 
 }  // namespace
 
-TEST_CASE("by GPU: newcomers get all that is replicated without a piece by the host") {
+TEST_CASE("by GPU: newcomers get all replicated memory without the host") {
   GpuRefill refill;
   refill.run({0, 1, 2, 3});
   CHECK(refill.right == 4);
@@ -96,7 +96,7 @@ TEST_CASE("by GPU: newcomers get all that is replicated without a piece by the h
   CHECK(refill.job.ends(3) == std::vector<std::string>{"killed", ""});
 }
 
-TEST_CASE("by GPU: a piece that comes damaged is fetched from the host of another, and said") {
+TEST_CASE("by GPU: a damaged piece is fetched from another host, and reported") {
   Warnings warnings;
   GpuRefill refill;
   refill.newcomer = [](Member& m) {
@@ -111,7 +111,7 @@ TEST_CASE("by GPU: a piece that comes damaged is fetched from the host of anothe
                        "rank 1") == 1);
 }
 
-TEST_CASE("by GPU: another holder goes on with its own commit, whatever it was given") {
+TEST_CASE("by GPU: another holder continues with its own commit") {
   GpuRefill refill;
   refill.survivor = [](Member& m) {
     if (m.slot != 1) return;
@@ -124,7 +124,7 @@ TEST_CASE("by GPU: another holder goes on with its own commit, whatever it was g
   CHECK(refill.pieces == 0);
 }
 
-TEST_CASE("by GPU: where NCCL does not bring the GPUs together all goes by the host") {
+TEST_CASE("by GPU: if NCCL does not connect the GPUs, all goes through the host") {
   GpuRefill refill;
   refill.survivor = refill.newcomer = [](Member& m) { m.rounds.has_nccl = false; };
   refill.run({0, 1, 2});
@@ -132,7 +132,7 @@ TEST_CASE("by GPU: where NCCL does not bring the GPUs together all goes by the h
   CHECK(refill.pieces == 3);
 }
 
-TEST_CASE("by GPU: ranks that have the same buffer in different places do not meet there") {
+TEST_CASE("by GPU: NCCL is not used if a buffer is on the GPU of some ranks only") {
   GpuRefill refill;
   refill.newcomers_gpu = false;
   std::atomic<int> broadcasts = 0;
@@ -144,7 +144,7 @@ TEST_CASE("by GPU: ranks that have the same buffer in different places do not me
   CHECK(broadcasts == 0);
 }
 
-TEST_CASE("by GPU: who dies at any of the broadcasts leaves the others with all they had") {
+TEST_CASE("by GPU: a death at any broadcast leaves the others with their commits") {
   for (const int slot : {0, 1}) {
     for (const int number : {1, 2, 3}) {
       CAPTURE(slot);

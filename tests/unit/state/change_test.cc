@@ -105,7 +105,7 @@ TEST_CASE("change: a commit that only one has made is taken from it, or made aga
   }
 }
 
-TEST_CASE("change: who was left out with a commit of its own follows the others") {
+TEST_CASE("change: a member that was left out with its own commit follows the others") {
   // Slot 2 commits 4 alone, and misses the round in which the others make another commit 4.
   Job job;
   Meeting made(2);
@@ -178,7 +178,7 @@ TEST_CASE("change: all leave a round at the same commit, so that growing redoes 
   CHECK(begun == done);  // no step was in vain
 }
 
-TEST_CASE("change: memory that has gone wrong on one rank is found, said and replaced") {
+TEST_CASE("change: wrong memory on one rank is found, reported and replaced") {
   Warnings warnings;
   Job job;
   job.start({0, 1, 2}, [&](Member& m) {

@@ -57,7 +57,7 @@ TEST_CASE("commit: every n-th call, and what is left at the end") {
   CHECK(numbers == std::vector<std::uint64_t>{0, 0, 1, 1, 1, 2, 2, 3, 8});
 }
 
-TEST_CASE("commit: nobody commits before all others have committed the step before") {
+TEST_CASE("commit: no rank commits before all others have committed the step before") {
   // Also when the program's step itself does not span all ranks.
   Job job;
   std::atomic<int> entered = 0;
@@ -76,7 +76,7 @@ TEST_CASE("commit: nobody commits before all others have committed the step befo
   CHECK_FALSE(early);
 }
 
-TEST_CASE("commit: with a step that has spanned all ranks it asks nobody") {
+TEST_CASE("commit: a step that has spanned all ranks needs no further message") {
   Job job;
   std::atomic<bool> alone = false;
   Meeting meeting(2);
@@ -94,7 +94,7 @@ TEST_CASE("commit: with a step that has spanned all ranks it asks nobody") {
   CHECK(alone);
 }
 
-TEST_CASE("commit: ranks that are at different steps are told so") {
+TEST_CASE("commit: ranks at different steps get an error that says so") {
   Job job;
   job.start({0, 1}, [&](Member& m) {
     int x = 0;
@@ -133,7 +133,7 @@ TEST_CASE("sync: different terms are an error, too") {
         "rank 1 has registered snapshots every 3 commits, rank 0 snapshots every 2 commits");
 }
 
-TEST_CASE("sync: samplers that would take their own ways are an error, too") {
+TEST_CASE("sync: samplers with different settings are an error, too") {
   Job job;
   job.start({0, 1}, [&](Member& m) {
     dl::ElasticSampler sampler(m.state, "s", 100, 10, 7 + static_cast<std::uint64_t>(m.rank()));

@@ -43,7 +43,7 @@ TEST_CASE("copies: one that a snapshot reads is left alone, and two others are h
   }
 }
 
-TEST_CASE("copies: a copy for another commit takes the place of what is of no use as a fallback") {
+TEST_CASE("copies: a copy for another commit replaces one that is no fallback") {
   // A commit that only this rank had, and the one before the one that is chosen.
   Copies copies;
   const Copy& older = commit(copies, nullptr, {1, 4});
@@ -53,7 +53,7 @@ TEST_CASE("copies: a copy for another commit takes the place of what is of no us
   CHECK(copies.newest() == Version{1, 4});
 }
 
-TEST_CASE("copies: what is half filled is not held; no memory is no crash") {
+TEST_CASE("copies: a half-filled copy is not held; no memory is no crash") {
   Copies copies;
   Copy& copy = commit(copies, nullptr, {1, 1});
   REQUIRE(copy.make_room(shard_of(0), 100));

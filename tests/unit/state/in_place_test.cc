@@ -113,7 +113,7 @@ TEST_CASE("in place: a commit needs an update, and a change that has begun canno
   CHECK(dl_state_new(reinterpret_cast<dl_comm*>(&options), &options, &state) == DL_ERR_INVALID);
 }
 
-TEST_CASE("in place: snapshots are whole commits, and a job goes on from the last") {
+TEST_CASE("in place: snapshots are whole commits, and a job continues from the last") {
   const TempFolder folder;
   const auto run = [&](int to) {
     Job job({.in_place = true});

@@ -63,13 +63,13 @@ TEST_CASE("plan: every shard survives as many neighbouring deaths as it has repl
   }
 }
 
-TEST_CASE("plan: who changes the number of ranks needs all shards; without shards nobody does") {
+TEST_CASE("plan: a change of the number of ranks needs all shards, if there are any") {
   CHECK(Cast{3, 1, true}.needed(2, 4) == std::vector<ObjectId>{0, 1, 2, 3, 4});
   CHECK(Cast{4, 1, true}.needed(0, 4) == std::vector<ObjectId>{0, 1, 4});
   CHECK(Cast{3, 1, false}.needed(2, 4) == std::vector<ObjectId>{0});
 }
 
-TEST_CASE("plan: most holders are right, of as many those of the lowest rank") {
+TEST_CASE("plan: the majority of holders is right, or the side of the lowest rank") {
   const Choice choice{.id = {}, .base = 0, .world = 5, .objects = {{0, {10, {0, 1, 2, 3}}}}};
   const auto tables = [](std::vector<std::uint32_t> sums) {
     std::vector<PieceTables> all;
@@ -128,7 +128,7 @@ TEST_CASE("plan: each receiver gets each piece once, from all sources alike") {
   CHECK(again({{1, 0, 0, 3}}, pulls).front().source == 0);
 }
 
-TEST_CASE("plan: what ranks tell each other survives the way, and nonsense is refused") {
+TEST_CASE("plan: messages of ranks are read as written, and malformed ones are refused") {
   const std::vector<Holding> mine = {holding({2, 7}, 3, {0, 2}), holding({2, 6}, 3, {})};
   auto back = decode_holdings(encode(mine));
   REQUIRE(back);

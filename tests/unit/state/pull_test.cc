@@ -65,7 +65,7 @@ struct Refill {
 
 }  // namespace
 
-TEST_CASE("pull: a damaged piece is fetched again from another holder, and said") {
+TEST_CASE("pull: a damaged piece is fetched again from another holder, and reported") {
   Warnings warnings;
   Refill refill;
   refill.run([](Member& m) {
@@ -81,7 +81,7 @@ TEST_CASE("pull: a damaged piece is fetched again from another holder, and said"
                        "rank 1") == 1);
 }
 
-TEST_CASE("pull: what stays damaged is an error for all") {
+TEST_CASE("pull: a piece that stays damaged is an error for all") {
   Warnings warnings;
   Refill refill;
   const auto corrupt = [](Member& m) {

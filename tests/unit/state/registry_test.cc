@@ -16,7 +16,7 @@ Bytes bytes(std::vector<T>& v) {
 
 }  // namespace
 
-TEST_CASE("registry: captured memory comes back as it was") {
+TEST_CASE("registry: captured memory is restored unchanged") {
   std::vector<char> a = {1, 2, 3}, empty;
   std::vector<double> b = {1.5, -2};
   Registry registry;
@@ -35,7 +35,7 @@ TEST_CASE("registry: captured memory comes back as it was") {
   CHECK(b == b_was);
 }
 
-TEST_CASE("registry: names are unique and said in errors") {
+TEST_CASE("registry: names are unique, and errors have them") {
   std::vector<int> x(4);
   Registry registry;
   CHECK(registry.add_replicated("x", bytes(x)));
@@ -88,7 +88,7 @@ TEST_CASE("registry: the first difference names both ranks") {
         "rank 1 has registered nothing, rank 0 replicated 'x' (16 bytes)");
 }
 
-TEST_CASE("registry: shards of the same cut are copied, those of another go through the function") {
+TEST_CASE("registry: shards of the same cut are copied, others use the reshard function") {
   std::vector<int> x = {1, 2};
   Registry registry;
   std::vector<int> sizes_seen;

@@ -48,7 +48,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("run_elastic: an error that is no lost peer is the end, and comes out") {
+TEST_CASE("run_elastic: any error except a lost peer ends it, and is returned") {
   Job job;
   job.start({0}, [&](Member& m) {
     int steps = 0;
@@ -76,7 +76,7 @@ TEST_CASE("run_elastic: an exception of an on_change function is the end at once
   CHECK(steps == 2);
 }
 
-TEST_CASE("run_elastic: nobody leaves while another still needs its memory") {
+TEST_CASE("run_elastic: no member leaves while another still needs its memory") {
   // The last one to arrive dies at the end; the others, at the barrier, are still there for it.
   Job job;
   std::atomic<int> ended = 0, steps_done = 0;

@@ -125,7 +125,7 @@ TEST_CASE("shard: any number of ranks can leave a round that all end with the sa
   }
 }
 
-TEST_CASE("shard: two neighbours at once are survived with two replicas, not with one") {
+TEST_CASE("shard: the state survives two neighbours with two replicas, not with one") {
   for (const int replicas : {1, 2}) {
     CAPTURE(replicas);
     Job job({.shard_replicas = replicas});
@@ -157,7 +157,7 @@ TEST_CASE("shard: two neighbours at once are survived with two replicas, not wit
   }
 }
 
-TEST_CASE("shard: shards that were divided again have replicas before the next commit has ended") {
+TEST_CASE("shard: divided shards have replicas before the next commit has ended") {
   Job job;
   std::atomic<int> right = 0;
   job.start({0, 1, 2, 3}, [&](Member& m) {

@@ -52,7 +52,7 @@ void spoil(const std::string& path, long at) {
 
 }  // namespace
 
-TEST_CASE("snapshot file: what was written is read") {
+TEST_CASE("snapshot file: it is read as it was written") {
   const TempFolder folder;
   const auto bytes = content(kPieceBytes + 1000);
   REQUIRE(make_snapshot_folder(folder.path.string() + "/a/b"));
@@ -113,7 +113,7 @@ TEST_CASE("snapshot file: the newest stay beside the one that is being written")
   CHECK(fs::exists(folder.path.string() + "/notes.txt"));
 }
 
-TEST_CASE("snapshot file: a disk that refuses leaves nothing behind") {
+TEST_CASE("snapshot file: a failing disk leaves no file behind") {
   const TempFolder folder;
   // In a process of its own, for the limit holds for all of it.
   const pid_t pid = ::fork();

@@ -83,7 +83,7 @@ TEST_CASE("snapshot: a job goes on where the one before it ended, with any numbe
   CHECK(files_of(path, "").size() == files_of(path, "commit-").size());  // nothing unfinished
 }
 
-TEST_CASE("snapshot: a damaged one is said, and the one before it is used") {
+TEST_CASE("snapshot: a damaged one is reported, and the one before it is used") {
   Warnings warnings;
   const TempFolder folder;
   CHECK(run(folder.path.string(), 2, 0, 6) == "right");
@@ -131,7 +131,7 @@ TEST_CASE("snapshot: one of another program is refused") {
   }
 }
 
-TEST_CASE("snapshot: folders of their own do as well as a shared one") {
+TEST_CASE("snapshot: separate folders work as well as a shared one") {
   const TempFolder a, b;
   const auto both = [&](double from, double to) {
     Job job;
@@ -155,7 +155,7 @@ TEST_CASE("snapshot: folders of their own do as well as a shared one") {
   CHECK(both(5, 6));
 }
 
-TEST_CASE("snapshot: a disk that refuses is said once, and training goes on") {
+TEST_CASE("snapshot: a failing disk is reported once, and training continues") {
   Warnings warnings;
   const TempFolder folder;
   const std::string path = folder.path.string() + "/snapshots";
