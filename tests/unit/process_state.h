@@ -1,4 +1,4 @@
-// What /proc says a process or thread does.
+// The state of a process or thread in /proc.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// fork() where the process has threads, and the child goes on without exec().
+// fork() in a process with threads, whose child continues without exec().
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// A folder of a test's own, removed with all it holds.
+// A temporary folder of a test. The destructor removes it with its contents.
 #pragma once
 
 #include <stdlib.h>

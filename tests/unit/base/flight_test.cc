@@ -1,4 +1,4 @@
-// Reading flight records, whole, half written and nonsensical.
+// Reading flight records: whole, half-written and malformed ones.
 #include "base/flight.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// The published examples: what is linked is what it should be.
+// The published examples show that the linked library computes the right hashes.
 #include "base/sha256.h"
 
 #include <string>

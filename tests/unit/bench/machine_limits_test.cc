@@ -1,4 +1,4 @@
-// The listing of the machine's limits: what could not be measured says why, in every form.
+// The list of the machine's limits. In every form it says why a limit could not be measured.
 #include "cli/bench/machine_limits.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Command lines of dlaunch-bench that mean nothing are refused, each with one line that says why.
+// dlaunch-bench refuses meaningless command lines, each with one line that says why.
 #include "cli/bench/options.h"
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// What --dry-run prints: each option that has an effect on a job is to be seen there.
+// --dry-run prints each option that has an effect on a job.
 #include <signal.h>
 
 #include <map>

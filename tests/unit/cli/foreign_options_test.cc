@@ -1,5 +1,5 @@
-// Every option of the launchers that dlaunch replaces has one of three fates, and it takes as many
-// words as it takes there. The lists follow each launcher's own --help or argument parser.
+// dlaunch translates, accepts or refuses every option of the launchers that it replaces. An option
+// takes as many words as in its launcher. The lists follow each launcher's own --help or parser.
 #include "cli/foreign_options.h"
 
 #include <set>

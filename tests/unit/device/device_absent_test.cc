@@ -1,5 +1,4 @@
-// The libdlring of machines where the headers of CUDA and NCCL were missing: it compiles, and does
-// all that is not about GPUs.
+// libdlring built without the headers of CUDA and NCCL: everything works except GPUs.
 #include <cstring>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// Collectives on device memory, through the C API, over the fake driver and the fake NCCL: buffers,
-// offsets, types, ops and order; not what a GPU does.
+// Collectives on device memory, through the C API, with the imitations of CUDA and NCCL: buffers,
+// offsets, types, ops and order. A real GPU is not tested.
 #include <cstring>
 #include <thread>
 

@@ -1,5 +1,6 @@
-// Calls on device memory that fail: by what NCCL reports, by what it does not, by a rank that dies.
-// All ranks' calls end, in time, and say what is known. DEVICE_TRIALS=100 plays each one so often.
+// Calls on device memory fail: by an error that NCCL reports or does not report, or by the death of
+// a rank. The calls of all ranks end in time, with an error. DEVICE_TRIALS=100 repeats each of
+// them.
 #include <signal.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// What ends a round on GPUs, a hundred times each: an error that NCCL reports, a peer that is
-// killed and a collective that NCCL never ends. Each time every survivor gets DL_ERR_PEER_LOST
-// within the deadline. DEVICE_TRIALS=20 plays each of them so often.
+// Ends of a round on GPUs, a hundred times each: an error that NCCL reports, a killed peer, and a
+// collective that NCCL never ends. Each time every survivor gets DL_ERR_PEER_LOST within the
+// deadline. DEVICE_TRIALS sets the number of repetitions.
 #include <signal.h>
 #include <sys/mman.h>
 

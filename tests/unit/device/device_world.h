@@ -1,4 +1,4 @@
-// Ranks as processes whose device memory the fakes of tests/support/fake_gpu make.
+// Ranks as processes, with device memory of the imitations in tests/support/fake_gpu.
 #pragma once
 
 #include <cuda.h>

@@ -1,4 +1,4 @@
-// The doctor's look at GPUs, at the fakes of CUDA and NVML.
+// The doctor's test of GPUs, with the imitations of CUDA and NVML.
 #include "cli/doctor/gpu_test.h"
 
 #include <cstdlib>

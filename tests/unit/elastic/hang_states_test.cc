@@ -1,4 +1,4 @@
-// Ranks that are stopped, traced, or asleep where no signal reaches them.
+// Ranks that are stopped, traced, or in an uninterruptible sleep.
 #include <doctest/doctest.h>
 
 #include "hang_world.h"

@@ -1,4 +1,4 @@
-// JobCore: hosts that come late, go again, or are lost while their workers are to be started.
+// JobCore: hosts that come late, leave again, or are lost before their workers start.
 #include <signal.h>
 
 #include "job_world.h"

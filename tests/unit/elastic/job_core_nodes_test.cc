@@ -1,4 +1,4 @@
-// JobCore on several nodes: they are lost and come back, and so does the one that leads.
+// JobCore on several nodes: nodes, also the leader's, are lost and come back.
 #include <signal.h>
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// JobCore: jobs that grow and shrink at a word, and members that finish meanwhile.
+// JobCore: jobs that grow and shrink on request, and members that finish meanwhile.
 #include <doctest/doctest.h>
 
 #include "elastic/job_core.h"

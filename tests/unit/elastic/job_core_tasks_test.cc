@@ -1,4 +1,4 @@
-// JobCore: workers that need nobody, --restart-scope worker with a program that is not elastic.
+// JobCore: independent tasks, which are the workers of a plain program with --restart-scope worker.
 #include "job_world.h"
 
 using namespace dlaunch;

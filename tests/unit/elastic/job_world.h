@@ -1,4 +1,4 @@
-// A job of JobCore in which nothing takes time: what it decides is done at once.
+// A job of JobCore in which nothing takes time: each decision is carried out at once.
 #pragma once
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// What a leader answers to a host that asks to join, and how long an agent looks for a leader.
+// The leader's answer to a host that asks to join, and the time that an agent looks for a leader.
 #include <doctest/doctest.h>
 
 #include "elastic/admission.h"

@@ -1,5 +1,5 @@
-// Pretended training: the times of every rank and link, step by step, by seed. Ranks compute, meet
-// in a collective, and leave it together; what slows one of them down is told by a Fault.
+// A simulated training: the times of every rank and link, step by step, by seed. Ranks compute,
+// meet in a collective, and leave it together. A Fault describes what slows a rank down.
 //
 // Noise: each rank's compute time is log-normal, and drifts slowly by a few per cent. Now and then
 // the system takes 5 to 50 ms from a rank, and a collector pauses it for a third of a step.

@@ -1,4 +1,4 @@
-// What of progress bars is final, and what a terminal would show of them meanwhile.
+// The final rows of progress bars, and the rows that a terminal would show meanwhile.
 #include "launcher/output/bar_rows.h"
 
 #include <utility>

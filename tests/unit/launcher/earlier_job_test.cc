@@ -1,4 +1,4 @@
-// A leader that goes on with a job that began under another one, or before it was requeued.
+// A leader that continues a job which began under another leader, or before it was requeued.
 #include "launcher/lead/membership/node_membership.h"
 #include "tests/unit/launcher/membership_world.h"
 

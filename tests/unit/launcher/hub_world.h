@@ -1,4 +1,4 @@
-// The hub with real pipes: the test plays the workers and the reader of our output.
+// The hub with real pipes: the test acts as the workers and as the reader of dlaunch's output.
 #pragma once
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// How the leader watches the workers of all hosts, without sockets and processes.
+// The leader watches the workers of all hosts, here without sockets and processes.
 #include "launcher/lead/job_monitor.h"
 
 #include <csignal>

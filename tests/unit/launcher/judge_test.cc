@@ -1,4 +1,5 @@
-// Who failed first by itself: one row a case, workers in the order in which they ended.
+// The first worker that failed by itself: a row for each case, with workers in the order of their
+// ends.
 #include <cerrno>
 #include <optional>
 

@@ -1,4 +1,4 @@
-// LeaderLease: what is written of journals that come faster than they can be.
+// LeaderLease: the journals that are written if they come faster than a write takes.
 #include "launcher/lead/election/leader_lease.h"
 
 #include <condition_variable>

@@ -1,5 +1,4 @@
-// Progress bars at the bottom of a terminal: which rows stand there, seen on a screen that does
-// what terminals do.
+// The rows of progress bars at the bottom of a terminal, on a screen that behaves like one.
 #include "launcher/output/live_bars.h"
 
 #include <doctest/doctest.h>

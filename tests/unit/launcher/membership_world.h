@@ -1,4 +1,4 @@
-// A NodeMembership with links, a clock and a job that only record what it does.
+// A NodeMembership whose links, clock and job only record its actions.
 #pragma once
 
 #include <map>

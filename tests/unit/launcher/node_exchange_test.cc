@@ -1,4 +1,4 @@
-// Texts of any length between nodes, by a store.
+// Nodes exchange texts of any length through a store.
 #include "launcher/node/mpi/node_exchange.h"
 
 #include <atomic>

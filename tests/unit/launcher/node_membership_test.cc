@@ -1,4 +1,4 @@
-// How hosts join a job at its leader, are lost and come back; what nodes say, in the job's slots.
+// Hosts join a job at its leader, are lost and come back. Messages of nodes, with the job's slots.
 #include "launcher/lead/membership/node_membership.h"
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// What is done to workers on their host, with a real process.
+// The actions on workers of a host, with a real process.
 #include "launcher/node/watch/node_monitor.h"
 
 #include <signal.h>

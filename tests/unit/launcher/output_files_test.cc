@@ -1,4 +1,4 @@
-// What the hub writes to files and to our own descriptors, and what it does where it cannot.
+// The hub writes to files and to dlaunch's own descriptors, and reports failures.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>

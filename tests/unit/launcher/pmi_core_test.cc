@@ -1,4 +1,4 @@
-// How the ranks of an MPI program find each other: one node's side.
+// The ranks of an MPI program find each other: the side of one node.
 #include "launcher/node/mpi/pmi_core.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Our idea of libpmix's interface is its own, where its headers are installed.
+// Compares our declarations of libpmix's interface with its headers, if these are installed.
 #include "launcher/node/mpi/pmix_abi.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Which libpmix is here is told from files.
+// Finds the libpmix of this host by its files.
 #include "launcher/node/mpi/pmix_finder.h"
 
 #include <doctest/doctest.h>

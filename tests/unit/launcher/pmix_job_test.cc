@@ -1,4 +1,4 @@
-// Who is where, and how a rank finds the server.
+// The nodes of all ranks, and the address of the server for a rank.
 #include "launcher/node/mpi/pmix_job.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// The process that serves MPI programs, by itself.
+// The process that serves MPI programs, alone.
 #include "launcher/node/mpi/pmix_program.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Workers as processes: what is said of their ends.
+// Workers as processes, and the reports of their ends.
 #include "launcher/node/workers/processes.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// What the leader makes of the progress that hosts report.
+// The leader's conclusions from the progress that hosts report.
 #include "launcher/lead/monitor/progress_watch.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Into a pipe that has room for it.
+// Writes into a pipe that has room.
 #pragma once
 
 #include <unistd.h>

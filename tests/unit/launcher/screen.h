@@ -1,4 +1,4 @@
-// A terminal as far as progress bars need one: lines, "\r", up, erase, wrapping.
+// The parts of a terminal that progress bars need: lines, "\r", up, erase, wrapping.
 #pragma once
 
 #include <cstdlib>

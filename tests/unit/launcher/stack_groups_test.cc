@@ -1,4 +1,4 @@
-// Equal stacks are one group, and the rank that the others wait for is found.
+// Equal stacks make one group, and the groups show the rank that the others wait for.
 #include "launcher/wire/stack_groups.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// What of a text can be seen on a terminal, and how many columns it takes.
+// The visible part of a text on a terminal, and its number of columns.
 #include "launcher/output/terminal_text.h"
 
 #include <doctest/doctest.h>

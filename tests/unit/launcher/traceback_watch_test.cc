@@ -1,4 +1,4 @@
-// Exceptions in what workers write, in pieces of every size.
+// Exceptions in the output of workers, in pieces of every size.
 #include "launcher/output/traceback_watch.h"
 
 #include <optional>

@@ -1,4 +1,4 @@
-"""What tests/scenario/examples.py takes for right and for wrong. usage: examples_driver.py FOLDER_OF_EXAMPLES_PY"""
+"""Output that tests/scenario/examples.py accepts and rejects. usage: examples_driver.py FOLDER_OF_EXAMPLES_PY"""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""The decisions of Horovod's coordinator: python/dlaunch/horovod/_coordinator.py, which is given as the argument."""
+"""The decisions of Horovod's coordinator. usage: horovod_coordinator.py python/dlaunch/horovod/_coordinator.py"""
 
 import importlib.util
 import itertools

@@ -1,5 +1,5 @@
-// A real etcd for tests: on free ports of loopback, in a folder of its own, ended with the object,
-// and with the test program whatever ends that.
+// A real etcd for tests, on free ports of loopback and in a folder of its own. It ends with the
+// object, and with the test program, however that ends.
 #pragma once
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// What etcd:// has beyond the other stores: messages, several servers, restarts, log-in.
+// The parts of etcd:// that other stores lack: messages, several servers, restarts, log-in.
 #include <thread>
 
 #include <doctest/doctest.h>

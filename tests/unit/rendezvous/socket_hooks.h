@@ -1,4 +1,4 @@
-// What the tests see and steer of the socket calls of the code under test.
+// Tests observe and control the socket calls of the code under test.
 #pragma once
 
 #include <sys/socket.h>

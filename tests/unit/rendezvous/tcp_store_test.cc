@@ -1,4 +1,4 @@
-// The client against servers that stall, answer late or talk nonsense.
+// The client against servers that stall, answer late or send malformed replies.
 #include <netinet/in.h>
 #include <sys/socket.h>
 

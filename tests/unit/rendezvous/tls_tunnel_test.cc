@@ -1,4 +1,4 @@
-// Tunnels over TCP on loopback, with a relay between them that keeps what it sees.
+// Tunnels over TCP on loopback, with a relay between them that records the bytes.
 #include "rendezvous/tls_tunnel.h"
 
 #include <arpa/inet.h>

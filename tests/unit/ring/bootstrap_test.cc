@@ -1,4 +1,4 @@
-// How ranks come together, and what they are told when they cannot.
+// Ranks find each other and connect, or get an error.
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-// Every collective over both planes against its definition: what each rank must hold afterwards,
-// worked out element by element from what all ranks gave.
+// Compares every collective, over both planes, with its definition. The definition computes the
+// result of each rank, element by element, from the inputs of all ranks.
 #include <algorithm>
 #include <cstring>
 #include <random>

@@ -1,4 +1,4 @@
-// Watches of several ranks, some of them in processes that are killed.
+// Watches of several ranks. Some ranks are processes that are killed.
 #include "ring/links/death_watch.h"
 
 #include <signal.h>

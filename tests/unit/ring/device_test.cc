@@ -1,5 +1,5 @@
-// What decides about calls on device memory: which way they go, how NCCL is to do them, how they
-// are cut for the host, when a wait is over. No device here.
+// The decisions about calls on device memory: NCCL or the host, the calls of NCCL, the granules for
+// the host, and the end of a wait. These tests need no device.
 #include <cstring>
 #include <numeric>
 

@@ -1,4 +1,4 @@
-// What came from the peers, from the one who writes it to the one who reads the file.
+// The bytes from each peer, from the recorder to a reader of the file.
 #include "ring/call/flight_recorder.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Groups of ranks that share memory: what they share with each other, and that it does not show.
+// Groups of ranks that share memory. Groups share resources, but do not disturb each other.
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 

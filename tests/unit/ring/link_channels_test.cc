@@ -1,4 +1,4 @@
-// Several channels on one trunk: what groups do on their parent's links.
+// Several channels on one trunk: groups use the links of their parent.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-// What the stream plane tells of its links: bytes, and the time that they were under way.
+// The stream plane's reports about its links: bytes, and the time that they took.
 #include <netinet/in.h>
 
 #include <algorithm>

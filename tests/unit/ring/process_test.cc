@@ -1,4 +1,4 @@
-// What other processes learn when a rank forks, exits or is killed.
+// A rank forks, exits or is killed: the effects on other processes.
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Processes as ranks: forked from the test, joined through the C API.
+// Processes as ranks. The test forks them, and they join through the C API.
 #pragma once
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Members of a communicator by their handles: who is which rank, and where they meet.
+// Members of a communicator by their handles: their ranks, and the place where they meet.
 #include "ring/torch/reconfigure_plan.h"
 
 #include <set>

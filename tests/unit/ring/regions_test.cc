@@ -1,4 +1,4 @@
-// Memory of dl_alloc(): the bits are those of ordinary memory, whatever is mixed.
+// Memory of dl_alloc(): results have the bits of ordinary memory, also if both are mixed.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-// What is left of a round when its processes go on to the next one, between processes and an agent
-// that forms the rounds.
+// The requests, keys and groups of a round when its processes continue with the next round. An
+// agent forms the rounds.
 #include <stdlib.h>
 #include <sys/socket.h>
 

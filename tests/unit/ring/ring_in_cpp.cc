@@ -1,5 +1,5 @@
-// The C++ headers of the library by themselves, under the warnings that a user's compiler may be
-// told to take for errors: every call once, alone.
+// The C++ headers of the library alone, with warnings that a user's compiler may take for errors.
+// One rank makes every call once.
 #include <array>
 #include <cstddef>
 #include <utility>

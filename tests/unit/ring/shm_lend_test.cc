@@ -1,4 +1,4 @@
-// Inputs that are lent: read by the takers from the giver's memory.
+// Lent inputs: other ranks read them in the memory of the rank that lends them.
 #include <span>
 #include <vector>
 

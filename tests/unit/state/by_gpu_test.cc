@@ -1,5 +1,5 @@
-// What newcomers get from GPU to GPU, with memory of the host that passes for a GPU's. Broadcasts
-// of a sync are: 1 finds out how they go, 2 is what is on GPUs, 3 the rest.
+// Newcomers get the state from GPU to GPU. Memory of the host stands for a GPU's. The broadcasts of
+// a sync: the first tests NCCL, the second has the memory on GPUs, the third the rest.
 #include <doctest/doctest.h>
 
 #include "elastic/state/plan.h"

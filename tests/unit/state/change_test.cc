@@ -1,4 +1,4 @@
-// Members come and go between commits: who holds what afterwards.
+// Members come and leave between commits, and the commits that each holds afterwards.
 #include <doctest/doctest.h>
 
 #include "thread_world.h"

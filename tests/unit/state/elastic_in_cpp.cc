@@ -1,5 +1,5 @@
-// The C++ header by itself, under the warnings that a user's compiler may be told to take for
-// errors, in a world of one.
+// The C++ header alone, with warnings that a user's compiler may take for errors, in a world of
+// one.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

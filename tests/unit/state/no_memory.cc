@@ -1,5 +1,5 @@
-// Calls of both libraries, alone, in which one allocation fails, each in turn: that is DL_ERR_IO,
-// and no exception comes out of C.
+// Calls of both libraries in a world of one. Each allocation fails once. The call returns
+// DL_ERR_IO, and no exception leaves C.
 #include <cstddef>
 #include <cstdlib>
 #include <functional>

@@ -1,4 +1,4 @@
-// Damage and death while a newcomer gets the state.
+// Pieces are damaged and ranks die while a newcomer gets the state.
 #include <doctest/doctest.h>
 
 #include "elastic/state/plan.h"

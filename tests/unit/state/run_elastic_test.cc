@@ -1,4 +1,4 @@
-// Whole jobs under random deaths and changes of size, against what one rank alone would compute.
+// Whole jobs with random deaths and changes of size, compared with the result of one rank alone.
 #include <doctest/doctest.h>
 
 #include "training.h"

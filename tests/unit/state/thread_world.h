@@ -1,5 +1,5 @@
-// Threads as the members of an elastic job: a launcher made of one mutex forms the rounds, and
-// libdlring connects each of them again in a folder. Members may die at any message.
+// Threads as the members of an elastic job. A launcher with one mutex forms the rounds, and
+// libdlring connects each round in a folder. Members may die at any message.
 #pragma once
 
 #include <stdlib.h>
