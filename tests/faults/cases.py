@@ -142,7 +142,7 @@ def stands_for_a_moment(start, random):
     job.wait_for("a warning", lambda: "is stopped" in job.errors())
     time.sleep(1)
     job.strike(victim, signal.SIGCONT)
-    job.wait_for("its end is told", lambda: job.errors().count("\n") > 1)
+    job.wait_for("the report of its end", lambda: job.errors().count("\n") > 1)
     job.finish()
     lines = [line for line in job.errors().splitlines() if line]
     if list(job.rounds) != [1] or len(lines) != 2:

@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!message || !message->has_value()) break;
     (void)decode_reply(**message);
     if (const auto request = decode_request(**message)) {
-      // What was understood is said again in the same bytes.
+      // A decoded request is encoded to the same bytes.
       if (encode(*request).substr(4) != **message) __builtin_trap();
       (void)core.step(TimePoint{}, StoreCore::Asked{1, *request});
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Look-alikes of the daemons and tools of PBS, LSF, Grid Engine and Flux, for test hosts without them.
+"""Imitations of the daemons and tools of PBS, LSF, Grid Engine and Flux, for test hosts without them.
 
 batch_host.py serve            PBS's MoM, LSF's RES, Grid Engine's execd and Flux's broker of this host: starts tasks
                                for those below

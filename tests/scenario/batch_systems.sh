@@ -83,7 +83,7 @@ wait_until 20 has 3 up || { cat err.* >&2; fail "flux run: not all are up"; }
 kill -USR1 "${task[@]}"; flux_ends 0
 for r in 0 1 2; do has 1 "got USR1 $r" || { cat log >&2; fail "rank $r did not get one USR1"; }; done
 flux_run 12 dlaunch true; flux_ends 64
-grep -q 'Flux started 12 dlaunch on 3 hosts, and each host needs one' err.2 || fail "nothing is said of several tasks"
+grep -q 'Flux started 12 dlaunch on 3 hosts, and each host needs one' err.2 || fail "no message about several tasks"
 
 # dlaunch refuses what cannot work, at once.
 pbs_job host1 host2

@@ -6,7 +6,7 @@ worker=$BUILD/tests/support/elastic_device_worker
 [ -x "$worker" ] || skip "built without the headers of CUDA and NCCL"
 # Tests never run on a real driver, even if LD_LIBRARY_PATH names one.
 fakes=$BUILD/tests/support/fake_gpu
-mkdir driver && cp "$fakes"/lib{cuda.so.1,nccl.so.2,nvidia-ml.so.1} driver/ || fail "no look-alikes"
+mkdir driver && cp "$fakes"/lib{cuda.so.1,nccl.so.2,nvidia-ml.so.1} driver/ || fail "no imitations"
 for program in "$worker" "$fakes/train_on_fake_gpu" "$BUILD"/tests/unit/device/unit_{device,device_hundred,gpu_test}; do
   [ -x "$program" ] || continue
   LD_LIBRARY_PATH=$tmp/driver ldd "$program" >libraries || fail "ldd $program"

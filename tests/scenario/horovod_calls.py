@@ -1,6 +1,6 @@
 """Horovod's API for PyTorch, beside what must come out of it. usage: horovod_calls.py [VICTIM]
 
-With a victim: at the end that rank dies, and the others are told."""
+With a victim: at the end that rank dies, and the others get an error."""
 
 import itertools
 import json
@@ -298,7 +298,7 @@ def timeline():
 
 
 def stalls():
-    """By HOROVOD_STALL_CHECK_TIME_SECONDS: whoever is late is named."""
+    """After HOROVOD_STALL_CHECK_TIME_SECONDS a warning names the late rank."""
     if rank == 1:
         while not os.path.exists("stalled"):
             time.sleep(0.01)
@@ -318,7 +318,7 @@ def goodbyes():
 
 
 def shut_down_under_load():
-    """Threads submit until it is over, and each is told so."""
+    """Threads submit until shutdown, and each gets an error."""
     done, ends = [0] * 3, queue.Queue()
 
     def submit(thread):

@@ -21,7 +21,7 @@ right() { grep -ohE 'epoch 1 .* accuracy [0-9.]+' out.* | sed 's/.*accuracy //' 
 ways=
 by_hand tcp tcp://host1:29400
 exact=$(right)
-[ -n "$exact" ] || fail "no accuracy is told"
+[ -n "$exact" ] || fail "no accuracy in the output"
 # With a wire codec that rounds gradients, the weights differ but are as good.
 for codec in bf16 int8; do
   export DLAUNCH_WIRE_CODEC=$codec

@@ -89,7 +89,7 @@ start_waiting; kill -STOP "$server"; kill -INT "$job"; wait "$job"; expect_clean
 dlaunch --nproc 2 sh -c '[ $RANK = 1 ] || exec ./program' >out 2>err </dev/null & job=$!
 started+=("$job")
 told() { grep -q 'MPI_Init() waits for rank 1, which has ended without it' err; }
-wait_until 30 told || fail "nothing is said of rank 1: $(cat err)"
+wait_until 30 told || fail "no message about rank 1: $(cat err)"
 kill -INT "$job"; wait "$job"
 
 # Without libpmix, or with a file that is not libpmix, each process of Open MPI is a world of its own.

@@ -1,4 +1,4 @@
-"""Each call of dlaunch gives what NumPy says, wrong ones raise, and who waits for a lost rank is told."""
+"""Each call of dlaunch gives NumPy's result, wrong calls raise, and ranks that wait for a lost rank get an error."""
 import array
 import ctypes
 import os
@@ -267,5 +267,5 @@ if len(sys.argv) > 1:
     lost = raises(dlaunch.PeerLost, comm.all_reduce, np.ones(1 << 16), says=f"rank {sys.argv[1]}")
     assert lost.rank == comm.peer_lost == int(sys.argv[1])
     assert raises(dlaunch.PeerLost, comm.ibarrier).rank == lost.rank
-    print(f"rank {rank} is told", flush=True)
+    print(f"rank {rank} got PeerLost", flush=True)
 comm.finalize()

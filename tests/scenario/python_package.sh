@@ -12,7 +12,7 @@ expect_code 137; expect_err 'rank 2 .* failed first: killed by SIGKILL'
 for part in reductions moves whatever_has_memory mistakes groups_and_keys threads_and_children; do
   expect_out "^\[0\] $part is right$"
 done
-[ "$(grep -c 'is told$' out)" = 3 ] || fail "not every rank has learned of the lost one"
+[ "$(grep -c 'got PeerLost$' out)" = 3 ] || fail "not every rank has learned of the lost one"
 
 run "$python" -X faulthandler -W ignore "$here/python_fuzz.py" "${FUZZ_SEED:-1}" "${FUZZ_SEEDS:-100}"
 expect_code 0; expect_out '^only results and exceptions$'

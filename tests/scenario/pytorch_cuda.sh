@@ -15,7 +15,7 @@ DEVICE=cuda run dlaunch --nproc 4 "$python" "$script" cuda.pt 2
 expect_code 137; expect_err 'rank 2 .* failed first: killed by SIGKILL'
 [ "$(grep -c 'is right$' out)" = 4 ] || fail "not every rank was right"
 for r in 0 1 3; do
-  expect_out "^\[$r\] rank $r is told again: dlring: .*rank 2 \(pid [0-9]+ on [^ )]+\)"
+  expect_out "^\[$r\] rank $r lost it again: dlring: .*rank 2 \(pid [0-9]+ on [^ )]+\)"
 done
 
 # Long kernels before a collective, in streams other than the default one, and tensors that the program drops.

@@ -143,7 +143,7 @@ def calls():
         work.wait()
     equal(x, grid * (rank ^ 1))
 
-    # Messages, crosswise, and from whoever comes; a handle that nobody asks for.
+    # Messages, crosswise, and from any rank; a handle that the program drops.
     other = rank ^ 1
     mine, theirs = torch.full((100000,), float(rank)), torch.empty(100000)
     works = [dist.irecv(theirs, other, tag=7), dist.isend(mine, other, tag=7)]
@@ -286,7 +286,7 @@ def debugging():
     short = datetime.timedelta(seconds=0.3)
     for _ in range(2):
         group.monitored_barrier(datetime.timedelta(seconds=60))
-    # Whoever comes too late finds its own barrier over, and the next one whole.
+    # For a rank that comes too late its barrier has ended, and the next one works.
     if rank != 2:
         who = "Rank 2 failed to pass monitoredBarrier in 300 ms"
         refused(("[rank 0]: " + who).lower(), group.monitored_barrier, short)
@@ -329,7 +329,7 @@ def limits():
         said = [None] * size  # where another rank's time was up first, that rank has told this one
         dist.all_gather_object(said, text)
         assert any("Timed out" in one and "rank 2" in one for one in said), said
-        refused("rank", lambda: group.barrier().wait())  # it has ended, also for whoever comes too late
+        refused("rank", lambda: group.barrier().wait())  # it has ended, also for a rank that comes too late
         dist.barrier()
 
 
@@ -450,11 +450,11 @@ def lose(victim, model):
         while True:
             model(torch.ones(8, 16)).square().mean().backward()
     except RuntimeError as e:  # autograd's translation of it
-        say(f"is told: {e}")
+        say(f"lost a peer: {e}")
     try:
         dist.barrier()
     except dlaunch.PeerLost as e:
-        say(f"is told again: {e}")
+        say(f"lost it again: {e}")
 
 
 device = os.environ.get("DEVICE", "cpu")

@@ -12,8 +12,8 @@ run dlaunch --nproc 4 "$python" "$script" dlaunch.pt 2
 expect_code 137; expect_err 'rank 2 .* failed first: killed by SIGKILL'
 [ "$(grep -c 'is right$' out)" = 4 ] || fail "not every rank was right"
 for r in 0 1 3; do
-  for told in told 'told again'; do
-    expect_out "^\[$r\] rank $r is $told: dlring: .*rank 2 \(pid [0-9]+ on [^ )]+\)"
+  for told in 'lost a peer' 'lost it again'; do
+    expect_out "^\[$r\] rank $r $told: dlring: .*rank 2 \(pid [0-9]+ on [^ )]+\)"
   done
 done
 

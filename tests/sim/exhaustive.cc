@@ -171,7 +171,7 @@ void take_mail(Process& process) {
 enum class Way { ready, mail, ask, leave, finish, stop, end, kill, leave_well, blame };
 constexpr int kWays = 10;
 constexpr const char* kWayNames[kWays] = {"Ready arrives",
-                                          "is told",
+                                          "gets mail",
                                           "asks",
                                           "leaves",
                                           "finishes",

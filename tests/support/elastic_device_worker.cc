@@ -1,4 +1,4 @@
-// A small elastic program with its state on GPUs, on the look-alikes of tests/support/fake_gpu. Its
+// A small elastic program with its state on GPUs, on the imitations of tests/support/fake_gpu. Its
 // "kernels" are functions that run slowly in a stream, so that a copy that does not wait for them
 // goes wrong.
 //

@@ -1,9 +1,8 @@
 /* An MPI program. usage: mpi_program [abort | die [MARK] | wait FILE | appnum | spawn [return]]
  * Adds up ranks, and says what came out. Then rank 1 calls MPI_Abort(7), or kills itself; once, if
  * there is a MARK to leave; or all wait until there is a FILE; or it calls MPI_Comm_spawn(), and
- * goes on after the error if errors are returned. With LEAVE in its environment it
- * ends without MPI_Finalize(), in which MPICH 4.0 may hang where ranks are on several hosts,
- * whoever has started them. */
+ * continues after the error if errors are returned. With LEAVE in its environment it ends without
+ * MPI_Finalize(), in which MPICH 4.0 may hang with ranks on several hosts, under any launcher. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>

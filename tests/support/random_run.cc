@@ -115,7 +115,7 @@ void Run::take_any(const Step& step) {
   for (const auto& task : tasks) {
     ++operations;
     sources.push_back(task->source());
-    // The values are the sender's, whoever it is.
+    // The values are those of the sender, which may be any rank.
     const auto sender = std::find_if(step.letters.begin(), step.letters.end(),
                                      [&](const auto& l) { return l.from == task->source(); });
     if (sender == step.letters.end()) return complain(*task, "it came from nobody");

@@ -20,6 +20,10 @@ HABITS = [
     (r"\bnobody's\b", "name what it does not belong to"),
     (r"\bis not said\b", "say who does not say it"),
     (r"\bis ours, too\b", "name the owner"),
+    (r"\b(?:is|are) told\b", "say who gets what: 'the ranks get an error', 'dlaunch reports the loss'"),
+    (r"\b(?:is|are) said\b", "say which message, error or report says it"),
+    (r"\bwhoever\b", "name the rank, the process or the user"),
+    (r"\blook-alikes?\b", "imitation"),
     (r"\b(?:where|there)(?:of|unto|upon)\b", "'of it', 'of this'"),
 ]
 PROSE = (".md", ".1", ".3", ".5", ".in", ".txt")

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-// Whoever runs the tests may have options in the environment.
+// The user who runs the tests may have options in the environment.
 int main(int argc, char** argv) {
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {

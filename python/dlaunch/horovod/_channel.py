@@ -26,7 +26,7 @@ class Channel:
         self._closing = False          # later sends fail
 
     def send(self, peers, message, last=False):
-        """last: whoever sends after this message gets an Error."""
+        """last: a later send raises an Error."""
         data = json.dumps(message, separators=(",", ":")).encode()
         head = struct.pack("<q", len(data)) + data[:_ROOM].ljust(_ROOM)
         with self._lock:

@@ -1,4 +1,4 @@
-// A look-alike of libcuda.so.1 for tests: see fake_gpu.h.
+// An imitation of libcuda.so.1 for tests: see fake_gpu.h.
 #include <sys/mman.h>
 #include <unistd.h>
 

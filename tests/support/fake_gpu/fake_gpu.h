@@ -1,6 +1,6 @@
 // The common part of the two fakes, and tests' access to them beside CUDA's own functions.
 //
-// libcuda.so.1 and libnccl.so.2 of this folder are look-alikes for tests only and never installed.
+// libcuda.so.1 and libnccl.so.2 of this folder are imitations for tests only and never installed.
 // They do what the device plane needs, slowly and in order, and fail on command. Their behaviour
 // says nothing about a GPU or about NCCL.
 //

@@ -1,4 +1,4 @@
-// A look-alike of libnccl.so.2 for tests: see fake_gpu.h. Ranks are threads or processes of one
+// An imitation of libnccl.so.2 for tests: see fake_gpu.h. Ranks are threads or processes of one
 // machine, which meet in a memfd that the maker of the unique id holds open.
 #include <fcntl.h>
 #include <nccl.h>

@@ -1,4 +1,4 @@
-// A look-alike of libnvidia-ml.so.1, for tests only and never installed. Its values say nothing
+// An imitation of libnvidia-ml.so.1, for tests only and never installed. Its values say nothing
 // about a GPU.
 //
 // FAKE_NVML="gpus=2,KEY=GPU:VALUE,…", read at each call: the number of GPUs, and values of each by

@@ -74,7 +74,7 @@ TEST_CASE("short or long input, and additional bytes, are refused") {
   const std::string three = encode_record(Inner{1, {"aa", "b", "c"}});
   CHECK_FALSE(decode_record(three, inner, {.items = 2}));
   CHECK_FALSE(decode_record(three, inner, {.text = 1}));
-  // Whoever writes cuts.
+  // A writer with limits cuts.
   CHECK(decode_record(encode_record(Inner{1, {"aa", "b", "c"}}, {.text = 1, .items = 2}), inner));
   CHECK(inner == Inner{1, {"a", "b"}});
 }

@@ -109,7 +109,7 @@ TEST_CASE("ranks keep their programs, so the job keeps its size and has no spare
   CHECK(refused({"--max-restarts", "3"}) == "accepted");
 }
 
-TEST_CASE("several hosts: programs fill them in order, and each host is told all of them") {
+TEST_CASE("several hosts: programs fill them in order, and each host gets all programs") {
   FakeMachine fake;
   fake.env["PASSED"] = "on";
   const auto plan = fake.plan({"--hosts", "there1:2,there2:2", "-n", "1", "a", ":", "-n", "3", "-x",

@@ -43,7 +43,7 @@ struct Fault {
   const char* command;    // FAKE_NCCL
   int killed = -1;        // this rank kills itself in place of its third call
   dl_result expected;     // of every rank that lives
-  const char* text = "";  // in what rank 0 is told
+  const char* text = "";  // in the error of rank 0
   Gpus gpus = Gpus::own;
   bool late = false;  // nothing but the deadline ends it
 };
@@ -170,8 +170,7 @@ TEST_CASE("device failure: in stream order the time of a call begins when its st
   CHECK(codes == std::vector<int>{0, 0});
 }
 
-TEST_CASE(
-    "device failure: in stream order what has failed is told by the next call and by the end") {
+TEST_CASE("device failure: in stream order the next call and the end return the error") {
   ::setenv("FAKE_NCCL", "1:1:wedge", 1);
   const auto body = [](int rank, dl_comm*& comm) {
     DeviceVector<float> x(10, rank, 1);

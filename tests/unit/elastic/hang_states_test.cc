@@ -104,7 +104,7 @@ TEST_CASE("an uninterruptible sleep is named") {
         "3 is in an uninterruptible sleep, D: a disk or network storage), for 60 s");
 }
 
-TEST_CASE("what the user stops as a whole is not told, costs no time, and goes on without a word") {
+TEST_CASE("a job that the user stops causes no warning, and the pause does not count") {
   HangWorld world = one_missing();
   world.run(10s);
   world.feed(HangJudge::Suspended{true});
@@ -114,7 +114,7 @@ TEST_CASE("what the user stops as a whole is not told, costs no time, and goes o
   for (const int rank : {0, 1, 3}) world.set(rank, ProcessState::running);
   world.run(29s);
   CHECK(world.take_log().empty());
-  // Somebody else stops one: that is told.
+  // Another program stops one rank: this is reported.
   world.set(3, ProcessState::stopped);
   world.run(1s);
   REQUIRE_FALSE(world.take_log().empty());

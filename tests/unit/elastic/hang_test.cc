@@ -225,7 +225,7 @@ TEST_CASE("ranks that wait for each other in two groups, in a circle") {
         "of them all_reduce #6: these must be called in the same order everywhere, for 60 s");
 }
 
-TEST_CASE("no rank in any collective: only after the whole time, and it is said") {
+TEST_CASE("no rank in any collective: only after the whole time, and the message says so") {
   HangWorld world;
   world.put_all(3, 100, false);
   check_quiet(world, 29s);
@@ -355,7 +355,7 @@ TEST_CASE("who ended is not waited for, and what was said is void") {
   CHECK(world.take_log().size() == 1);
 }
 
-TEST_CASE("when the only one that waits ends, nothing is said to be over") {
+TEST_CASE("when the only waiting rank ends, no message says that the wait is over") {
   HangWorld world;
   world.put(0, 17, true);
   world.put(1, 16, false);
@@ -365,7 +365,7 @@ TEST_CASE("when the only one that waits ends, nothing is said to be over") {
   for (const auto& line : world.take_log()) CHECK_FALSE(line.ends_with("this is over"));
 }
 
-TEST_CASE("after a replacement nothing more is said of what it was for") {
+TEST_CASE("after a replacement there is no further message about the wait") {
   HangWorld world = one_missing();
   world.run(70s);
   CHECK(world.take_log().size() == 3);

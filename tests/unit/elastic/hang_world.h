@@ -16,8 +16,8 @@ namespace dlaunch {
 inline constexpr HangConfig kHangConfig{.hang_timeout = std::chrono::seconds(60),
                                         .stop_limit = std::chrono::seconds(30)};
 
-// Ranks that do as they are told, sampled each 250 ms of pretended time. What the judge does is
-// written down, with the second it does it in.
+// Ranks in the states that a test sets, sampled every 250 ms of simulated time. The log has each
+// action of the judge, with its second.
 class HangWorld {
  public:
   explicit HangWorld(HangConfig config = kHangConfig) : judge(config) {}

@@ -207,8 +207,7 @@ TEST_CASE("a round that is given up because of a lost member counts once") {
   }
 }
 
-TEST_CASE(
-    "whoever is heard first, the others or the end, the next loss is not taken for the same") {
+TEST_CASE("a loss and the reports of survivors, in any order, do not hide the next loss") {
   JobWorld world(of(3, 10));
   world.feed(JobCore::Ready{0, 1, 10});  // it has noticed before the launcher
   world.fail(2);

@@ -17,7 +17,7 @@
 
 namespace dlaunch {
 
-// A job whose processes start at once and end when they are told, or asked to by the test.
+// A job whose processes start at once, and end on an order or when the test says so.
 class JobWorld {
  public:
   // absent: nodes.
@@ -96,7 +96,7 @@ class JobWorld {
   std::vector<int> fences, losts;
   std::vector<Slot> stopped;
   std::set<int> signals;    // with which
-  std::set<Slot> stubborn;  // do not end when they are told
+  std::set<Slot> stubborn;  // do not end on an order
   std::set<Slot> mute;      // do not ask for a round
   std::optional<JobCore::Finish> finish;
   int starts = 0;

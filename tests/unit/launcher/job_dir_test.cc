@@ -36,7 +36,7 @@ TEST_CASE("a job's folder is private, holds its secret, and is gone when removed
   const auto made = Secret::random();
   REQUIRE(made);
   const Secret& secret = *made;
-  // Whoever clears old files out of /tmp asks for its lock first.
+  // A program that clears old files out of /tmp asks for the folder's lock first.
   const UniqueFd cleaner(::open(dir->path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   CHECK(::flock(cleaner.get(), LOCK_EX | LOCK_NB) != 0);
   auto file = dir->write_secret(secret);

@@ -248,7 +248,7 @@ TEST_CASE("a lost peer that had left early is named") {
   CHECK(chain.root == 2u);
 }
 
-TEST_CASE("a loss that nothing explains is told as such") {
+TEST_CASE("the report says that nothing explains a loss") {
   auto verdict = judge(facts({lost(1, exited(0, 10, 3)), stopped(1, 20)}));
   CHECK(verdict.root == 0u);
   CHECK(verdict.lost_unseen == 1);

@@ -21,7 +21,7 @@ Message over(const Message& message) {
 
 }  // namespace
 
-TEST_CASE("the end of a worker is told whole, with times as ages") {
+TEST_CASE("the end of a worker arrives completely, with times as ages") {
   NodeEnded ended{.slot = 3, .end = {}};
   WorkerEnd& end = ended.end;
   end.rank = 5;

@@ -63,7 +63,7 @@ TEST_CASE("a rank that stands still is reported once, with the time that its hos
   CHECK(moves[0].positions.empty());
 }
 
-TEST_CASE("without a limit each move is told, where it stands now") {
+TEST_CASE("without a limit each move is reported, with the rank's position") {
   RankNews news(0s);
   (void)news.look(kStart, {worker(0, 1, true, 0s)});
   const auto moved = news.look(kStart + 200ms, {worker(0, 1, false, 100ms)}).ranks;

@@ -81,7 +81,7 @@ TEST_CASE("relay: a silent client reaches no server, and a client without an ans
   CHECK(heard.empty());
   asio::read(hears_noise, asio::dynamic_buffer(heard), end);
   CHECK(end == asio::error::eof);
-  // Whoever was answered stays, though all those have been let go of since.
+  // A client with an answer stays, although the others have been closed.
   heard.resize(7);
   asio::read(program, asio::buffer(heard));
   CHECK(heard == "welcome");

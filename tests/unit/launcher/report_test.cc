@@ -73,7 +73,7 @@ TEST_CASE("how it ended") {
   CHECK(describe_signal(64) == "signal 64");
 }
 
-TEST_CASE("a worker that hung is told as one that we killed for that") {
+TEST_CASE("the report says that dlaunch killed a worker that hung") {
   auto hung = stopped(1, 20, SIGKILL);
   hung.hung = "in no collective for 60 s, while rank 0 waits for it in all_reduce #7";
   const auto lines = text(facts({hung, stopped(0, 30)}));
@@ -83,14 +83,14 @@ TEST_CASE("a worker that hung is told as one that we killed for that") {
   CHECK(lines.at(2) == "  the other worker was sent SIGTERM");
 }
 
-TEST_CASE("a SIGKILL of --chaos is told as one") {
+TEST_CASE("the report names --chaos as the source of a SIGKILL") {
   auto root = killed(1, 5, SIGKILL);
   root.by_chaos = true;
   CHECK(text(facts({root})) == Lines{"rank 1 (pid 101 on host h) failed first: --chaos sent it "
                                      "SIGKILL (killed) after 5 ms"});
 }
 
-TEST_CASE("out of memory is told with its evidence; an unexplained SIGKILL says so") {
+TEST_CASE("out of memory is reported with its evidence; an unexplained SIGKILL says so") {
   auto root = killed(1, 5, SIGKILL);
   CHECK(text(facts({root}))[1] ==
         "  nothing here sent this SIGKILL: a person, a supervisor, or the kernel for lack of "

@@ -26,7 +26,7 @@ struct Puppet {
 
   Puppet() {
     const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const int small = 4096;  // so that whoever sends to us is stuck early
+    const int small = 4096;  // so that a sender blocks early
     ::setsockopt(listener.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     sockaddr_in address{};
     address.sin_family = AF_INET;

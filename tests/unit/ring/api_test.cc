@@ -209,7 +209,7 @@ TEST_CASE("api: an error about a missing split or alloc names the call that was 
   }
 }
 
-// Where all send to one and that one answers, nobody may send to anybody.
+// All ranks send to one rank, which answers. Otherwise no rank may send.
 TEST_CASE("api: different calls in which all wait are reported long before their deadline") {
   for (const char* transport : kTransports) {
     World world{5, transport};
@@ -233,7 +233,7 @@ TEST_CASE("api: different calls in which all wait are reported long before their
   }
 }
 
-// A broadcast's roots wait for nobody, and whoever waits for one of them finds what it expects.
+// A broadcast's root does not wait, and a rank that waits for a root gets its data.
 TEST_CASE("api: different roots are reported at the latest by the next call in which all wait") {
   for (const char* transport : kTransports) {
     for (const int count : {4, 500000}) {
@@ -418,7 +418,7 @@ TEST_CASE("api: a thread sees the errors of its own calls, not those of an earli
 }
 
 TEST_CASE(
-    "api: where ranks share cores all send to one, and all plan alike whatever each was told") {
+    "api: ranks that share cores send to one rank, and make one plan despite different cores") {
   struct Told {
     int cores[3];
     const char* algorithm;

@@ -26,7 +26,7 @@ TEST_CASE("background: operations that no thread has taken end with the final er
   REQUIRE(background.push(late));
   background.stop({.code = Errc::peer_lost, .what = "rank 3 was lost", .rank = 3});
   CHECK(first->outcome());
-  REQUIRE(late->done());  // else whoever waits for it does so for ever
+  REQUIRE(late->done());  // otherwise a thread would wait for it for ever
   CHECK(late->outcome().error().what == "rank 3 was lost");
   CHECK(completions.under_way() == 0);
 }

@@ -57,7 +57,7 @@ struct Watcher {
   }
 };
 
-// A process that has its watch once this returns, and comes to its end when it is told to.
+// A process that has its watch when the constructor returns, and that ends at end().
 struct MortalRank {
   pid_t pid = -1;
   int go = -1;

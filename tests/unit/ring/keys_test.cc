@@ -40,7 +40,7 @@ TEST_CASE("keys: all ranks get a key that one has set, and sums are of all ranks
     EXPECT(value_of(comm, "late ", 0) == "none");
     EXPECT(std::strstr(dl_last_error(comm), "key 'late ' does not exist") != nullptr);
     EXPECT(dl_key_add(comm, "late", 1, &sum) == DL_ERR_INVALID);
-    // What does not fit is said, and can be asked for again.
+    // The call returns the size of a value that does not fit, and a larger buffer gets it.
     const std::string large(1 << 20, 'x');
     if (rank == 0) EXPECT(set(comm, "large", large) == DL_OK);
     std::size_t bytes = 0;

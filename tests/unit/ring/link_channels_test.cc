@@ -271,7 +271,7 @@ TEST_CASE("link channels: without room for descriptors, only operations that nee
   for (int r = 0; r < 3; ++r) CHECK_FALSE(group[r].flag.raised());
 }
 
-// Rank 2 reads nothing, so that what it is told waits in rank 0.
+// Rank 2 reads nothing, so that its frames wait in rank 0.
 TEST_CASE("link channels: a held descriptor that cannot be copied is reported as missing") {
   Trio trio(2);
   GroupOfTrio group(trio, 7);

@@ -20,7 +20,7 @@
 #include "tests/unit/safe_fork.h"
 #include "tests/unit/temp_folder.h"
 
-// In a rank, where `rank` and `comm` are known: a failed expectation is told and ends it with 1.
+// For code of a rank, with `rank` and `comm`: a failed expectation is printed, and ends it with 1.
 #define EXPECT(condition)                                                                        \
   do {                                                                                           \
     if (!(condition)) {                                                                          \
@@ -65,7 +65,7 @@ struct World {
   double init_timeout_s = 30;
   double op_timeout_s = 30;
   bool tls = false;
-  int cores = 0;  // that the ranks are told they share; 0: nothing
+  int cores = 0;  // DLAUNCH_LOCAL_CORES of the ranks; 0: not set
 };
 
 inline dl_result join(const std::string& url, const World& world, int rank, dl_comm*& comm) {

@@ -149,8 +149,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "staging pool: a descriptor that cannot be had is told, one that does not come is not there") {
+TEST_CASE("staging pool: a missing descriptor has a reason, and one that is late has none") {
   PoolWorld world;
   world.pool->take(1, 4, UniqueFd());
   CHECK(world.pool->memory_of(1, 4, steady_now() + 20s, world.abort) == nullptr);

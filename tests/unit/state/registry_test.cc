@@ -129,7 +129,7 @@ TEST_CASE("registry: shards of the same cut are copied, others use the reshard f
 }
 
 TEST_CASE(
-    "registry: without a function another number of ranks is unsupported; bad shards are told") {
+    "registry: without a function another number of ranks is unsupported; bad shards are errors") {
   std::vector<int> x = {1, 2};
   Registry registry;
   REQUIRE(registry.add_sharded("x", bytes(x), sizeof(int), {}));

@@ -213,7 +213,7 @@ struct Member {
 };
 using Body = std::function<void(Member&)>;
 
-// A job of threads. wait() joins them all; what each ended with is told by errors().
+// A job of threads. wait() joins them all; errors() has the final error of each.
 class Job {
  public:
   explicit Job(StateConfig config = {}) : config_(config) {}

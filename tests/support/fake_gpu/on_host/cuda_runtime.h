@@ -1,4 +1,4 @@
-// Replaces CUDA's own header, over the look-alike of its driver: the part of the runtime that the
+// Replaces CUDA's own header, over the imitation of its driver: the part of the runtime that the
 // CUDA trainer uses, with kernels as functions that the host runs in the stream's order, thread
 // after thread. For tests of kernels' results; their threads cannot wait for each other.
 // CUDA_VISIBLE_DEVICES sets the number of GPUs, one for each number in it; unset: eight.
