@@ -1,9 +1,9 @@
 """Asks auditwheel whether a wheel fulfils its name: it must run on every system with that glibc.
 
-usage: PYTHON audit_wheel.py WHEEL      PYTHON has auditwheel; 1: it does not keep that
+usage: PYTHON audit_wheel.py WHEEL      PYTHON has auditwheel; exit code 1: the wheel does not
 
-auditwheel looks for libraries beside the package, but those in PREFIX/lib and those of PyTorch are not there yet. So it
-reports these as foreign; it must report no others. It searches nothing on this system, which may have another PyTorch.
+auditwheel looks for libraries beside the package. Those in PREFIX/lib and those of PyTorch are not there yet, so it
+reports them as foreign. It must report no others. It does not search this system, which may have another PyTorch.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Makes Debian packages from this source, by dpkg-buildpackage. Debian's tools need the folder debian/ at the top: a
-copy of the source gets the one from here, with a changelog made from the project's.
+"""Makes Debian packages from this source, with dpkg-buildpackage. Debian's tools need the folder debian/ at the top. A
+copy of the source gets this folder, with a changelog made from CHANGELOG.md.
 
 usage: deb.py OUT       prints the names of the packages
 
@@ -23,7 +23,7 @@ MAINTAINER = "{} <{}>".format(os.environ.get("DEBFULLNAME", "maintainers of dlau
 
 
 def output(*command):
-    """Its output; an empty word if it fails or does not exist."""
+    """The output of a command; an empty text if it fails or does not exist."""
     try:
         return subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -31,7 +31,7 @@ def output(*command):
 
 
 def source_files():
-    """The files of the source, without build results: by git, or all of an unpacked archive."""
+    """The files of the source, without build results: those that git knows, or all files of an unpacked archive."""
     names = output("git", "ls-files", "-z").split("\0")[:-1]
     if names:
         return [name for name in names if (SOURCE / name).exists()]

@@ -1,8 +1,8 @@
 """Lists the components of this build's programs and libraries, as CycloneDX JSON, for Meson.
 
 usage: sbom.py VERSION NAME=VERSION=LICENSE=KIND…
-KIND: header or static: compiled or linked in; system: a library of the system, linked, or loaded if it exists. An empty
-VERSION: any.
+KIND: header or static for code that is compiled or linked in; system for a library of the system that is linked, or
+loaded if it exists. An empty VERSION stands for any version.
 """
 
 import json

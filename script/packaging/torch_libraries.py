@@ -1,7 +1,7 @@
 """Makes the libraries of dlaunch.torch in a wheel: one for each minor release of PyTorch.
 
-It needs only the headers and libraries of a PyTorch, for any Python, and runs nothing of it. It takes them from given
-folders, or from PyPI's wheels.
+It needs only the headers and libraries of a PyTorch, for any Python, and runs no code of that PyTorch. It takes them
+from given folders, or from PyPI's wheels.
 """
 
 import pathlib
@@ -59,8 +59,9 @@ def folder_of(given):
 
 
 def add(given, ring, out, folder):
-    """Puts libraries into `out`, and prints one line with the releases, and those that are not available. given:
-    folders, and "pypi" for the newest releases there. ring: the folder of libdlring.so. folder: for downloads."""
+    """Puts libraries into `out`. Prints one line with their releases, and with the releases that are not available.
+    given: folders, and "pypi" for the newest releases there. ring: the folder of libdlring.so. folder: for
+    downloads."""
     made, lacking = [], []
 
     def put(name, find):

@@ -1,9 +1,9 @@
-"""Makes wheels and sdists of dlaunch for pip and build: with meson-python, whose own wheels have no place for man
-pages, completions and libraries that C programs link. So wheels of ours replace those.
+"""Makes wheels and sdists of dlaunch for pip and build, with meson-python. Its own wheels have no place for man pages,
+completions and libraries that C programs link, so wheel.py makes the wheel.
 
-Settings: builddir=FOLDER uses an existing build instead of a new one; setup-args=WORD is a further option for `meson
-setup`; torch=FOLDER is a PyTorch that the wheel has a library for (torch=pypi: the newest there). The last two may be
-given several times.
+Settings: builddir=FOLDER uses an existing build instead of a new one. setup-args=WORD is a further option for `meson
+setup`. torch=FOLDER is a PyTorch for which the wheel gets a library (torch=pypi: the newest releases there). The last
+two may be given several times.
 """
 
 import json
