@@ -19,6 +19,10 @@ inline constexpr std::string_view kPrefix = "DLAUNCH_";
 
 // -- A worker's place in the job; workers that dlaunch did not start have none of these.
 inline constexpr const char* kAgent = "DLAUNCH_AGENT";
+// The descriptor for heartbeats, and the inode of the pipe behind it: a process that has closed
+// that descriptor may have opened another file at its number.
+inline constexpr const char* kHeartbeatFd = "DLAUNCH_HEARTBEAT_FD";
+inline constexpr const char* kHeartbeatPipe = "DLAUNCH_HEARTBEAT_PIPE";
 inline constexpr const char* kJobId = "DLAUNCH_JOB_ID";
 inline constexpr const char* kLocalCores = "DLAUNCH_LOCAL_CORES";
 inline constexpr const char* kRdzv = "DLAUNCH_RDZV";

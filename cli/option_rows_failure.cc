@@ -49,12 +49,14 @@ constexpr OptionRow kFailureRows[] = {
      "if the others have waited for it this long",
      &Options::join_timeout},
     {"hang-timeout", "", "stall-check-shutdown-time-seconds", "TIME", "", Group::failure,
-     "A worker has failed if the others wait this long for it in a collective of libdlring, or if "
-     "it is stopped for this long",
+     "A worker has failed if the others wait this long for it in a collective of libdlring, if it "
+     "sends no heartbeat for this long after it has sent one, or if it is stopped for this long. "
+     "Programs with neither sign hang if no worker writes output or uses CPU time for this long",
      &Options::hang_timeout},
     {"hang-warning", "", "stall-check-warning-time-seconds", "TIME", "1m", Group::failure,
      "dlaunch warns about a worker if the others wait this long for it in a collective of "
-     "libdlring. 0 means never. After a wait that ended well, dlaunch warns again only if a wait "
+     "libdlring, or if it alone sends no more heartbeats for this long. 0 means never. After a "
+     "wait that ended well, dlaunch warns again only if a wait "
      "takes twice as long",
      &Options::hang_warning},
     {"straggler", "", "", kChoices<kStragglerWords>, "warn", Group::failure,

@@ -15,8 +15,10 @@ constexpr Duration kJump = std::chrono::seconds(10);
 
 const char* they_are(const RankSet& ranks) { return ranks.size() == 1 ? "it is" : "they are"; }
 
-// No rank waits if all are idle.
-bool is_wait(const Hang& hang) { return hang.key.kind != Hang::Key::idle; }
+// No rank is known to wait for another if all are idle, or some quiet.
+bool is_wait(const Hang& hang) {
+  return hang.key.kind != Hang::Key::idle && hang.key.kind != Hang::Key::quiet;
+}
 
 }  // namespace
 
@@ -39,6 +41,7 @@ void HangJudge::on(TimePoint, const NewRound&) {
   ranks_.clear();
   cases_.clear();
   deadline_.reset();
+  end_checks();
   traced_ = false;
   stopped_by_user_.clear();
   gone_at_ = {};
@@ -51,6 +54,8 @@ void HangJudge::on(TimePoint now, const Gone& event) {
   gone_at_ = now;
   for (auto& [number, rank] : ranks_) {
     for (auto& [group, at] : rank.groups) at.still_since = now;
+    if (rank.beat) rank.beat = now;
+    if (rank.active) rank.active = now;
   }
   judge(now);
 }
@@ -79,6 +84,8 @@ void HangJudge::pass_time(TimePoint now) {
   for (auto& [number, rank] : ranks_) {
     const auto later = [&](TimePoint since) { return passed > kJump ? now : since + passed; };
     rank.stopped_since = later(rank.stopped_since);
+    if (rank.beat) rank.beat = later(*rank.beat);
+    if (rank.active) rank.active = later(*rank.active);
     for (auto& [group, at] : rank.groups) at.still_since = later(at.still_since);
   }
 }
@@ -89,6 +96,8 @@ void HangJudge::take(TimePoint now, const ProgressSample& sample) {
   if (stopped && rank.state != ProcessState::stopped) rank.stopped_since = now;
   rank.state = sample.state;
   rank.heard = now;
+  take_sign(now, stopped, sample.beat, rank.beat);
+  take_sign(now, stopped, sample.quiet, rank.active);
   const auto [it, is_new] = rank.groups.try_emplace(sample.group);
   RankProgress::Position& at = it->second;
   const bool moved = is_new || at.seq != sample.seq || at.inside != sample.inside;
@@ -101,6 +110,14 @@ void HangJudge::take(TimePoint now, const ProgressSample& sample) {
   at.seq = sample.seq;
   at.inside = sample.inside;
   at.what = sample.what;
+}
+
+// As for the position: the age may only shorten our own observation.
+void HangJudge::take_sign(TimePoint now, bool stopped, std::optional<Duration> age,
+                          std::optional<TimePoint>& sign) const {
+  if (!age) return sign.reset();
+  const TimePoint by_age = std::max(now - std::max(Duration::zero(), *age), gone_at_);
+  sign = stopped ? now : std::max(sign.value_or(by_age), by_age);
 }
 
 void HangJudge::tell_of_stops(const RankSet& before) {
@@ -142,6 +159,10 @@ void HangJudge::judge(TimePoint now) {
   if (is_held(now)) return;
   const auto hangs = find(now);
   close_cases(hangs);
+  const bool any_quiet = std::any_of(hangs.begin(), hangs.end(), [](const Hang& hang) {
+    return hang.key.kind == Hang::Key::quiet;
+  });
+  if (!any_quiet) end_checks();
   for (const Hang& hang : hangs) pursue(now, hang);
 }
 
@@ -217,7 +238,26 @@ std::string HangJudge::warning(const Hang& hang) const {
   return fmt::format("{}, for {} now; {}", hang.sentence, format_duration(hang.waited), next);
 }
 
+void HangJudge::end_checks() {
+  checked_.reset();
+  confirms_ = false;
+}
+
+// Twice: a rank that computes may be in a collective at the moment of one look.
+void HangJudge::check(TimePoint now, const Hang& hang) {
+  const Duration limit = config_.hang_timeout;
+  const Duration first = limit - limit / 4;
+  TimePoint due = deadline_after(now - hang.waited, confirms_ ? limit : first);
+  if (checked_) due = std::max(due, deadline_after(*checked_, confirms_ ? limit - first : first));
+  if (now < due) return wake_at(due);
+  checked_ = now;
+  confirms_ = !confirms_;
+  actions_.push_back(Check{hang.key.culprits, hang.busy,
+                           fmt::format("{}, for {}", hang.sentence, format_duration(hang.waited))});
+}
+
 void HangJudge::pursue(TimePoint now, const Hang& hang) {
+  if (hang.key.kind == Hang::Key::quiet) return check(now, hang);
   const bool stop = hang.key.kind == Hang::Key::stopped;
   const Duration limit = stop ? config_.stop_limit : config_.hang_timeout;
   const RankSet& culprits = hang.key.culprits;

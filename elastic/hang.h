@@ -4,10 +4,16 @@
 // A hang is what find_hangs() finds, once it has lasted for hang_timeout: ranks that have not
 // entered a collective in which others wait, ranks that wait for each other in a circle, or ranks
 // that do not come out of a collective that all have entered. If no rank is in any collective, a
-// checkpoint or an evaluation looks the same, and hang_timeout must allow for it. Each hang gives a
-// Warn after half of hang_timeout, a Dump of the culprits and of one waiting rank `dump_time` (at
-// most a quarter) before the end, and then a Replace. Motion at any time ends it; movement of data
-// within a collective is motion (a smaller age).
+// checkpoint or an evaluation looks the same, and hang_timeout must allow for it. A rank that sends
+// heartbeats hangs when it sends no more, and moves with each of them. Ranks without libdlring and
+// without heartbeats hang if none of them writes output or uses CPU time. Each hang gives a Warn
+// after half of hang_timeout, a Dump of the culprits and of one waiting rank `dump_time` (at most a
+// quarter) before the end, and then a Replace. Motion at any time ends it; movement of data within
+// a collective is motion (a smaller age).
+//
+// If some of these ranks are quiet and others use CPU time, those may wait in a loop for the quiet
+// ones, or compute while the quiet ones wait for them. Only stacks tell: a Check comes after three
+// quarters of hang_timeout and one at its end, and so on after each hang_timeout.
 //
 // If a rank waits for another, a Warn may come earlier, after warn_after; without a hang_timeout
 // that is the only action. If a case with a warning ends well, the program is just like that: from
@@ -46,6 +52,9 @@ struct ProgressSample {
   std::uint8_t what = 0;  // index into kCollectiveNames, where seq > 0
   Duration age{};         // since anything of this moved
   Duration seen{};        // how long its agent has seen it so, if the agent reports that only now
+  std::optional<Duration> beat = {};  // since the rank's last heartbeat; nullopt: it sends none
+  // Since it last wrote output or used CPU time, if there is no better sign of it.
+  std::optional<Duration> quiet = {};
   ProcessState state = ProcessState::running;
 };
 
@@ -88,7 +97,12 @@ class HangJudge {
     RankSet ranks;
     std::string sentence;
   };
-  using Action = std::variant<Warn, Dump, Replace>;
+  // Replace the quiet ranks if the stacks of the busy ones show in two Checks that they wait.
+  struct Check {
+    RankSet quiet, busy;
+    std::string sentence;
+  };
+  using Action = std::variant<Warn, Dump, Replace, Check>;
 
   explicit HangJudge(HangConfig config) : config_(config), warn_after_(config.warn_after) {}
 
@@ -116,6 +130,8 @@ class HangJudge {
   void on(TimePoint now, const Clock& event);
 
   void take(TimePoint now, const ProgressSample& sample);
+  void take_sign(TimePoint now, bool stopped, std::optional<Duration> age,
+                 std::optional<TimePoint>& sign) const;
   void tell_of_stops(const RankSet& before);
   void pass_time(TimePoint now);
   void tell_of_traced();
@@ -126,6 +142,8 @@ class HangJudge {
   std::string warning(const Hang& hang) const;
   void close_cases(const std::vector<Hang>& hangs);
   void pursue(TimePoint now, const Hang& hang);
+  void check(TimePoint now, const Hang& hang);
+  void end_checks();
   void wake_at(TimePoint time);
 
   const HangConfig config_;
@@ -133,9 +151,11 @@ class HangJudge {
   Progress ranks_;
   std::map<Hang::Key, Case> cases_;
   std::optional<TimePoint> deadline_;
-  std::optional<TimePoint> last_;  // step()
-  TimePoint gone_at_{};            // the last loss
-  bool traced_ = false;            // the warning was given
+  std::optional<TimePoint> last_;     // step()
+  std::optional<TimePoint> checked_;  // the last Check
+  bool confirms_ = false;             // the next one is a second one
+  TimePoint gone_at_{};               // the last loss
+  bool traced_ = false;               // the warning was given
   bool suspended_ = false;
   RankSet stopped_by_user_;
   std::vector<Action> actions_;

@@ -15,6 +15,8 @@ namespace {
 
 const char* has(const RankSet& ranks) { return ranks.size() == 1 ? "has" : "have"; }
 
+bool has_sign(const RankProgress& rank) { return rank.beat || rank.active; }
+
 // "all_reduce #17", "barrier #3 of group 2"
 std::string call_in_words(std::uint64_t group, const RankProgress::Position& at) {
   const auto name =
@@ -30,8 +32,13 @@ class Look {
 
   std::optional<Hang> in_group(std::uint64_t group) const;
   std::optional<Hang> idle() const;
+  std::optional<Hang> without_heartbeat() const;
+  std::optional<Hang> quiet() const;
 
  private:
+  RankSet left_behind() const;
+  bool has_entered(int rank) const;
+  TimePoint moved_at(int rank) const;
   RankSet missing(std::uint64_t group, std::uint64_t seq) const;
   RankSet circle(const RankSet& from) const;
   bool waits(int rank) const;
@@ -93,16 +100,64 @@ std::optional<Hang> Look::in_group(std::uint64_t group) const {
 std::optional<Hang> Look::idle() const {
   Hang hang;
   hang.key.kind = Hang::Key::idle;
-  bool any_entered = false;
+  bool any_entered = false, any_beats = false, any_watched = false, all_have_signs = true;
   for (const auto& [number, rank] : ranks_) {
     if (waits(number)) return std::nullopt;
     hang.key.culprits.insert(number);
-    any_entered = any_entered || std::any_of(rank.groups.begin(), rank.groups.end(),
-                                             [](const auto& at) { return at.second.seq > 0; });
+    any_entered = any_entered || has_entered(number);
+    any_beats = any_beats || rank.beat;
+    any_watched = any_watched || rank.active;
+    all_have_signs = all_have_signs && has_sign(rank);
   }
-  if (!any_entered) return std::nullopt;
+  if (ranks_.empty() || (!any_entered && !all_have_signs)) return std::nullopt;
   hang.waited = still(hang.key.culprits);
-  hang.sentence = "no rank has entered or left a collective" + note_on_state(hang.key.culprits);
+  std::vector<std::string> none;
+  if (any_beats) none.emplace_back("sent a heartbeat");
+  if (any_entered) none.emplace_back("entered or left a collective");
+  if (any_watched) none.emplace_back("written output or used CPU time");
+  hang.sentence =
+      fmt::format("no rank has {}{}", fmt::join(none, ", or "), note_on_state(hang.key.culprits));
+  return hang;
+}
+
+// Those that have not moved while another rank has moved on.
+RankSet Look::left_behind() const {
+  TimePoint last = TimePoint::min();
+  for (const auto& [number, rank] : ranks_) last = std::max(last, moved_at(number));
+  RankSet behind;
+  for (const auto& [number, rank] : ranks_) {
+    if (last - moved_at(number) > now_ - last) behind.insert(number);
+  }
+  return behind;
+}
+
+std::optional<Hang> Look::without_heartbeat() const {
+  Hang hang;
+  hang.key.kind = Hang::Key::no_heartbeat;
+  RankSet& culprits = hang.key.culprits;
+  culprits = left_behind();
+  std::erase_if(culprits, [&](int rank) { return !ranks_.at(rank).beat || waits(rank); });
+  if (culprits.empty()) return std::nullopt;
+  hang.waited = still(culprits);
+  hang.sentence = fmt::format("{} {} sent no heartbeat{}", in_words(culprits), has(culprits),
+                              note_on_state(culprits));
+  return hang;
+}
+
+std::optional<Hang> Look::quiet() const {
+  Hang hang;
+  hang.key.kind = Hang::Key::quiet;
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.beat || has_entered(number) || !rank.active) return std::nullopt;
+    hang.busy.insert(number);
+  }
+  hang.key.culprits = left_behind();
+  if (hang.key.culprits.empty()) return std::nullopt;
+  for (const int rank : hang.key.culprits) hang.busy.erase(rank);
+  hang.waited = still(hang.key.culprits);
+  hang.sentence =
+      fmt::format("{} {} neither written output nor used CPU time{}", in_words(hang.key.culprits),
+                  has(hang.key.culprits), note_on_state(hang.key.culprits));
   return hang;
 }
 
@@ -139,14 +194,26 @@ bool Look::waits(int rank) const {
   return std::any_of(groups.begin(), groups.end(), [](const auto& at) { return at.second.inside; });
 }
 
+bool Look::has_entered(int rank) const {
+  const auto& groups = ranks_.at(rank).groups;
+  return std::any_of(groups.begin(), groups.end(),
+                     [](const auto& at) { return at.second.seq > 0; });
+}
+
+// A rank that has entered no collective moves with its other signs alone, if it has some.
+TimePoint Look::moved_at(int number) const {
+  const RankProgress& rank = ranks_.at(number);
+  TimePoint moved =
+      std::max(rank.beat.value_or(TimePoint::min()), rank.active.value_or(TimePoint::min()));
+  if (has_sign(rank) && !has_entered(number)) return moved;
+  for (const auto& [group, at] : rank.groups) moved = std::max(moved, at.still_since);
+  return moved;
+}
+
 // How long none of them has moved.
 Duration Look::still(const RankSet& ranks) const {
   Duration shortest = Duration::max();
-  for (const int rank : ranks) {
-    for (const auto& [group, at] : ranks_.at(rank).groups) {
-      shortest = std::min(shortest, now_ - at.still_since);
-    }
-  }
+  for (const int rank : ranks) shortest = std::min(shortest, now_ - moved_at(rank));
   return shortest;
 }
 
@@ -173,6 +240,8 @@ std::vector<Hang> find_hangs(TimePoint now, const Progress& progress) {
     if (auto hang = look.in_group(group)) hangs.push_back(std::move(*hang));
   }
   if (auto hang = look.idle()) hangs.push_back(std::move(*hang));
+  if (auto hang = look.without_heartbeat()) hangs.push_back(std::move(*hang));
+  if (auto hang = look.quiet()) hangs.push_back(std::move(*hang));
   return hangs;
 }
 

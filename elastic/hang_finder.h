@@ -7,14 +7,18 @@
 // - if all missing ranks wait in other groups: none here, if they wait for a rank that is at fault
 //   or at work; otherwise they wait in a circle;
 // - if no rank is missing: each rank that has not come out.
-// If no rank is in any collective, all are idle; before the first collective none is idle.
-// A stopped rank's `still_since` must be that of its last sample: a rank that waits for it has that
-// excuse.
+// If no rank is in any collective, all are idle; but not before the first collective, unless each
+// rank sends heartbeats or is watched for output and CPU time. A heartbeat is a motion of its rank.
+// Of the ranks that send heartbeats and are in no collective, those are at fault that have not
+// moved for long while another rank has moved on: it moved after the middle of that time. If all
+// ranks are watched for output and CPU time, those are quiet for which the same holds. A stopped
+// rank's `still_since` must be that of its last sample: a rank that waits for it has that excuse.
 #pragma once
 
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,18 +46,22 @@ struct RankProgress {
   TimePoint heard{};          // the last sample
   TimePoint stopped_since{};  // where stopped
   std::map<std::uint64_t, Position> groups;
+  std::optional<TimePoint> beat;  // its last heartbeat; nullopt: it sends none
+  // It last wrote output or used CPU time; nullopt: not watched, as there is a better sign.
+  std::optional<TimePoint> active;
 };
 using Progress = std::map<int, RankProgress>;  // by rank
 
 struct Hang {
   // The identity of a hang: the same from one look to the next.
   struct Key {
-    enum Kind { stopped, missing, circle, stuck, idle } kind{};
+    enum Kind { stopped, missing, circle, stuck, idle, no_heartbeat, quiet } kind{};
     std::uint64_t group = 0, seq = 0;  // of missing and stuck
     RankSet culprits;
     auto operator<=>(const Key&) const = default;
   };
   Key key;
+  RankSet busy;       // of Key::quiet: the others, which use CPU time
   int witness = -1;   // a rank that waits for the culprits; -1: none
   Duration waited{};  // since the last motion of a rank that matters
   std::string sentence;

@@ -1,6 +1,7 @@
 #include "launcher/lead/job_monitor.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -178,32 +179,87 @@ void JobMonitor::on(int node, const NodeThrew& threw) {
 }
 
 void JobMonitor::warn(const RankSet& ranks, const std::string& sentence) {
+  if (job_.state() == JobState::ending) return;
   effects_.warn(with_hosts(sentence, ranks));
 }
 
-void JobMonitor::dump(const RankSet& ranks) {
-  for (const Slot slot : slots_of(ranks)) {
-    const std::string where =
-        plan_.nodes.several() ? fmt::format(" on host {}", membership_.host_of(slot)) : "";
-    ++dumps_;
-    dump(slot, [this, rank = job_.rank_of(slot), where](int pid, const auto& lines) {
-      effects_.show(fmt::format("dlaunch: stacks of rank {} (pid {}{}):", rank, pid, where));
-      for (const auto& line : lines) effects_.show("dlaunch:   " + line);
-      if (--dumps_ > 0) return;
-      for (const auto& replace : std::exchange(after_dumps_, {})) replace();
+// Calls `each` for those that still run, and then `done`.
+void JobMonitor::collect(const RankSet& ranks, const EachStack& each,
+                         std::function<void(const RankStacks&)> done) {
+  struct Collected {
+    RankStacks stacks;
+    std::size_t open = 0;
+  };
+  const auto slots = slots_of(ranks);
+  const auto all = std::make_shared<Collected>(Collected{.stacks = {}, .open = slots.size()});
+  if (slots.empty()) return done({});
+  for (const Slot slot : slots) {
+    dump(slot, [all, each, done, slot, rank = job_.rank_of(slot)](int pid, const auto& lines) {
+      if (each) each(slot, pid, lines);
+      all->stacks[rank] = lines;
+      if (--all->open == 0) done(all->stacks);
     });
   }
 }
 
-void JobMonitor::replace_hung(const RankSet& ranks, const std::string& why) {
+void JobMonitor::show_stack(Slot slot, int pid, const std::vector<std::string>& lines) {
+  const std::string where =
+      plan_.nodes.several() ? fmt::format(" on host {}", membership_.host_of(slot)) : "";
+  effects_.show(
+      fmt::format("dlaunch: stacks of rank {} (pid {}{}):", job_.rank_of(slot), pid, where));
+  for (const auto& line : lines) effects_.show("dlaunch:   " + line);
+}
+
+void JobMonitor::dump(const RankSet& ranks) {
+  ++dumps_;
+  const auto show = [this](Slot slot, int pid, const auto& lines) { show_stack(slot, pid, lines); };
+  collect(ranks, show, [this](const RankStacks& stacks) {
+    dumped_ = stacks;
+    if (--dumps_ > 0) return;
+    for (const auto& replace : std::exchange(after_dumps_, {})) replace();
+  });
+}
+
+void JobMonitor::call_hung(const RankSet& ranks, const std::string& why) {
   for (const Slot slot : slots_of(ranks)) {
     const auto& home = membership_.home_of(slot);
-    const auto replace = [this, home, why, pid = watch_.pid_of(job_.rank_of(slot))] {
-      membership_.order(home.node, NodeHung{home.slot, pid, why});
-    };
-    // Its end would cut short the dump of its stacks, and the job's end that of another worker's.
-    dumps_ > 0 ? after_dumps_.push_back(replace) : replace();
+    membership_.order(home.node, NodeHung{home.slot, watch_.pid_of(job_.rank_of(slot)), why});
   }
+}
+
+// Several that hang together may all wait for one of them.
+void JobMonitor::replace_hung(const RankSet& ranks, const std::string& why) {
+  const auto replace = [this, ranks, why, round = job_.round()] {
+    if (job_.round() != round) return;
+    const bool all = ranks.size() == members().size() && dumped_.size() == ranks.size();
+    const auto culprits =
+        all ? culprits_by_stacks(dumped_, ranks) : HangCulprits{.ranks = ranks, .note = ""};
+    call_hung(culprits.ranks, culprits.note.empty() ? why : why + "; " + culprits.note);
+  };
+  // Its end would cut short the dump of its stacks, and the job's end that of another worker's.
+  dumps_ > 0 ? after_dumps_.push_back(replace) : replace();
+}
+
+void JobMonitor::replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
+                                        const std::string& why) {
+  RankSet all = quiet;
+  all.insert(busy.begin(), busy.end());
+  collect(all, nullptr,
+          [this, all, quiet, busy, why, round = job_.round()](const RankStacks& stacks) {
+            const auto waits = waits_of(stacks, busy);
+            const auto before = std::exchange(last_look_, std::nullopt);
+            if (!waits || job_.round() != round) return;
+            last_look_ = QuietLook{quiet, *waits};
+            if (before != last_look_) return;
+            for (const Slot slot : slots_of(all)) {
+              const auto found = stacks.find(job_.rank_of(slot));
+              if (found == stacks.end()) continue;
+              show_stack(slot, watch_.pid_of(found->first), found->second);
+            }
+            const auto culprits = culprits_by_stacks(stacks, all);
+            call_hung(culprits.note.empty() ? quiet : culprits.ranks,
+                      culprits.note.empty() ? why : why + "; " + culprits.note);
+          });
 }
 
 void JobMonitor::replace_slow(int rank, const std::string& why) {

@@ -14,6 +14,7 @@
 #include "elastic/chaos.h"
 #include "elastic/job_core.h"
 #include "launcher/lead/membership/node_membership.h"
+#include "launcher/lead/monitor/hang_stacks.h"
 #include "launcher/lead/monitor/progress_watch.h"
 #include "launcher/lead/monitor/requests.h"
 #include "launcher/plan/plan.h"
@@ -57,6 +58,11 @@ class JobMonitor final : private ProgressWatch::Effects {
   void on_chaos();
   void do_chaos(const std::map<Slot, NodeWorker>& figures);
   std::vector<Slot> members() const;
+  using EachStack = std::function<void(Slot slot, int pid, const std::vector<std::string>& lines)>;
+  void collect(const RankSet& ranks, const EachStack& each,
+               std::function<void(const RankStacks&)> done);
+  void show_stack(Slot slot, int pid, const std::vector<std::string>& lines);
+  void call_hung(const RankSet& ranks, const std::string& why);
   std::vector<Slot> slots_of(const RankSet& ranks) const;
   void on(int node, const NodeThrew& threw);
   std::string with_hosts(const std::string& sentence, const RankSet& ranks) const;
@@ -66,6 +72,8 @@ class JobMonitor final : private ProgressWatch::Effects {
   void warn(const RankSet& ranks, const std::string& sentence) override;
   void dump(const RankSet& ranks) override;
   void replace_hung(const RankSet& ranks, const std::string& why) override;
+  void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
+                              const std::string& why) override;
   void replace_slow(int rank, const std::string& why) override;
   std::set<int> nodes() override;
   bool is_heard(int node) override { return membership_.is_heard(node); }
@@ -78,7 +86,14 @@ class JobMonitor final : private ProgressWatch::Effects {
   ProgressWatch watch_;
   MonitorRequests requests_;
   int dumps_ = 0;  // under way
+  RankStacks dumped_;
   std::vector<std::function<void()>> after_dumps_;
+  struct QuietLook {
+    RankSet quiet;
+    std::map<int, std::string> waits;  // of the busy ranks
+    bool operator==(const QuietLook&) const = default;
+  };
+  std::optional<QuietLook> last_look_;
   std::optional<Chaos> chaos_;
   bool chaos_looks_ = false;  // its victims are being looked at
 };

@@ -11,7 +11,7 @@ namespace dlaunch {
 Result<void> check_open_files(int workers, int ports) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  const auto needed = static_cast<rlim_t>(workers) * 7 + static_cast<rlim_t>(ports) * 2 + 64;
+  const auto needed = static_cast<rlim_t>(workers) * 8 + static_cast<rlim_t>(ports) * 2 + 64;
   if (limit.rlim_cur >= needed) return {};
   return Error{
       .code = Errc::io,

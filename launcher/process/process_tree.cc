@@ -206,6 +206,16 @@ std::optional<ProcessUse> use_of_process(pid_t pid) {
                     static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page)};
 }
 
+Duration cpu_of_tree(pid_t pid) {
+  Duration sum{};
+  auto pids = descendants_of(pid);
+  pids.push_back(pid);
+  for (const pid_t each : pids) {
+    if (const auto use = use_of_process(each)) sum += use->cpu;
+  }
+  return sum;
+}
+
 bool is_ending(pid_t pid) {
   constexpr unsigned long kExiting = 4;  // PF_EXITING, proc(5)
   const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");

@@ -33,6 +33,9 @@ struct ProcessUse {
 };
 std::optional<ProcessUse> use_of_process(pid_t pid);
 
+// The CPU time so far of a process and its descendants that still run.
+Duration cpu_of_tree(pid_t pid);
+
 // It has begun to end, or has gone.
 bool is_ending(pid_t pid);
 

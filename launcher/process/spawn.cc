@@ -38,6 +38,7 @@ struct Child {
   std::size_t cpus_bytes;
   int stdio[3];
   int inherited;
+  int heartbeat, heartbeat_as;
   rlimit open_files;
   bool ignore_hangup;
   int death_signal;
@@ -68,6 +69,11 @@ void reset_signals(const Child& child) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+// exec would close a descriptor that dup2 copied onto itself.
+bool become(int from, int fd) {
+  return (from == fd ? ::fcntl(fd, F_SETFD, 0) : ::dup2(from, fd)) >= 0;
+}
+
 int run_child(void* argument) {
   Child& child = *static_cast<Child*>(argument);
   ::prctl(PR_SET_PDEATHSIG, child.death_signal);
@@ -76,10 +82,10 @@ int run_child(void* argument) {
   ::prctl(PR_SET_PTRACER, child.parent);
   ::setpgid(0, 0);
   for (int fd = 0; fd < 3; ++fd) {
-    // exec would close a descriptor that dup2 copied onto itself.
-    const int result =
-        child.stdio[fd] == fd ? ::fcntl(fd, F_SETFD, 0) : ::dup2(child.stdio[fd], fd);
-    if (result < 0) fail(child, Stage::stdio);
+    if (!become(child.stdio[fd], fd)) fail(child, Stage::stdio);
+  }
+  if (child.heartbeat >= 0 && !become(child.heartbeat, child.heartbeat_as)) {
+    fail(child, Stage::stdio);
   }
   if (child.inherited >= 0) ::fcntl(child.inherited, F_SETFD, 0);
   if (child.chdir != nullptr && ::chdir(child.chdir) != 0) fail(child, Stage::chdir);
@@ -216,6 +222,8 @@ SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
               .cpus_bytes = cpus.size() * sizeof(cpu_set_t),
               .stdio = {request.in, request.out, request.err},
               .inherited = request.inherited,
+              .heartbeat = request.heartbeat,
+              .heartbeat_as = request.heartbeat_as,
               .open_files = request.open_files,
               .ignore_hangup = request.ignore_hangup,
               .death_signal = request.death_signal,

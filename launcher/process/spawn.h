@@ -26,7 +26,10 @@ struct SpawnRequest {
   std::vector<int> cpus;         // to run on; empty: wherever we may
   int in = 0, out = 1, err = 2;  // become 0, 1 and 2; each is itself or above 2
   int inherited = -1;            // stays open as it is; -1: none
-  rlimit open_files{};           // RLIMIT_NOFILE that the worker gets
+  // Becomes descriptor heartbeat_as, which must not be `inherited` or failure_pipe; -1: none.
+  int heartbeat = -1;
+  int heartbeat_as = -1;
+  rlimit open_files{};  // RLIMIT_NOFILE that the worker gets
   bool ignore_hangup = false;
   int death_signal = SIGKILL;  // that the worker gets when we die
   int worker = 0;
@@ -37,7 +40,8 @@ struct SpawnRequest {
 struct Spawned {
   pid_t pid = -1;
   UniqueFd pidfd;
-  std::string gpus = {};  // CUDA_VISIBLE_DEVICES there
+  std::string gpus = {};     // CUDA_VISIBLE_DEVICES there
+  UniqueFd heartbeats = {};  // the end of its pipe to read from, which never blocks
 };
 
 // A forked child's message in the failure pipe.

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,9 @@ struct NodeRank {  // how far a worker has come
   bool left = false;   // it waits for the next round
   bool moves = false;  // it no longer stands still
   std::vector<NodePosition> positions;
+  std::optional<Duration> beat;  // since its last heartbeat, 0: little; nullopt: it has sent none
+  // The same for its last output and its last use of CPU time; nullopt: there is a better sign.
+  std::optional<Duration> quiet;
 };
 struct NodeSeen {
   std::vector<NodeRank> ranks;

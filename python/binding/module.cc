@@ -6,10 +6,13 @@
 namespace dlaunch::python {
 namespace {
 
+PyObject* heartbeat(PyObject*, PyObject*) { return PyBool_FromLong(dl_heartbeat()); }
+
 PyMethodDef g_functions[] = {
     {"init", as_method(init), kMethod, nullptr},
     {"borrow", as_method(borrow), kMethod, nullptr},
     {"wait_any", wait_any, METH_O, nullptr},
+    {"heartbeat", heartbeat, METH_NOARGS, nullptr},
     {"measure", as_method(measure), kMethod, nullptr},
     {"new_state", as_method(new_state), kMethod, nullptr},
     {nullptr, nullptr, 0, nullptr},

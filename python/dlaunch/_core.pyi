@@ -33,6 +33,11 @@ def init(url: Optional[str] = None, *, rank: Optional[int] = None, size: Optiona
 def wait_any(requests: Sequence[Request]) -> int:
     """Waits until one of the requests is done, and returns its index; its wait() then returns at once."""
 
+def heartbeat() -> bool:
+    """A sign of progress for dlaunch's --hang-timeout: call it once a step. Once a worker has sent one, it hangs if it
+    sends no further one for that time. Needs no communicator; calls cost nothing, because at most ten a second are
+    sent. Returns whether dlaunch reads the heartbeats of this worker: False outside of dlaunch."""
+
 class Communicator:
     """The ranks of a job, or some of them: made by dlaunch.init(), split() and group(). The end of a with statement
     finalizes it."""

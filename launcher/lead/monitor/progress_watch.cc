@@ -7,6 +7,7 @@ namespace dlaunch {
 namespace {
 
 constexpr Duration kHangInterval = std::chrono::milliseconds(200);
+constexpr Duration kSeesSigns = std::chrono::minutes(1);
 constexpr Duration kWorthTelling = std::chrono::seconds(10);  // at the end of the job
 
 Duration interval_of(const ProgressWatch::Options& options) {
@@ -36,6 +37,9 @@ ProgressWatch::ProgressWatch(const Options& options, Effects& effects)
       hangs_(config_of(options)),
       stragglers_(options.stragglers) {
   if (looks_for_hangs_ || looks_for_slow_) next_look_ = effects_.now() + interval_;
+  if (options.hang_timeout != Duration::max()) {
+    tell_at_ = effects_.now() + std::min(kSeesSigns, options.hang_timeout / 2);
+  }
 }
 
 std::vector<Hang> ProgressWatch::waits() const {
@@ -68,8 +72,22 @@ void ProgressWatch::lost(int node) {
 void ProgressWatch::on_clock() {
   if (!next_look_ || effects_.now() < *next_look_) return;
   next_look_ = effects_.now() + interval_;
+  tell_what_is_seen();
   if (looks_for_hangs_) look();
   if (looks_for_slow_) look_for_slow();
+}
+
+void ProgressWatch::tell_what_is_seen() {
+  if (!tell_at_ || effects_.now() < *tell_at_ || ranks_.empty()) return;
+  tell_at_.reset();
+  const bool only_outside = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+    return entry.second.rank.quiet.has_value();
+  });
+  if (!only_outside) return;
+  effects_.warn(
+      {},
+      "--hang-timeout watches only the workers' output and CPU time: the program sends no "
+      "heartbeats and does not use libdlring; see HANGS in dlaunch(1)");
 }
 
 void ProgressWatch::stop() {
@@ -122,6 +140,11 @@ void ProgressWatch::look() {
 void ProgressWatch::add_samples(TimePoint now, const Known& known,
                                 HangJudge::Samples& samples) const {
   ProgressSample sample{.rank = known.rank.rank, .state = known.rank.state};
+  const auto age = [&](std::optional<Duration> then) {
+    return then > Duration::zero() ? *then + (now - known.told) : then;
+  };
+  sample.beat = age(known.rank.beat);
+  sample.quiet = age(known.rank.quiet);
   for (const NodePosition& at : known.rank.positions) {
     sample.group = at.group;
     sample.seq = at.seq;
@@ -141,6 +164,8 @@ void ProgressWatch::feed(const HangJudge::Event& event) {
       effects_.dump(dump->ranks);
     } else if (const auto* replace = std::get_if<HangJudge::Replace>(&action)) {
       effects_.replace_hung(replace->ranks, replace->sentence);
+    } else if (const auto* check = std::get_if<HangJudge::Check>(&action)) {
+      effects_.replace_if_others_wait(check->quiet, check->busy, check->sentence);
     }
   }
 }

@@ -1,6 +1,8 @@
 // ProgressWatch: collects the progress of all workers from their hosts and feeds HangJudge and
 // StragglerJudge: every 200 ms with a hang time-out, else ten times in a window of the stragglers,
-// and at once when a worker was stopped or continued. It runs at the leader. Pure: it acts through
+// and at once when a worker was stopped or continued. If of a program with a hang time-out only
+// output and CPU time are seen, it says so once, after a minute or half of the time-out. It runs at
+// the leader. Pure: it acts through
 // Effects.
 #pragma once
 
@@ -28,6 +30,10 @@ class ProgressWatch {
     virtual void warn(const RankSet& ranks, const std::string& sentence) = 0;
     virtual void dump(const RankSet& ranks) = 0;
     virtual void replace_hung(const RankSet& ranks, const std::string& sentence) = 0;
+    // Looks at the stacks of all ranks. Replaces the quiet ones if this and the last look show that
+    // the busy ones wait.
+    virtual void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
+                                        const std::string& sentence) = 0;
     virtual void replace_slow(int rank, const std::string& why) = 0;
     // nodes(): those that have ranks now. is_heard(): the node was heard within a second. ask():
     // sends it a question; the answer may come at once.
@@ -71,6 +77,7 @@ class ProgressWatch {
     NodeRank rank;
   };
   void look();  // for stopped and for hung workers
+  void tell_what_is_seen();
   void look_for_slow();
   void add_samples(TimePoint now, const Known& known, HangJudge::Samples& samples) const;
   void feed(const HangJudge::Event& event);
@@ -86,6 +93,7 @@ class ProgressWatch {
   std::map<int, Known> ranks_;
   StepDigest digest_;
   std::optional<TimePoint> next_look_;
+  std::optional<TimePoint> tell_at_;  // what can be seen of the program
   bool stopped_ = false;
 };
 

@@ -305,7 +305,8 @@ int Judge::spawn_exit_code() const {
 
 int Judge::exit_code_of(const WorkerEnd& root) const {
   if (root.signal == 0) return root.exit_code;
-  if (root.signal_we_sent != 0 && may_be_ours(root) && root.hung.empty()) {
+  if (!root.hung.empty()) return 128 + SIGKILL;  // whichever of our signals came first
+  if (root.signal_we_sent != 0 && may_be_ours(root)) {
     // Our signal hid the root's own code: uses that of the first that failed because of it.
     for (const auto& worker : facts_.workers) {
       if (worker.signal_we_sent == 0 && worker.exit_code != 0) return worker.exit_code;

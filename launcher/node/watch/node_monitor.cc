@@ -97,10 +97,24 @@ void NodeMonitor::look() {
                        .state = *state,
                        .left = processes_.waits(slot),
                        .positions = {}});
-    if (watches()) workers.back().positions = read_positions(flight_record_of(place));
+    if (!watches()) continue;
+    workers.back().positions = read_positions(flight_record_of(place));
+    workers.back().beat = processes_.beat_at(slot);
+    if (workers.back().positions.empty() && !workers.back().beat) {
+      workers.back().active = active_at(slot);
+    } else {
+      activities_.erase(slot);
+    }
   }
   const NodeSeen seen = news_->look(steady_now(), workers);
   if (!seen.ranks.empty()) tell_(seen);
+}
+
+TimePoint NodeMonitor::active_at(Slot slot) {
+  const pid_t pid = processes_.pid(slot);
+  auto& [seen, activity] = activities_[slot];
+  if (std::exchange(seen, pid) != pid) activity = {};
+  return activity.look(steady_now(), {.cpu = cpu_of_tree(pid), .said = processes_.said_at(slot)});
 }
 
 void NodeMonitor::look_at_tracebacks() {

@@ -8,11 +8,13 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 
+#include "launcher/node/watch/activity.h"
 #include "launcher/node/watch/gpu_watch.h"
 #include "launcher/node/watch/node_steps.h"
 #include "launcher/node/watch/rank_news.h"
@@ -52,12 +54,14 @@ class NodeMonitor {
   std::vector<NodeGpu> gpus_of_worker(Slot slot, const std::vector<GpuFigures>& all) const;
   void go_on(TimePoint now);
   void look_at_tracebacks();
+  TimePoint active_at(Slot slot);
   bool runs(Slot slot) const;
 
   asio::io_context& loop_;
   Processes& processes_;
   const std::function<void(const NodeMessage&)> tell_;
   std::optional<RankNews> news_;
+  std::map<Slot, std::pair<pid_t, Activity>> activities_;  // of workers without a better sign
   NodeSteps steps_;
   GpuWatch gpus_;
   TracebackNews tracebacks_;

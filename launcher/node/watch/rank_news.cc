@@ -15,6 +15,11 @@ bool same_places(const RankNews::Worker& a, const RankNews::Worker& b) {
                     same_place);
 }
 
+std::optional<Duration> age(TimePoint now, std::optional<TimePoint> sign, bool still) {
+  if (!sign) return std::nullopt;
+  return still ? now - *sign : Duration::zero();
+}
+
 bool same_worker(const RankNews::Worker& a, const RankNews::Worker& b) {
   return a.rank == b.rank && a.round == b.round && a.pid == b.pid && a.left == b.left;
 }
@@ -42,16 +47,31 @@ NodeSeen RankNews::look(TimePoint now, const std::vector<Worker>& workers) {
 // Also decides whether to report where the worker stands.
 bool RankNews::is_news(TimePoint now, Known& known, bool is_new) const {
   const Worker& worker = known.last;
-  const bool stands =
-      !worker.positions.empty() && !worker.left && now - known.since >= still_after_;
-  const bool moved = known.told_still && (!stands || known.since > *known.told);
-  const bool stood_before = std::exchange(known.told_still, stands);
-  if (is_new || moved || stands != stood_before) return true;
+  const bool stands_changed =
+      stands_now(now, known, !worker.positions.empty(), known.since, known.told_still);
+  const bool beat_changed = sign_changed(now, known, worker.beat, known.told_beat);
+  const bool active_changed = sign_changed(now, known, worker.active, known.told_active);
+  if (is_new || stands_changed || beat_changed || active_changed) return true;
   if (worker.state == known.told_state) return false;
   if (is_held(worker.state) || is_held(known.told_state)) return true;
   const bool blocked = (worker.state == ProcessState::uninterruptible) !=
                        (known.told_state == ProcessState::uninterruptible);
-  return stands && blocked && now - *known.told >= still_after_;
+  return known.told_still && blocked && now - *known.told >= still_after_;
+}
+
+// Sets `told` to whether it has not moved for long enough; true: this differs from the last report.
+bool RankNews::stands_now(TimePoint now, const Known& known, bool present, TimePoint since,
+                          bool& told) const {
+  const bool stands = present && !known.last.left && now - since >= still_after_;
+  const bool moved = told && (!stands || since > *known.told);
+  return (std::exchange(told, stands) != stands) || moved;
+}
+
+bool RankNews::sign_changed(TimePoint now, const Known& known, std::optional<TimePoint> sign,
+                            ToldSign& told) const {
+  const bool there = sign.has_value();
+  const bool still_changed = stands_now(now, known, there, sign.value_or(now), told.still);
+  return (std::exchange(told.there, there) != there) || still_changed;
 }
 
 NodeRank RankNews::describe(TimePoint now, const Known& known) const {
@@ -62,7 +82,9 @@ NodeRank RankNews::describe(TimePoint now, const Known& known) const {
                 .state = worker.state,
                 .left = worker.left,
                 .moves = !known.told_still,
-                .positions = {}};
+                .positions = {},
+                .beat = age(now, worker.beat, known.told_beat.still),
+                .quiet = age(now, worker.active, known.told_active.still)};
   if (rank.moves) return rank;
   for (const FlightPosition& at : worker.positions) {
     const Duration age = std::max(Duration::zero(), now - at.moved);

@@ -2,7 +2,8 @@
 // cost nothing, nor do those that stay where they are. It reports:
 // - each worker once in a round, when it appears;
 // - where a worker stands, once it has not entered or left a collective for `still_after`, and that
-//   it moves again: no more than two messages in that time;
+//   it moves again: no more than two messages in that time; likewise for its heartbeats and for its
+//   output and CPU time;
 // - at once that a worker is stopped or traced, or no longer; that it waits for the next round. The
 //   report on where a worker stands also says if it sleeps uninterruptibly. Pure.
 #pragma once
@@ -25,6 +26,8 @@ class RankNews {
     ProcessState state = ProcessState::running;
     bool left = false;
     std::vector<FlightPosition> positions;
+    std::optional<TimePoint> beat = {};    // its last heartbeat
+    std::optional<TimePoint> active = {};  // it last wrote output or used CPU time
   };
   // max: does not report where workers stand.
   explicit RankNews(Duration still_after) : still_after_(still_after) {}
@@ -33,14 +36,22 @@ class RankNews {
   NodeSeen look(TimePoint now, const std::vector<Worker>& workers);
 
  private:
+  struct ToldSign {
+    bool there = false, still = false;
+  };
   struct Known {
     Worker last;
     TimePoint since{};  // its position is unchanged since then
     std::optional<TimePoint> told;
     bool told_still = false;
+    ToldSign told_beat, told_active;
     ProcessState told_state = ProcessState::running;
   };
   bool is_news(TimePoint now, Known& known, bool is_new) const;
+  bool stands_now(TimePoint now, const Known& known, bool present, TimePoint since,
+                  bool& told) const;
+  bool sign_changed(TimePoint now, const Known& known, std::optional<TimePoint> sign,
+                    ToldSign& told) const;
   NodeRank describe(TimePoint now, const Known& known) const;
 
   const Duration still_after_;

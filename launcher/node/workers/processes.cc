@@ -57,6 +57,15 @@ pid_t Processes::program_pid(Slot slot) const {
   return process.program_pid > 0 ? process.program_pid : process.pid;
 }
 
+std::optional<TimePoint> Processes::beat_at(Slot slot) {
+  Process& process = at(slot);
+  char bytes[4096];
+  while (process.heartbeats && ::read(process.heartbeats.get(), bytes, sizeof bytes) > 0) {
+    process.beat = steady_now();
+  }
+  return process.beat;
+}
+
 const WorkerPlace& Processes::place(Slot slot) const {
   return processes_[static_cast<std::size_t>(slot)]->place;
 }
@@ -104,6 +113,7 @@ SpawnError Processes::start(Slot slot, const WorkerPlace& place) {
   process->pid = spawned.pid;
   ended_groups_.erase(spawned.pid);
   process->gpus = std::move(spawned.gpus);
+  process->heartbeats = std::move(spawned.heartbeats);
   process->running = true;
   asio::error_code ec;
   process->exited.assign(spawned.pidfd.release(), ec);
@@ -168,6 +178,7 @@ bool Processes::reap(Slot slot) {
   process.running = false;
   asio::error_code ec;
   process.exited.close(ec);
+  process.heartbeats.reset();
   hub_.worker_ended(slot);
   reap_orphans();
   if (info.si_code == CLD_EXITED && info.si_status == kExitNotFound) {

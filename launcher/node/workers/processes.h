@@ -66,6 +66,8 @@ class Processes {
   void on_traceback(std::function<void()> begun) { hub_.on_traceback(std::move(begun)); }
   // The worker's progress since its last traceback; nullopt: it has printed none.
   std::optional<AfterTraceback> after_traceback(Slot slot) const;
+  // When it was last found to have sent a heartbeat; nullopt: it has sent none. Looks for new ones.
+  std::optional<TimePoint> beat_at(Slot slot);
   // The process that has linked libdlring, if known: the worker itself, or one below it.
   pid_t program_pid(Slot slot) const;
   // The CUDA_VISIBLE_DEVICES that it got.
@@ -96,6 +98,8 @@ class Processes {
     bool by_chaos = false;
     asio::posix::stream_descriptor exited;  // the pidfd
     asio::steady_timer look;                // looks at the rest of its group
+    UniqueFd heartbeats;
+    std::optional<TimePoint> beat;
     TimePoint started{};
     int signal_sent = 0;
     Duration silent{};   // as WorkerEnd::silent_since_traceback

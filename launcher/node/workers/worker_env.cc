@@ -28,6 +28,8 @@ constexpr std::array kStalePrefixes = {"PMI_",
                                        "HOROVOD_",
                                        "TORCHELASTIC_",
                                        contract::kAgent,
+                                       contract::kHeartbeatFd,
+                                       contract::kHeartbeatPipe,
                                        contract::kWorker,
                                        contract::kRdzv,
                                        contract::kRound,
@@ -222,6 +224,10 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   env[contract::kRdzv] = place.store_url;
   if (!place.secret_file.empty()) env[contract::kSecretFile] = place.secret_file;
   env[contract::kRoundDir] = place.round_dir;
+  if (place.heartbeat_fd >= 0) env[contract::kHeartbeatFd] = std::to_string(place.heartbeat_fd);
+  if (place.heartbeat_pipe != 0) {
+    env[contract::kHeartbeatPipe] = std::to_string(place.heartbeat_pipe);
+  }
   env[contract::kTransport] = word_of(kTransportWords, plan.transport);
   if (plan.debug != DebugOutput::none) env[contract::kDebug] = word_of(kDebugWords, plan.debug);
   if (!plan.interface.empty()) env[contract::kInterface] = plan.interface;

@@ -1,6 +1,7 @@
 // What a worker sees: its environment and arguments. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,9 +28,11 @@ struct WorkerPlace {
   std::string store_url;           // "tcp://127.0.0.1:40000"
   std::string secret_file;
   std::string agent_socket;
-  std::string round_dir;      // private folder of this round; "": there is none
-  std::string error_file;     // TORCHELASTIC_ERROR_FILE
-  std::string python_folder;  // the first of PYTHONPATH; "": none
+  std::string round_dir;             // private folder of this round; "": there is none
+  std::string error_file;            // TORCHELASTIC_ERROR_FILE
+  std::string python_folder;         // the first of PYTHONPATH; "": none
+  int heartbeat_fd = -1;             // its descriptor for heartbeats; -1: none
+  std::uint64_t heartbeat_pipe = 0;  // the inode of its pipe; 0: dlaunch reads no heartbeats
   // For MPI libraries:
   int pmi_fd = -1;                                        // inherited; -1: none
   std::vector<std::pair<std::string, std::string>> pmix;  // variables

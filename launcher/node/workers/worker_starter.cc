@@ -1,10 +1,12 @@
 #include "launcher/node/workers/worker_starter.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "launcher/process/open_files.h"
 
@@ -15,6 +17,10 @@ namespace {
 
 // execvp's path if PATH is not set.
 constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
+
+// A shell such as dash writes to descriptors of one digit only. The second serves if PMI has the
+// first.
+constexpr int kHeartbeatNumbers[] = {7, 8};
 
 std::string path_of(const std::vector<std::string>& env) {
   for (const auto& item : env) {
@@ -49,7 +55,10 @@ Result<WorkerStarter> WorkerStarter::make(const Plan& plan, const OriginalSignal
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno_error("pipe", errno);
   starter.failures_reading_.reset(ends[0]);
-  starter.failures_writing_.reset(ends[1]);
+  // Above the descriptors that a worker gets.
+  starter.failures_writing_.reset(::fcntl(ends[1], F_DUPFD_CLOEXEC, kHeartbeatNumbers[1] + 1));
+  ::close(ends[1]);
+  if (!starter.failures_writing_) return errno_error("pipe", errno);
   return starter;
 }
 
@@ -95,8 +104,32 @@ SpawnError WorkerStarter::foresee_failure_of(int rank) {
   return {Stage::exec, program.error().os_errno, program.error().what};
 }
 
-SpawnError WorkerStarter::start(const WorkerPlace& place, const OutputHub::WorkerStdio& stdio,
+// Opens the writing end that the worker gets: of a new pipe, or of /dev/null if dlaunch reads no
+// heartbeats. A full pipe must not block the program.
+Result<UniqueFd> WorkerStarter::open_heartbeat(WorkerPlace& place, UniqueFd& reading) const {
+  const bool pmi_has_it = place.pmi_fd == kHeartbeatNumbers[0];
+  place.heartbeat_fd = kHeartbeatNumbers[pmi_has_it ? 1 : 0];
+  if (std::min(plan_->hang_timeout, plan_->hang_warning) == Duration::max()) {
+    UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    if (!null) return errno_error("open /dev/null", errno);
+    return null;
+  }
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno_error("pipe", errno);
+  reading.reset(ends[0]);
+  UniqueFd writing(ends[1]);
+  struct stat st {};
+  if (::fstat(writing.get(), &st) != 0) return errno_error("fstat", errno);
+  place.heartbeat_pipe = st.st_ino;
+  return writing;
+}
+
+SpawnError WorkerStarter::start(const WorkerPlace& given, const OutputHub::WorkerStdio& stdio,
                                 Spawned& worker) {
+  WorkerPlace place = given;
+  UniqueFd heartbeats;
+  const auto heartbeat = open_heartbeat(place, heartbeats);
+  if (!heartbeat) return {Stage::stdio, heartbeat.error().os_errno, heartbeat.error().what};
   SpawnRequest request = request_for(place);
   request.env = worker_environment(*plan_, place, inherited_);
   constexpr std::string_view kGpus = "CUDA_VISIBLE_DEVICES=";
@@ -110,12 +143,16 @@ SpawnError WorkerStarter::start(const WorkerPlace& place, const OutputHub::Worke
   request.out = stdio.out.get();
   request.err = stdio.err.get();
   request.inherited = place.pmi_fd;
+  request.heartbeat = heartbeat->get();
+  request.heartbeat_as = place.heartbeat_fd;
   request.open_files = open_files_;
   request.ignore_hangup = ignore_hangup_;
   request.worker = place.worker;
   request.wait_for_exec = place.worker == 1;
   request.failure_pipe = failures_writing_.get();
-  return spawn(request, worker);
+  const SpawnError error = spawn(request, worker);
+  if (error.stage == Stage::none) worker.heartbeats = std::move(heartbeats);
+  return error;
 }
 
 std::optional<SpawnError> WorkerStarter::failure_of(const WorkerPlace& place) {

@@ -42,6 +42,7 @@ class WorkerStarter {
 
  private:
   explicit WorkerStarter(const Plan& plan);
+  Result<UniqueFd> open_heartbeat(WorkerPlace& place, UniqueFd& reading) const;
   SpawnRequest request_for(const WorkerPlace& place) const;
   Result<std::string> resolve(const SpawnRequest& request);
   SpawnError foresee_failure_of(int rank);

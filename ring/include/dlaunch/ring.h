@@ -428,6 +428,13 @@ DL_API const char* dl_last_error(const dl_comm* comm);
 /* The lost rank, or -1 if no rank is lost, or which one is not known. */
 DL_API int dl_peer_lost(const dl_comm* comm);
 
+/* A sign of progress for dlaunch's --hang-timeout, for programs and phases without collectives of
+ * libdlring: call it once a step. Once a worker has sent one, it hangs if it sends no further one
+ * for that time. Needs no communicator; any thread and any process below the worker may call it,
+ * and as often as it likes: at most ten a second are sent. A thread that does nothing else would
+ * hide every hang. Returns 1 if dlaunch reads the heartbeats of this worker, else 0. */
+DL_API int dl_heartbeat(void);
+
 DL_API size_t dl_dtype_bytes(dl_dtype dtype); /* 0 for a value outside the enum */
 DL_API const char* dl_result_name(dl_result result);
 DL_API const char* dl_version(void); /* "0.1.0" */

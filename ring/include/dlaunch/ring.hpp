@@ -25,6 +25,9 @@
 
 namespace dl {
 
+// As dl_heartbeat(): true if dlaunch reads the heartbeats of this worker.
+inline bool heartbeat() { return dl_heartbeat() != 0; }
+
 class Error : public std::runtime_error {
  public:
   Error(dl_result code, const std::string& what) : std::runtime_error(what), code_(code) {}

@@ -34,6 +34,16 @@ class HangWorld {
           .state = at.state};
     moved[{rank, group}] = now;
   }
+  // The rank sends a heartbeat.
+  void beat(int rank) {
+    if (!samples.contains({rank, 0})) put(rank, 0, false);
+    beats[rank] = now;
+  }
+  // The rank writes output or uses CPU time.
+  void act(int rank) {
+    if (!samples.contains({rank, 0})) put(rank, 0, false);
+    acts[rank] = now;
+  }
   void put_all(int ranks, std::uint64_t seq, bool inside) {
     for (int rank = 0; rank < ranks; ++rank) put(rank, seq, inside);
   }
@@ -55,6 +65,10 @@ class HangWorld {
     HangJudge::Samples batch;
     for (auto& [key, sample] : samples) {
       sample.age = now - moved[key] + age_error;
+      const auto beat = beats.find(key.first);
+      const auto act = acts.find(key.first);
+      if (act != acts.end()) sample.quiet = now - act->second + age_error;
+      if (beat != beats.end()) sample.beat = now - beat->second + age_error;
       batch.push_back(sample);
     }
     feed(batch);
@@ -79,6 +93,10 @@ class HangWorld {
     if (const auto* dump = std::get_if<HangJudge::Dump>(&action)) {
       return fmt::format("{} dump {}", second, format_rank_set(dump->ranks));
     }
+    if (const auto* check = std::get_if<HangJudge::Check>(&action)) {
+      return fmt::format("{} check {}, busy {}: {}", second, format_rank_set(check->quiet),
+                         format_rank_set(check->busy), check->sentence);
+    }
     const auto& replace = std::get<HangJudge::Replace>(action);
     return fmt::format("{} replace {}: {}", second, format_rank_set(replace.ranks),
                        replace.sentence);
@@ -86,6 +104,7 @@ class HangWorld {
 
   std::map<std::pair<int, std::uint64_t>, ProgressSample> samples;
   std::map<std::pair<int, std::uint64_t>, TimePoint> moved;
+  std::map<int, TimePoint> beats, acts;
   std::vector<std::string> log;
 };
 

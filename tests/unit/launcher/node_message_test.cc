@@ -181,7 +181,7 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(stacks.pid == 77);
   CHECK(stacks.lines == std::vector<std::string>{"thread", "#0 main"});
 
-  NodeRank rank{4, 2, 77, ProcessState::stopped, true, true, {}};
+  NodeRank rank{4, 2, 77, ProcessState::stopped, true, true, {}, 3s, 4s};
   rank.positions.push_back({3, 17, true, 1, 250ms});
   const auto seen = over(NodeSeen{{rank, {}}});
   REQUIRE(seen.ranks.size() == 2);
@@ -191,6 +191,8 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(seen.ranks[0].state == ProcessState::stopped);
   CHECK(seen.ranks[0].left);
   CHECK(seen.ranks[0].moves);
+  CHECK(seen.ranks[0].beat == 3s);
+  CHECK(seen.ranks[0].quiet == 4s);
   REQUIRE(seen.ranks[0].positions.size() == 1);
   CHECK(seen.ranks[0].positions[0].group == 3);
   CHECK(seen.ranks[0].positions[0].seq == 17);

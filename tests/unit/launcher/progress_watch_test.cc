@@ -63,6 +63,11 @@ class WatchWorld final : private ProgressWatch::Effects {
   void replace_hung(const RankSet& ranks, const std::string& sentence) override {
     log.push_back(fmt::format("replace {}: {}", format_rank_set(ranks), sentence));
   }
+  void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
+                              const std::string& sentence) override {
+    log.push_back(fmt::format("check {}, busy {}: {}", format_rank_set(quiet),
+                              format_rank_set(busy), sentence));
+  }
   void replace_slow(int rank, const std::string& why) override {
     log.push_back(fmt::format("slow {}: {}", rank, why));
   }
@@ -122,6 +127,53 @@ TEST_CASE("progress watch: a rank that moves again ends the wait") {
   world.pass(200ms);
   CHECK(world.take_log() == Lines{"warn 1: " + kMissing + ": this is over"});
   world.pass(4s);
+  CHECK(world.log.empty());
+}
+
+TEST_CASE("progress watch: the heartbeats that one rank no longer sends") {
+  WatchWorld world(hangs_after(8s));
+  NodeRank beats{.rank = 0, .round = 1, .pid = 100, .moves = true, .beat = 0s};
+  world.sees(beats);
+  beats.rank = 1;
+  beats.pid = 101;
+  world.sees(beats);
+  world.pass(20s);
+  CHECK(world.log.empty());
+  beats.beat = 1s;
+  world.sees(beats);
+  world.pass(2800ms);
+  CHECK(world.log.empty());
+  world.pass(20s);
+  REQUIRE(world.log.size() == 3);
+  CHECK(world.log[0].starts_with("warn 1: rank 1 has sent no heartbeat, for 4 s now"));
+  CHECK(world.log[2] == "replace 1: rank 1 has sent no heartbeat, for 8 s");
+}
+
+TEST_CASE(
+    "progress watch: one warning names the signs, and quiet ranks beside busy ones give a check") {
+  WatchWorld world(hangs_after(8s));
+  NodeRank seen{.rank = 0, .round = 1, .pid = 100, .moves = true, .quiet = 0s};
+  world.sees(seen);
+  seen.rank = 1;
+  seen.pid = 101;
+  world.sees(seen);
+  world.pass(3800ms);
+  CHECK(world.log.empty());
+  world.pass(1s);
+  REQUIRE(world.log.size() == 1);
+  CHECK(world.take_log()[0].starts_with("warn : --hang-timeout watches only the workers' output"));
+  seen.quiet = 1s;
+  world.sees(seen);
+  world.pass(8s);
+  REQUIRE(world.log.size() == 2);
+  CHECK(world.log[1].starts_with("check 1, busy 0: rank 1 has neither written output nor used"));
+}
+
+TEST_CASE("progress watch: a program that sends heartbeats gives no such warning") {
+  WatchWorld world(hangs_after(8s));
+  world.sees({.rank = 0, .round = 1, .pid = 100, .moves = true, .quiet = 0s});
+  world.sees({.rank = 1, .round = 1, .pid = 101, .moves = true, .beat = 0s});
+  world.pass(20s);
   CHECK(world.log.empty());
 }
 

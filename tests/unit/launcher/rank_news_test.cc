@@ -149,3 +149,21 @@ TEST_CASE("a thousand ranks that stop and go cost a few kilobytes a second at th
   MESSAGE(per_second, " bytes a second from 1000 ranks");
   CHECK(per_second < 10'000);
 }
+
+TEST_CASE("heartbeats: the first is reported, and when they end and go on") {
+  RankNews news(1s);
+  const auto look = [&](Duration at, std::optional<Duration> beat) {
+    RankNews::Worker now{.slot = 0, .rank = 0, .round = 1, .pid = 100, .positions = {}};
+    if (beat) now.beat = kStart + *beat;
+    return news.look(kStart + at, {now}).ranks;
+  };
+  CHECK_FALSE(look(0s, std::nullopt).at(0).beat);
+  CHECK(look(200ms, std::nullopt).empty());
+  CHECK(look(400ms, 400ms).at(0).beat == 0s);
+  CHECK(look(800ms, 800ms).empty());
+  CHECK(look(1600ms, 800ms).empty());
+  CHECK(look(1800ms, 800ms).at(0).beat == 1s);
+  CHECK(look(9s, 800ms).empty());
+  CHECK(look(10s, 9900ms).at(0).beat == 0s);
+  CHECK(look(10200ms, 10100ms).empty());
+}

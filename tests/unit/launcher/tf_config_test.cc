@@ -81,6 +81,6 @@ TEST_CASE("with a low limit of open files the job runs without the ranks' ports"
   REQUIRE(without);
   CHECK(without->ranks.empty());
   REQUIRE_FALSE(refused);
-  CHECK(refused.error().what.find("need 136 open files, but the limit is 100") !=
+  CHECK(refused.error().what.find("need 144 open files, but the limit is 100") !=
         std::string::npos);
 }

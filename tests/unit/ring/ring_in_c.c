@@ -43,5 +43,6 @@ int main(void) {
   EXPECT(dl_dtype_bytes(DL_BFLOAT16) == 2 && dl_dtype_bytes((dl_dtype)99) == 0);
   EXPECT(strcmp(dl_result_name(DL_ERR_PEER_LOST), "DL_ERR_PEER_LOST") == 0);
   EXPECT(strlen(dl_version()) > 0);
+  EXPECT(dl_heartbeat() == 0);
   return failures > 0;
 }
