@@ -70,11 +70,15 @@ class JobLeader final : private AgentBase,
   void wake_monitor_at(TimePoint due) override { monitor_timer_.arm(due); }
   void warn(const std::string& words) override { log_warn("{}", words); }
   void show(const std::string& line) override { hub_->own_line(line); }
+  void ended(Slot slot, const WorkerEnd& end) override;
+  void note_stacks(int rank, const std::vector<std::string>& lines) override {
+    story_.note_stacks(rank, lines);
+  }
 
   // -- NodeMembership::Job
   void begin() override;
   void give_up(const std::string& why) override { give_up(kExitRendezvous, why); }
-  void feed(const JobCore::Event& event) override { driver_->feed(event); }
+  void feed(const JobCore::Event& event) override;
   void on_lost(int node, const std::string& host) override;
   void on_back(int node, const std::string& host) override;
   bool leaves(int node) override { return driver_ && drained_.leave(node); }
@@ -427,6 +431,11 @@ void JobLeader::perform(const JobCore::Announce& announce) {
 
 // -- Events on a node
 
+void JobLeader::feed(const JobCore::Event& event) {
+  if (monitor_ && !std::holds_alternative<JobCore::Clock>(event)) monitor_->let_ends_pass();
+  driver_->feed(event);
+}
+
 void JobLeader::on_lost(int node, const std::string& host) {
   story_.lost_host(host, job(), node);
   monitor_->lost_host(node);
@@ -441,9 +450,12 @@ void JobLeader::on_back(int node, const std::string& host) {
 }
 
 void JobLeader::on_ended(Slot slot, const WorkerEnd& end) {
-  const bool well = end.signal == 0 && end.exit_code == 0;
   story_.ended(end);
-  monitor_->gone(end.rank);
+  monitor_->ended(slot, end);
+}
+
+void JobLeader::ended(Slot slot, const WorkerEnd& end) {
+  const bool well = end.signal == 0 && end.exit_code == 0;
   const int size_before = job().size();
   all_start_again_ = false;
   feed(JobCore::Ended{.slot = slot,
@@ -453,7 +465,7 @@ void JobLeader::on_ended(Slot slot, const WorkerEnd& end) {
                       .code = end.signal != 0 ? end.signal : end.exit_code,
                       .signature = signature_of(end),
                       .exact = signature_of(end, true),
-                      .second_hand = speaks_of_lost_peer(end),
+                      .second_hand = speaks_of_others(end),
                       .ran = end.ended - end.started,
                       .by_itself = end.signal_we_sent == 0});
   if (job().state() == JobState::ending || job().state() == JobState::ended) return;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
+#include "launcher/lead/report/report.h"
 
 namespace dlaunch {
 namespace {
@@ -38,17 +39,20 @@ JobMonitor::JobMonitor(const Plan& plan, NodeMembership& membership, const JobCo
 void JobMonitor::arm() {
   const TimePoint chaos = chaos_ && !chaos_looks_ ? chaos_->deadline() : kNever;
   effects_.wake_monitor_at(
-      std::min({watch_.deadline().value_or(kNever), requests_.deadline().value_or(kNever), chaos}));
+      std::min({watch_.deadline().value_or(kNever), requests_.deadline().value_or(kNever),
+                hold_.deadline().value_or(kNever), chaos}));
 }
 
 void JobMonitor::on_clock() {
   watch_.on_clock();
   requests_.on_clock(now());
+  act(hold_.step(now(), StackHold::Clock{}));
   if (chaos_ && !chaos_looks_ && now() >= chaos_->deadline()) on_chaos();
   arm();
 }
 
 void JobMonitor::begin_round(int round, int ranks, std::optional<TimePoint> fenced) {
+  hold_ = {};
   if (chaos_) chaos_->new_round(now());
   std::optional<Duration> recovered;
   if (fenced) recovered = now() - *fenced;
@@ -82,10 +86,56 @@ void JobMonitor::take(int node, const NodeMessage& message) {
     watch_.take(node, *times);
   } else if (const auto* threw = std::get_if<NodeThrew>(&message)) {
     on(node, *threw);
+  } else if (const auto* gave_up = std::get_if<NodeGaveUp>(&message)) {
+    on(node, *gave_up);
   } else if (const auto* stacks = std::get_if<NodeStacks>(&message)) {
     requests_.take(node, *stacks);
   } else if (const auto* workers = std::get_if<NodeWorkers>(&message)) {
     requests_.take(node, *workers);
+  }
+}
+
+// -- Evidence
+
+// The other members, if they may wait for each other without our knowledge. Programs with
+// libdlring get to know the loss of a rank from it, and must recover soon. Tasks wait for nobody.
+std::vector<Slot> JobMonitor::others_that_wait(Slot slot) const {
+  const bool goes_on = job_.state() == JobState::forming || job_.state() == JobState::active;
+  std::vector<Slot> others = members();
+  const bool linked =
+      std::any_of(others.begin(), others.end(), [this](Slot s) { return job_.linked(s); });
+  if (!goes_on || linked || job_.are_tasks() || job_.rank_of(slot) < 0) return {};
+  std::erase(others, slot);
+  return others;
+}
+
+void JobMonitor::ended(Slot slot, const WorkerEnd& end) {
+  watch_.gone(end.rank);
+  act(hold_.step(now(),
+                 StackHold::Ended{slot, end, may_follow_from_wait(end), others_that_wait(slot)}));
+}
+
+void JobMonitor::on(int node, const NodeGaveUp& gave_up) {
+  const Slot slot = membership_.job_slot(node, gave_up.slot);
+  if (slot < 0) return;
+  act(hold_.step(now(), StackHold::GaveUp{slot, others_that_wait(slot)}));
+}
+
+void JobMonitor::act(const std::vector<StackHold::Action>& actions) {
+  for (const auto& action : actions) {
+    std::visit([this](const auto& what) { on(what); }, action);
+  }
+  if (!actions.empty()) arm();
+}
+
+void JobMonitor::on(const StackHold::TakeStacks& take) {
+  for (const Slot slot : take.slots) {
+    const auto& home = membership_.home_of(slot);
+    const auto done = [this, slot, rank = job_.rank_of(slot)](int, const auto& lines) {
+      effects_.note_stacks(rank, lines);
+      act(hold_.step(now(), StackHold::Answered{slot}));
+    };
+    requests_.dump(home.node, home.slot, done, kStackHold * 4 / 5);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "launcher/lead/monitor/hang_stacks.h"
 #include "launcher/lead/monitor/progress_watch.h"
 #include "launcher/lead/monitor/requests.h"
+#include "launcher/lead/monitor/stack_hold.h"
 #include "launcher/plan/plan.h"
 
 namespace dlaunch {
@@ -32,13 +33,21 @@ class JobMonitor final : private ProgressWatch::Effects {
     virtual void feed(const JobCore::Event& event) = 0;
     virtual void warn(const std::string& words) = 0;
     virtual void show(const std::string& line) = 0;  // among the workers' output
+    // A worker has ended, and the evidence is safe: the job may learn of it.
+    virtual void ended(Slot slot, const WorkerEnd& end) = 0;
+    // What that rank was doing when another one gave up waiting.
+    virtual void note_stacks(int rank, const std::vector<std::string>& lines) = 0;
   };
   // All referenced objects must outlive it.
   JobMonitor(const Plan& plan, NodeMembership& membership, const JobCore& job, Effects& effects);
 
   // fenced: since when the job had no round, if it had one before.
   void begin_round(int round, int ranks, std::optional<TimePoint> fenced);
-  void gone(int rank) { watch_.gone(rank); }
+  // A worker has ended. If it may only have given up waiting for another one, the stacks of the
+  // others come first (StackHold); then Effects::ended().
+  void ended(Slot slot, const WorkerEnd& end);
+  // Another event is about to reach the job: held ends come before it.
+  void let_ends_pass() { act(hold_.step(now(), StackHold::Hurry{})); }
   // The user stops all workers (SIGTSTP), or lets them go on.
   void suspend(bool yes) { watch_.suspend(yes); }
   void lost_host(int node);
@@ -55,6 +64,9 @@ class JobMonitor final : private ProgressWatch::Effects {
 
  private:
   void arm();
+  void act(const std::vector<StackHold::Action>& actions);
+  void on(const StackHold::TakeStacks& take);
+  void on(const StackHold::PassOn& end) { effects_.ended(end.slot, end.end); }
   void on_chaos();
   void do_chaos(const std::map<Slot, NodeWorker>& figures);
   std::vector<Slot> members() const;
@@ -65,6 +77,8 @@ class JobMonitor final : private ProgressWatch::Effects {
   void call_hung(const RankSet& ranks, const std::string& why);
   std::vector<Slot> slots_of(const RankSet& ranks) const;
   void on(int node, const NodeThrew& threw);
+  void on(int node, const NodeGaveUp& gave_up);
+  std::vector<Slot> others_that_wait(Slot slot) const;
   std::string with_hosts(const std::string& sentence, const RankSet& ranks) const;
 
   // -- ProgressWatch::Effects
@@ -85,6 +99,7 @@ class JobMonitor final : private ProgressWatch::Effects {
   Effects& effects_;
   ProgressWatch watch_;
   MonitorRequests requests_;
+  StackHold hold_;
   int dumps_ = 0;  // under way
   RankStacks dumped_;
   std::vector<std::function<void()>> after_dumps_;

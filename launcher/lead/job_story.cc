@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "base/write_all.h"
+#include "launcher/wire/stack_lines.h"
 
 namespace dlaunch {
 namespace {
@@ -68,6 +69,7 @@ void JobStory::begin_round(int round, int workers) {
   facts_.round = round;
   facts_.nproc = workers;
   facts_.workers.clear();
+  facts_.stacks.clear();
   facts_.lost_host.clear();
   facts_.ended_before_loss = 0;
 }
@@ -107,6 +109,11 @@ void JobStory::ended(const WorkerEnd& end) {
 
 void JobStory::end_begins(std::vector<std::string> waits) {
   if (!facts_.waits) facts_.waits = std::move(waits);
+}
+
+// A process that has ended meanwhile has no stack any more: the earlier one says more.
+void JobStory::note_stacks(int rank, const std::vector<std::string>& lines) {
+  if (!parse_stack(lines).empty() || !facts_.stacks.contains(rank)) facts_.stacks[rank] = lines;
 }
 
 void JobStory::start_failed(int rank, const SpawnError& error) {

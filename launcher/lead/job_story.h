@@ -30,6 +30,8 @@ class JobStory {
   // A host was lost, with the ranks on it.
   void lost_host(const std::string& host, const JobCore& job, int node);
   void ended(const WorkerEnd& end);
+  // What the rank was doing when another one gave up waiting.
+  void note_stacks(int rank, const std::vector<std::string>& lines);
   // The job's end begins; waits: the sentences of JobMonitor::waits(). Idempotent.
   void end_begins(std::vector<std::string> waits);
 

@@ -142,6 +142,10 @@ std::optional<TimePoint> OutputHub::threw_at(int slot) const {
   return known ? it->second[1]->traceback.begun() : std::nullopt;
 }
 
+std::optional<Traceback> OutputHub::traceback(int slot) const {
+  return threw_at(slot) ? impl_->streams.find(slot)->second[1]->traceback.last() : std::nullopt;
+}
+
 void OutputHub::on_traceback(std::function<void()> begun) {
   impl_->on_traceback = std::move(begun);
 }

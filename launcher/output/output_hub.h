@@ -91,6 +91,8 @@ class OutputHub {
 
   // When the last traceback of the slot's running worker began; nullopt: none.
   std::optional<TimePoint> threw_at(int slot) const;
+  // That traceback, as far as it is printed.
+  std::optional<Traceback> traceback(int slot) const;
   // Calls `begun` when a worker begins to print a traceback, once for a burst of them; null: no
   // call.
   void on_traceback(std::function<void()> begun);

@@ -33,6 +33,7 @@ struct NodeCut {  // of what you saw then, send the times of these collectives
 struct NodeDump {  // the stacks of a worker
   std::uint32_t request = 0;
   Slot slot = 0;
+  Duration limit{};  // take no longer, and send the innermost frames only; 0: the usual limits
 };
 struct NodeHung {  // the worker is about to be killed as hung; `why` goes into its WorkerEnd
   Slot slot = 0;
@@ -81,6 +82,9 @@ struct NodeThrew {  // it has printed a traceback, still runs, and has shown not
   std::int32_t pid = 0;
   TimePoint threw{};
   bool over = false;  // it has gone on: the earlier message no longer holds
+};
+struct NodeGaveUp {  // it has printed the time-out of a wait for other ranks, and still runs
+  Slot slot = 0;
 };
 struct NodeSpans {  // the collectives whose times are known for all workers there
   std::uint32_t look = 0;

@@ -86,9 +86,11 @@ std::vector<std::string> shown(const Frames& frames) {
   const StackFrame* const call = call_of(frames);
   const auto own = std::find_if(frames.begin(), frames.end(), is_own);
   auto from = call == nullptr ? own : frames.begin() + (call - frames.data());
+  const auto first = from;
   std::vector<std::string> lines;
   for (; from != frames.end(); ++from) {
-    if (!is_telling(*from)) continue;
+    const bool starts_program = from > first && from->kind == CodeKind::c_library;
+    if (!is_telling(*from) || starts_program) continue;
     std::string line = from->function;
     if (!from->file.empty()) line += fmt::format(" ({}:{})", short_file(from->file), from->line);
     lines.push_back(std::move(line));
@@ -114,7 +116,7 @@ Stack stack_of(const std::vector<std::string>& lines) {
   const std::string place = place_of(main.frames);
   return {.place = main.stopped ? "stopped by a signal, " + place : place,
           .shown = shown(main.frames),
-          .known = true,
+          .known = place != kUnknownPlace,
           .waits = !main.stopped && waits(threads),
           .stopped = main.stopped};
 }
@@ -170,9 +172,14 @@ Suspects find_suspects(const std::vector<StackGroup>& groups, const RankSet& gav
     const bool all = idle.size() + waited.size() == static_cast<std::size_t>(size);
     return {.ranks = idle, .only_one = idle.size() == 1 && all};
   }
-  // All wait. The only one that has not given up yet may have come late; else one waits elsewhere.
+  // All wait, as far as is known. The only one that has not given up yet may have come late; else
+  // one waits elsewhere.
+  if (gave_up.size() >= 2 && gave_up.size() + 1 == static_cast<std::size_t>(size)) {
+    for (int rank = 0; rank < size; ++rank) {
+      if (!gave_up.contains(rank)) return {.ranks = {rank}};
+    }
+  }
   if (waited.size() < 3) return {};
-  if (elsewhere.size() == 1 && elsewhere[0].size() == 1) return {.ranks = elsewhere[0]};
   if (elsewhere.size() == 2 && elsewhere[0].size() >= 2 && elsewhere[1].size() == 1) {
     return {.ranks = elsewhere[1]};
   }

@@ -41,7 +41,9 @@ struct Suspects {
 // The ranks that the others waited for. gave_up: ranks that said so themselves, with or without a
 // stack; size: the number of all ranks. No rank is suspected if
 // - none is known to wait, or more ranks would be suspected than waited;
-// - all wait: unless a single one waits elsewhere than all others, who are two at least.
+// - all wait: unless a single one waits elsewhere than all others, or has not given up as all
+// others
+//   have; they must be two at least. Nothing need be known of the stack of that last one.
 Suspects find_suspects(const std::vector<StackGroup>& groups, const RankSet& gave_up, int size);
 
 }  // namespace dlaunch

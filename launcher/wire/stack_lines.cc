@@ -44,6 +44,14 @@ bool is_transfer(std::string_view function, std::string_view object) {
   return starts_with_one_of(function, kFunctions) || base_name(object).starts_with("libnccl");
 }
 
+// It may wait for other ranks, and nothing on the host shows it.
+bool waits_for_gpu(std::string_view function) {
+  constexpr std::array<std::string_view, 8> kFunctions = {
+      "cuStreamSynchronize", "cudaStreamSynchronize", "cuEventSynchronize", "cudaEventSynchronize",
+      "cuCtxSynchronize",    "cudaDeviceSynchronize", "hipStreamSync",      "hipEventSync"};
+  return starts_with_one_of(function, kFunctions);
+}
+
 bool is_collective(std::string_view function, std::string_view object) {
   constexpr std::array<std::string_view, 8> kFunctions = {
       "c10d::", "gloo::",        "horovod::",   "tsl::CoordinationService",
@@ -52,13 +60,13 @@ bool is_collective(std::string_view function, std::string_view object) {
                                                       "DistributedRuntimeClient", "WaitAtBarrier"};
   constexpr std::array<std::string_view, 5> kObjects = {"libdlring", "libgloo", "libmpi.",
                                                         "libmpich.", "libopen-pal"};
-  return starts_with_one_of(function, kFunctions) || contains_one_of(function, kParts) ||
-         starts_with_one_of(base_name(object), kObjects);
+  return waits_for_gpu(function) || starts_with_one_of(function, kFunctions) ||
+         contains_one_of(function, kParts) || starts_with_one_of(base_name(object), kObjects);
 }
 
 bool is_runtime(std::string_view function, std::string_view object) {
-  constexpr std::array<std::string_view, 7> kFunctions = {
-      "xla::", "tsl::", "tensorflow::", "jax::", "cudaSt", "cudaE", "cudaD"};
+  constexpr std::array<std::string_view, 4> kFunctions = {
+      "xla::", "tsl::", "tensorflow::", "jax::"};
   constexpr std::array<std::string_view, 9> kObjects = {
       "libcuda",   "libcudart",  "xla_extension",     "_jax", "libjax", "_xla",
       "libamdhip", "libtensorf", "_pywrap_tensorflow"};
@@ -129,6 +137,9 @@ StackFrame native_frame(std::string_view line) {
   }
   if (!line.starts_with("0x")) frame.function = without_parameters(line);
   frame.kind = kind_of_native(frame.function, frame.file, object);
+  if (frame.kind == CodeKind::c_library) {
+    frame.function.erase(0, std::min(frame.function.find_first_not_of('_'), frame.function.size()));
+  }
   return frame;
 }
 
@@ -224,8 +235,17 @@ std::string_view python_name(std::string_view function) {
   return "";
 }
 
+// Of an interpreter with debug information the file is known, and not the library.
+bool is_source_of_python(std::string_view file) {
+  constexpr std::array<std::string_view, 6> kFolders = {"Python/",  "Objects/", "Modules/",
+                                                        "Include/", "Parser/",  "Programs/"};
+  if (file.starts_with("./")) file.remove_prefix(2);
+  return starts_with_one_of(file, kFolders);
+}
+
 void name_for_python(StackThread& main) {
   for (StackFrame& frame : main.frames) {
+    if (is_source_of_python(frame.file)) frame.kind = CodeKind::interpreter;
     const std::string_view name = python_name(frame.function);
     if (name.empty()) continue;
     frame = {.function = std::string(name), .file = {}, .line = 0, .kind = CodeKind::library};
@@ -247,7 +267,7 @@ void put_python_in(StackThread& main, const StackThread& python) {
 std::vector<StackThread> threads_in(Process&& process) {
   std::vector<StackThread> threads = std::move(process.native);
   const auto is_c_of_python = [](const StackFrame& frame) {
-    return frame.kind == CodeKind::interpreter;
+    return frame.kind == CodeKind::interpreter || frame.function.starts_with("_PyEval_");
   };
   if (!threads.empty() &&
       std::any_of(threads.front().frames.begin(), threads.front().frames.end(), is_c_of_python)) {

@@ -10,10 +10,10 @@ constexpr Duration kSurveyLimit = std::chrono::seconds(1);
 
 }  // namespace
 
-void MonitorRequests::dump(int node, Slot slot, Stacks done) {
+void MonitorRequests::dump(int node, Slot slot, Stacks done, Duration limit) {
   const std::uint32_t request = ++last_;
   dumps_.emplace(request, Dump{node, std::move(done)});
-  ask_(node, NodeDump{request, slot});
+  ask_(node, NodeDump{request, slot, limit});
 }
 
 void MonitorRequests::take(int node, const NodeStacks& stacks) {

@@ -21,8 +21,8 @@ class MonitorRequests {
   // ask may deliver the answer at once.
   explicit MonitorRequests(Ask ask) : ask_(std::move(ask)) {}
 
-  // The stacks of the worker at that slot of the node.
-  void dump(int node, Slot slot, Stacks done);
+  // The stacks of the worker at that slot of the node. limit: as NodeDump.
+  void dump(int node, Slot slot, Stacks done, Duration limit = {});
   // The workers of these nodes, with or without their GPUs, except of nodes that do not answer
   // within a second.
   void survey(TimePoint now, const std::set<int>& nodes, bool gpus, const Workers& done);

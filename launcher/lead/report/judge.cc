@@ -8,6 +8,7 @@
 #include "base/exit_code.h"
 #include "launcher/lead/report/report.h"
 #include "launcher/wire/after_traceback.h"
+#include "launcher/wire/complaint.h"
 
 namespace dlaunch {
 namespace {
@@ -20,6 +21,7 @@ enum class Kind {
   stopped,            // by us
   lost_peer,          // libdlring said so
   broken_connection,  // its last words say so
+  gave_up_waiting,    // for other ranks, as its last words say
   failed_meanwhile,   // by itself, but after we had sent it a signal
   own,                // by itself
 };
@@ -39,59 +41,26 @@ bool may_be_ours(const WorkerEnd& worker) {
   }
 }
 
-bool speaks_of_connection(const std::string& text) {
-  static constexpr const char* kWords[] = {
-      "Connection reset by peer",
-      "Connection closed by peer",
-      "Connection closed by remote peer",
-      "connection was closed",
-      "Broken pipe",
-      "Socket closed",
-      "remote process exited",
-      "ECONNRESET",
-  };
-  return std::any_of(std::begin(kWords), std::end(kWords),
-                     [&](const char* word) { return text.find(word) != std::string::npos; });
-}
-
-bool speaks_of_timeout(const std::string& text) {
-  static constexpr const char* kWords[] = {"timed out", "Timed out", "timeout",
-                                           "Timeout",   "watchdog",  "Watchdog"};
-  return std::any_of(std::begin(kWords), std::end(kWords),
-                     [&](const char* word) { return text.find(word) != std::string::npos; });
-}
-
-// The cause of an exit is in the error file, or else in the traceback about it, or else in the
-// last lines.
-bool complains_of_connection(const WorkerEnd& worker, bool by_traceback) {
-  if (!worker.error_file.empty()) return speaks_of_connection(worker.error_file);
-  constexpr std::ptrdiff_t kLastWords = 8;
-  if (by_traceback && !worker.traceback->lines.empty()) {
-    const auto& lines = worker.traceback->lines;
-    const auto& behind = worker.traceback->behind;
-    return std::any_of(lines.begin(), lines.end(), speaks_of_connection) ||
-           std::any_of(behind.begin(), behind.end(), speaks_of_connection);
-  }
-  const auto& tail = worker.stderr_tail;
-  const auto from = std::max(tail.begin(), tail.end() - std::min(kLastWords, std::ssize(tail)));
-  return std::any_of(from, tail.end(), speaks_of_connection);
-}
-
 // by_traceback: its last traceback is about this failure.
 Kind kind_of(const WorkerEnd& worker, bool by_traceback) {
   if (!failed(worker)) return Kind::fine;
   if (!worker.hung.empty()) return Kind::own;
   if (worker.peer_lost >= 0) return Kind::lost_peer;
-  const bool complains = complains_of_connection(worker, by_traceback) || worker.signal == SIGPIPE;
+  const Complaint complaint = complaint_of(worker, by_traceback);
+  const bool gave_up = complaint == Complaint::gave_up_waiting;
+  const bool complains = gave_up || complaint == Complaint::lost_connection ||
+                         complaint == Complaint::lost_service || worker.signal == SIGPIPE;
   if (worker.signal_we_sent != 0) {
-    const bool crashed = worker.signal != 0 && !may_be_ours(worker) && worker.signal != SIGPIPE;
+    const bool complained = worker.signal == SIGPIPE || (worker.signal == SIGABRT && complains);
+    const bool crashed = worker.signal != 0 && !may_be_ours(worker) && !complained;
     // It had begun to fail before our signal came: an exception was ending it.
     const bool thrown = by_traceback || !worker.error_file.empty();
     return crashed || (thrown && !complains) ? Kind::failed_meanwhile : Kind::stopped;
   }
-  // A crash is no reaction to a broken connection; an uncaught exception is (SIGABRT).
+  // A crash is no reaction to another rank; an uncaught exception is (SIGABRT).
   const bool crashed = worker.signal != 0 && worker.signal != SIGABRT && worker.signal != SIGPIPE;
-  return complains && !crashed ? Kind::broken_connection : Kind::own;
+  if (!complains || crashed) return Kind::own;
+  return gave_up ? Kind::gave_up_waiting : Kind::broken_connection;
 }
 
 class Judge {
@@ -107,6 +76,7 @@ class Judge {
   using Index = std::optional<std::size_t>;
 
   Index first(Kind kind) const;
+  Index first_second_hand() const;
   Index first_meanwhile() const;
   Index with_rank(int rank) const;
   bool by_traceback(const WorkerEnd& worker) const;
@@ -119,6 +89,9 @@ class Judge {
   void find_other_end();
   bool leaves_cause_open() const;
   void find_likely_cause();
+  Complaint complaint(std::size_t index) const;
+  RankSet waited() const;
+  void find_suspects();
   int exit_code() const;
   int exit_code_of(const WorkerEnd& root) const;
   int spawn_exit_code() const;
@@ -134,6 +107,13 @@ Judge::Index Judge::first(Kind kind) const {
   const auto it = std::find(kinds_.begin(), kinds_.end(), kind);
   if (it == kinds_.end()) return std::nullopt;
   return static_cast<std::size_t>(it - kinds_.begin());
+}
+
+// The first whose last words are about other ranks.
+Judge::Index Judge::first_second_hand() const {
+  const auto broken = first(Kind::broken_connection), gave_up = first(Kind::gave_up_waiting);
+  if (!broken || !gave_up) return broken ? broken : gave_up;
+  return std::min(*broken, *gave_up);
 }
 
 // The first in the order of failing: how long each took to end after our signal says nothing.
@@ -175,7 +155,7 @@ bool Judge::close_in_time(std::size_t a, std::size_t b) const {
 
 Judge::Index Judge::find_root() {
   const auto own = first(Kind::own);
-  const auto broken = first(Kind::broken_connection);
+  const auto broken = first_second_hand();
   if (own) return broken && *broken < *own && !close_in_time(*own, *broken) ? broken : own;
   const auto lost = first(Kind::lost_peer);
   if (const auto found = lost ? follow_lost_peers(*lost) : std::nullopt) return found;
@@ -228,6 +208,7 @@ void Judge::sort_others() {
         verdict_.stopped.push_back(i);
         break;
       case Kind::lost_peer:
+      case Kind::gave_up_waiting:
         verdict_.consequences.push_back(i);
         break;
       case Kind::broken_connection:
@@ -276,9 +257,34 @@ bool Judge::leaves_cause_open() const {
   if (facts_.end == JobEnd::timed_out || facts_.end == JobEnd::interrupted) return true;
   if (!verdict_.root) return facts_.end == JobEnd::given_up;
   const WorkerEnd& root = facts_.workers[*verdict_.root];
-  const auto& tail = root.stderr_tail;
-  return !root.hung.empty() || kinds_[*verdict_.root] == Kind::broken_connection ||
-         std::any_of(tail.begin(), tail.end(), speaks_of_timeout);
+  return !root.hung.empty() || may_follow(complaint(*verdict_.root));
+}
+
+Complaint Judge::complaint(std::size_t index) const {
+  const WorkerEnd& worker = facts_.workers[index];
+  return complaint_of(worker, by_traceback(worker));
+}
+
+// The ranks that say so, also those that our signal kept from ending by themselves.
+RankSet Judge::waited() const {
+  RankSet ranks;
+  for (std::size_t i = 0; i < facts_.workers.size(); ++i) {
+    const Complaint said = complaint(i);
+    const bool says = failed(facts_.workers[i]) &&
+                      (said == Complaint::gave_up_waiting || said == Complaint::lost_connection ||
+                       (said == Complaint::timeout && said == complaint(*verdict_.root)));
+    if (says || verdict_.root == i) ranks.insert(facts_.workers[i].rank);
+  }
+  return ranks;
+}
+
+void Judge::find_suspects() {
+  if (facts_.end != JobEnd::worker_failed || !verdict_.root) return;
+  if (!may_follow(complaint(*verdict_.root))) return;
+  verdict_.groups = group_stacks(facts_.stacks);
+  verdict_.suspects = dlaunch::find_suspects(verdict_.groups, waited(), facts_.nproc);
+  // That a connection broke does not show that the root had waited.
+  if (complaint(*verdict_.root) == Complaint::lost_connection) verdict_.suspects.only_one = false;
 }
 
 void Judge::find_likely_cause() {
@@ -291,7 +297,9 @@ void Judge::find_likely_cause() {
   const bool from_outside = facts_.end == JobEnd::timed_out || facts_.end == JobEnd::interrupted;
   const Duration least = from_outside ? kSuspicious : Duration(1);
   for (std::size_t i = 0; i < facts_.workers.size(); ++i) {
-    if (facts_.workers[i].silent_since_traceback >= least) {
+    const WorkerEnd& worker = facts_.workers[i];
+    const bool waited = worker.traceback && gave_up_in(*worker.traceback);
+    if (worker.silent_since_traceback >= least && !waited) {
       verdict_.likely_cause.push_back(i);
     }
   }
@@ -342,11 +350,13 @@ Verdict Judge::decide() {
     verdict_.lost_host = !facts_.lost_host.empty() && (!own || *own >= facts_.ended_before_loss);
     if (!verdict_.lost_host) verdict_.root = find_root();
     if (verdict_.root) verdict_.by_traceback = by_traceback(facts_.workers[*verdict_.root]);
+    verdict_.gave_up_waiting = verdict_.root && kinds_[*verdict_.root] == Kind::gave_up_waiting;
   }
   sort_others();
   find_doubts();
   find_other_end();
   find_likely_cause();
+  find_suspects();
   verdict_.exit_code = exit_code();
   return verdict_;
 }
@@ -357,8 +367,15 @@ bool tells_of_failure(const WorkerEnd& end, TimePoint failed) {
   return end.traceback && end.traceback->begun >= failed - kSameTime;
 }
 
-bool speaks_of_lost_peer(const WorkerEnd& end) {
-  return complains_of_connection(end, tells_of_failure(end, end.ended));
+bool speaks_of_others(const WorkerEnd& end) {
+  const Complaint complaint = complaint_of(end, tells_of_failure(end, end.ended));
+  return complaint != Complaint::none && complaint != Complaint::timeout;
+}
+
+bool may_follow_from_wait(const WorkerEnd& end) {
+  const bool crashed = end.signal != 0 && end.signal != SIGABRT && end.signal != SIGPIPE;
+  return failed(end) && !crashed && end.signal_we_sent == 0 && end.peer_lost < 0 &&
+         may_follow(complaint_of(end, tells_of_failure(end, end.ended)));
 }
 
 Verdict judge(const JobFacts& facts) { return Judge(facts).decide(); }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "elastic/restart_policy.h"
+#include "launcher/wire/stack_groups.h"
 #include "launcher/wire/worker_end.h"
 
 namespace dlaunch {
@@ -22,8 +23,11 @@ bool tells_of_failure(const WorkerEnd& end, TimePoint failed);
 // words, with numbers or without, because numbers differ from rank to rank. 0: too little is known.
 std::uint64_t signature_of(const WorkerEnd& end, bool with_numbers = false);
 
-// Its last words are about a broken connection, perhaps because the other end had failed.
-bool speaks_of_lost_peer(const WorkerEnd& end);
+// Its last words are about other ranks: a broken connection, or a wait that it gave up.
+bool speaks_of_others(const WorkerEnd& end);
+// It failed by itself, and perhaps only because it waited too long: its last words are about other
+// ranks, or about a time-out of any kind.
+bool may_follow_from_wait(const WorkerEnd& end);
 
 // Why the job ended, if no worker is to blame.
 enum class JobEnd {
@@ -65,6 +69,8 @@ struct JobFacts {
   std::string lost_host;
   std::vector<int> lost_ranks;
   std::size_t ended_before_loss = 0;
+  // Of the ranks that still ran when the first one gave up waiting, before any signal of ours.
+  RankStacks stacks;
   std::vector<int> still_running;  // ranks that could not be reaped (uninterruptible)
 };
 
@@ -89,6 +95,13 @@ struct Verdict {
   // The job's end is due to no failure, or to a wait for a rank. These workers had printed a
   // traceback before, still ran and had shown nothing since; the earliest first.
   std::vector<std::size_t> likely_cause;
+  // The root gave up waiting for other ranks; its exit code is the job's.
+  bool gave_up_waiting = false;
+  // The stacks of the others at that time, and the ranks for which they waited, as far as their
+  // stacks and their last words show it. Of a root that speaks of a time-out or of a lost
+  // connection.
+  std::vector<StackGroup> groups;
+  Suspects suspects;
   bool lost_host = false;        // the loss of a host came first; then there is no root
   bool lost_each_other = false;  // the peers accuse each other: the connection between them broke
 };
@@ -102,9 +115,10 @@ struct Verdict {
 //   worker is the root only if no other failed by itself, and of several the one with the earliest
 //   traceback). A traceback from more than 2 s before the first failure says nothing: that
 //   exception was caught, and logged;
-// - if its last words are about a broken connection, and another worker failed by itself no more
-//   than 2 s later or had before. That is a guess from text ("Connection reset by peer", …), so it
-//   never overrules anything but such a tie. The last words are its error file, or else its
+// - if its last words are about a broken connection or a wait for other ranks that it gave up
+//   (complaint.h), and another worker failed by itself no more than 2 s later or had before. That
+//   is a guess from text ("Connection reset by peer", …), so it never overrules anything but such a
+//   tie. The last words are its error file, or else its
 //   traceback, if it counts (if no signal was sent: if it is from no more than 2 s before the end),
 //   whatever was written after that; else the last lines of stderr.
 // Of the others, the earliest is the root, on the leader's clock; if another host's clock is not
@@ -112,7 +126,8 @@ struct Verdict {
 // of a host with its workers is the cause if none failed by itself before. If no worker remains,
 // judge() follows libdlring's notes from peer to peer: to a peer that we stopped while it was
 // failing, or that had left with code 0. If a broken connection is the root, the verdict names its
-// possible peers.
+// possible peers. If the root waited, the stacks of the others
+// show for whom (find_suspects() in stack_groups.h).
 Verdict judge(const JobFacts& facts);
 
 // Whether these lines, as that rank wrote them, are the last ones on the user's terminal.

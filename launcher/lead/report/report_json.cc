@@ -145,6 +145,18 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
   name_ranks("left_before", verdict.left_before);
   name_ranks("maybe_cause", verdict.maybe_cause);
   name_ranks("likely_cause", verdict.likely_cause);
+  if (verdict.gave_up_waiting) out["gave_up_waiting"] = true;
+  if (!verdict.suspects.ranks.empty()) {
+    out["suspect_ranks"] = verdict.suspects.ranks;
+    out["only_suspect"] = verdict.suspects.only_one;
+  }
+  for (const StackGroup& group : verdict.groups) {
+    out["stacks"].push_back({{"ranks", group.ranks},
+                             {"place", group.place},
+                             {"waits", group.waits},
+                             {"stopped", group.stopped},
+                             {"frames", group.frames}});
+  }
   if (verdict.root)
     out["root_cause"] = worker_json(facts, facts.workers[*verdict.root], "root_cause");
   json others = json::array();

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "launcher/lead/report/last_words.h"
 #include "launcher/lead/report/report.h"
+#include "launcher/wire/complaint.h"
 
 namespace dlaunch {
 namespace {
@@ -110,6 +111,45 @@ void add_other_end(Lines& out, const JobFacts& facts, const Verdict& verdict) {
   out.push_back("  its error is about a lost connection: " + who);
 }
 
+// The innermost frames of a suspect, and where the others were.
+void add_stacks(Lines& out, const JobFacts& facts, const Verdict& verdict) {
+  constexpr std::size_t kShownFrames = 6, kMaxPlaces = 4;
+  std::size_t places = 0;
+  for (const StackGroup& group : verdict.groups) {
+    const bool suspected = std::any_of(group.ranks.begin(), group.ranks.end(), [&](int rank) {
+      return verdict.suspects.ranks.contains(rank);
+    });
+    // One that gave up as the root did was on its way out.
+    const bool told =
+        std::any_of(verdict.consequences.begin(), verdict.consequences.end(),
+                    [&](std::size_t i) { return group.ranks.contains(facts.workers[i].rank); });
+    if (!group.known || (told && !suspected)) continue;
+    if (!suspected && ++places > kMaxPlaces) continue;
+    out.push_back("  before any signal: " + escaped(in_words(group)));
+    if (!suspected) continue;
+    const auto shown = std::min(group.frames.size(), kShownFrames);
+    for (std::size_t i = 0; i < shown; ++i) out.push_back("    " + escaped(group.frames[i]));
+    if (shown < group.frames.size()) {
+      out.push_back(fmt::format("    … {} more", group.frames.size() - shown));
+    }
+  }
+  if (places > kMaxPlaces) {
+    out.push_back(
+        fmt::format("  before any signal: others, in {} more places", places - kMaxPlaces));
+  }
+}
+
+void add_suspects(Lines& out, const JobFacts& facts, const Verdict& verdict) {
+  const RankSet& ranks = verdict.suspects.ranks;
+  if (verdict.suspects.only_one) {
+    out.push_back(fmt::format("  suspect: {}, the only one that did not wait for the others",
+                              rank_words(ranks)));
+  } else if (!ranks.empty()) {
+    out.push_back(fmt::format("  perhaps {} kept the others waiting", rank_words(ranks)));
+  }
+  add_stacks(out, facts, verdict);
+}
+
 // For a job whose end was no failure.
 void add_likely_cause(Lines& out, const JobFacts& facts, const Verdict& verdict) {
   if (verdict.likely_cause.empty()) return;
@@ -140,7 +180,13 @@ std::string first_failure(const JobFacts& facts, const Verdict& verdict, const W
     return fmt::format("{} and rank {} lost each other, though none of them had failed: {}",
                        who(facts, root), root.peer_lost, ended);
   }
-  return fmt::format("{} failed first: {}", who(facts, root), ended);
+  if (!verdict.gave_up_waiting) return fmt::format("{} failed first: {}", who(facts, root), ended);
+  const RankSet& suspects = verdict.suspects.ranks;
+  const std::string whom = suspects.empty()            ? "other ranks"
+                           : verdict.suspects.only_one ? rank_words(suspects)
+                                                       : "others, perhaps " + rank_words(suspects);
+  return fmt::format("{} was the first to give up waiting for {}: {}", who(facts, root), whom,
+                     ended);
 }
 
 std::string lost_host(const JobFacts& facts) {
@@ -226,10 +272,12 @@ void add_later_failures(Lines& out, const JobFacts& facts, const Verdict& verdic
 void add_consequences(Lines& out, const JobFacts& facts, const Verdict& verdict) {
   constexpr std::size_t kMaxGroups = 4;
   std::map<int, RankSet> lost;  // by the peer
-  RankSet broken;
+  RankSet broken, gave_up;
   for (const auto i : verdict.consequences) {
     const auto& worker = facts.workers[i];
-    (worker.peer_lost >= 0 ? lost[worker.peer_lost] : broken).insert(worker.rank);
+    const auto complaint = complaint_of(worker, tells_of_failure(worker, worker.ended));
+    auto& others = complaint == Complaint::gave_up_waiting ? gave_up : broken;
+    (worker.peer_lost >= 0 ? lost[worker.peer_lost] : others).insert(worker.rank);
   }
   Lines parts;
   for (const auto& [peer, ranks] : lost) {
@@ -241,6 +289,10 @@ void add_consequences(Lines& out, const JobFacts& facts, const Verdict& verdict)
   if (!broken.empty()) {
     parts.push_back(rank_words(broken) + " lost a connection (so " +
                     (broken.size() == 1 ? "its" : "their") + " stderr says)");
+  }
+  if (!gave_up.empty()) {
+    parts.push_back(rank_words(gave_up) + " gave up waiting, too (so " +
+                    (gave_up.size() == 1 ? "its" : "their") + " stderr says)");
   }
   if (!parts.empty()) out.push_back(fmt::format("  consequences: {}", fmt::join(parts, "; ")));
 }
@@ -297,6 +349,7 @@ std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdi
   }
   add_likely_cause(out, facts, verdict);
   if (facts.end == JobEnd::interrupted || facts.end == JobEnd::timed_out) add_waits(out, facts);
+  add_suspects(out, facts, verdict);
   add_other_end(out, facts, verdict);
   add_later_failures(out, facts, verdict, root);
   add_consequences(out, facts, verdict);

@@ -22,13 +22,13 @@ Duration interval_for(Duration still_after) {
 }
 
 // Limits of what is sent to the leader.
-constexpr std::size_t kMaxLines = 500, kMaxLineBytes = 400;
+constexpr std::size_t kMaxLines = 500, kMaxLinesInHaste = 150, kMaxLineBytes = 400;
 
-std::vector<std::string> bounded(std::vector<std::string> lines) {
+std::vector<std::string> bounded(std::vector<std::string> lines, std::size_t most) {
   const std::size_t all = lines.size();
-  if (all > kMaxLines) {
-    lines.resize(kMaxLines);
-    lines.push_back("… " + std::to_string(all - kMaxLines) + " more lines");
+  if (all > most) {
+    lines.resize(most);
+    lines.push_back("… " + std::to_string(all - most) + " more lines");
   }
   for (auto& line : lines) {
     if (line.size() > kMaxLineBytes) line.resize(kMaxLineBytes);
@@ -53,6 +53,7 @@ void NodeMonitor::begin(Duration still_after) {
   interval_ = interval_for(still_after);
   arm();
   tracebacks_ = {};
+  give_ups_ = {};
   processes_.on_traceback([this] { look_at_tracebacks(); });
   look_at_tracebacks();
 }
@@ -132,7 +133,18 @@ void NodeMonitor::look_at_tracebacks() {
                        .after = *after});
   }
   for (const auto& news : tracebacks_.look(steady_now(), workers)) tell_(news);
-  traceback_timer_.arm(tracebacks_.deadline().value_or(kNever));
+  look_for_give_ups();
+  traceback_timer_.arm(
+      std::min(tracebacks_.deadline().value_or(kNever), give_ups_.deadline().value_or(kNever)));
+}
+
+void NodeMonitor::look_for_give_ups() {
+  std::vector<GiveUpNews::Worker> workers;
+  for (const Slot slot : processes_.members()) {
+    const auto last = processes_.traceback(slot);
+    if (last) workers.push_back({slot, processes_.place(slot).round, *last});
+  }
+  for (const auto& news : give_ups_.look(steady_now(), workers)) tell_(news);
 }
 
 bool NodeMonitor::take(const NodeMessage& message) {
@@ -168,10 +180,14 @@ void NodeMonitor::on(const NodeDump& dump) {
     return tell_(stacks);
   }
   stacks.pid = processes_.program_pid(dump.slot);
-  dump_stacks(loop_, stacks.pid, [this, stacks](std::vector<std::string> lines) mutable {
-    stacks.lines = bounded(std::move(lines));
-    tell_(stacks);
-  });
+  const bool in_haste = dump.limit > Duration::zero();
+  dump_stacks(
+      loop_, stacks.pid,
+      [this, stacks, in_haste](std::vector<std::string> lines) mutable {
+        stacks.lines = bounded(std::move(lines), in_haste ? kMaxLinesInHaste : kMaxLines);
+        tell_(stacks);
+      },
+      in_haste ? dump.limit : kStacksLimit);
 }
 
 // Unless that process has gone already.

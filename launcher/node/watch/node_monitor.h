@@ -15,6 +15,7 @@
 #include <asio/steady_timer.hpp>
 
 #include "launcher/node/watch/activity.h"
+#include "launcher/node/watch/give_up_news.h"
 #include "launcher/node/watch/gpu_watch.h"
 #include "launcher/node/watch/node_steps.h"
 #include "launcher/node/watch/rank_news.h"
@@ -55,6 +56,7 @@ class NodeMonitor {
   void go_on(TimePoint now);
   void look_at_tracebacks();
   TimePoint active_at(Slot slot);
+  void look_for_give_ups();
   bool runs(Slot slot) const;
 
   asio::io_context& loop_;
@@ -65,6 +67,7 @@ class NodeMonitor {
   NodeSteps steps_;
   GpuWatch gpus_;
   TracebackNews tracebacks_;
+  GiveUpNews give_ups_;
   DeadlineTimer traceback_timer_;
   Duration interval_ = Duration::max();  // max: only look() looks
   asio::steady_timer timer_;

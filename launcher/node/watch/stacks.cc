@@ -28,6 +28,7 @@
 #include "launcher/node/watch/native_stacks.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/process/spawn.h"
+#include "launcher/wire/stack_lines.h"
 
 namespace dlaunch {
 namespace {
@@ -88,10 +89,11 @@ void look(pid_t pid) {
     return emit(fmt::format("not looked at: {} (pid {}) is tracing it",
                             status_of(std::atoi(tracer.c_str()), "Name"), tracer));
   }
+  const bool stopped = status_of(pid, "State").starts_with("T");
+  if (stopped) emit(kStoppedLine);
   if (runs_python(pid)) {
     const char* path = ::getenv("PATH");
     const auto program = find_program("py-spy", path != nullptr ? path : "");
-    const bool stopped = status_of(pid, "State").starts_with("T");
     if (program && py_spy(*program, pid, stopped)) return;
     if (!program) emit("a Python program: install py-spy into PATH to see its Python stacks here");
   }

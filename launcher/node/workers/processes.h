@@ -61,8 +61,9 @@ class Processes {
   TimePoint started(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->started; }
   // As OutputHub::said_at().
   std::optional<TimePoint> said_at(Slot slot) const { return hub_.said_at(slot); }
-  // As OutputHub::threw_at() and OutputHub::on_traceback().
+  // As OutputHub::threw_at(), OutputHub::traceback() and OutputHub::on_traceback().
   std::optional<TimePoint> threw_at(Slot slot) const { return hub_.threw_at(slot); }
+  std::optional<Traceback> traceback(Slot slot) const { return hub_.traceback(slot); }
   void on_traceback(std::function<void()> begun) { hub_.on_traceback(std::move(begun)); }
   // The worker's progress since its last traceback; nullopt: it has printed none.
   std::optional<AfterTraceback> after_traceback(Slot slot) const;

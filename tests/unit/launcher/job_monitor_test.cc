@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "launcher/wire/stack_groups.h"
 #include "tests/unit/launcher/membership_world.h"
 
 using namespace dlaunch;
@@ -52,6 +53,8 @@ class MonitorWorld final : private JobMonitor::Effects {
   TimePoint wake_at = kNever;
   std::vector<std::string> warnings, shown;
   std::vector<JobCore::Event> fed;
+  std::vector<int> ended_ranks;  // ranks, as the job learns of them
+  RankStacks noted;
   std::optional<JobMonitor> monitor;
 
  private:
@@ -60,6 +63,10 @@ class MonitorWorld final : private JobMonitor::Effects {
   void feed(const JobCore::Event& event) override { fed.push_back(event); }
   void warn(const std::string& words) override { warnings.push_back(words); }
   void show(const std::string& line) override { shown.push_back(line); }
+  void ended(Slot, const WorkerEnd& end) override { ended_ranks.push_back(end.rank); }
+  void note_stacks(int rank, const std::vector<std::string>& lines) override {
+    noted[rank] = lines;
+  }
 };
 
 Plan monitored_plan() {
@@ -108,6 +115,50 @@ TEST_CASE("job monitor: a worker that hangs is replaced once its stacks are ther
   REQUIRE(hung.size() == 1);
   CHECK((hung[0].first == 2 && hung[0].second.slot == 0 && hung[0].second.pid == 104));
   CHECK(hung[0].second.why.starts_with("rank 4 has not entered"));
+}
+
+TEST_CASE(
+    "job monitor: before a job learns of a wait that was given up, all others are looked at") {
+  MonitorWorld world(monitored_plan());
+  const auto end = [](int rank, const char* words) {
+    WorkerEnd worker;
+    worker.rank = rank;
+    worker.exit_code = 1;
+    worker.stderr_tail = {words};
+    return worker;
+  };
+  SUBCASE("and the job learns of it once they have answered") {
+    world.monitor->ended(0, end(0, "Timed out waiting 3000ms for recv operation to complete"));
+    const auto dumps = world.asked<NodeDump>();
+    REQUIRE(dumps.size() == 5);
+    CHECK(dumps[0].second.limit > 0s);
+    CHECK(dumps[0].second.limit < 1s);
+    CHECK(world.ended_ranks.empty());
+    for (const auto& [link, dump] : dumps) {
+      const int node = link == NodeMembership::kOwnLink ? 0 : link;
+      world.monitor->take(node, NodeStacks{dump.request, dump.slot, 9, {"frame"}});
+    }
+    CHECK(world.ended_ranks == std::vector<int>{0});
+    CHECK(world.noted.size() == 5);
+    CHECK(world.noted.at(4) == std::vector<std::string>{"frame"});
+  }
+  SUBCASE("or after a second") {
+    world.monitor->ended(0, end(0, "Timed out waiting 3000ms for recv operation to complete"));
+    world.pass(900ms);
+    CHECK(world.ended_ranks.empty());
+    world.pass(200ms);
+    CHECK(world.ended_ranks == std::vector<int>{0});
+  }
+  SUBCASE("but at once if something else happens to the job") {
+    world.monitor->ended(0, end(0, "Timed out waiting 3000ms for recv operation to complete"));
+    world.monitor->let_ends_pass();
+    CHECK(world.ended_ranks == std::vector<int>{0});
+  }
+  SUBCASE("and at once if the failure is a cause") {
+    world.monitor->ended(0, end(0, "ValueError: bad batch"));
+    CHECK(world.ended_ranks == std::vector<int>{0});
+    CHECK(world.asked<NodeDump>().empty());
+  }
 }
 
 TEST_CASE("job monitor: the loss of a host ends the wait for its stacks") {

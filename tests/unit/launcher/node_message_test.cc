@@ -95,6 +95,7 @@ TEST_CASE("what a worker does, and its GPUs, survive the way") {
   CHECK(got.cpu == 4s);
   CHECK(got.memory == 1ULL << 40);
   CHECK((got.in_ring && got.has_spoken));
+  CHECK(over(NodeGaveUp{5}).slot == 5);
   const auto threw = over(NodeThrew{3, 77, kHere - 12s, true});
   CHECK(threw.slot == 3);
   CHECK(threw.pid == 77);

@@ -157,10 +157,10 @@ TEST_CASE("a failure looks as its exception does, whatever was written after it"
 }
 
 TEST_CASE("words of a lost peer, in the lines that tell of the failure") {
-  CHECK(speaks_of_lost_peer(says(exited(0, 5000, 1), {"f()", "Connection reset by peer", ""})));
-  CHECK(speaks_of_lost_peer(throws(exited(0, 5000, 1), 4900, {"E: Connection closed by peer"})));
-  CHECK_FALSE(speaks_of_lost_peer(says(exited(0, 5000, 1), {"no such table"})));
-  CHECK_FALSE(speaks_of_lost_peer(
+  CHECK(speaks_of_others(says(exited(0, 5000, 1), {"f()", "Connection reset by peer", ""})));
+  CHECK(speaks_of_others(throws(exited(0, 5000, 1), 4900, {"E: Connection closed by peer"})));
+  CHECK_FALSE(speaks_of_others(says(exited(0, 5000, 1), {"no such table"})));
+  CHECK_FALSE(speaks_of_others(
       throws(says(exited(0, 5000, 1), {"Broken pipe"}), 4900, {"  f()", "E: no such table"})));
 }
 

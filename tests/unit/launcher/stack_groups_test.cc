@@ -107,6 +107,16 @@ TEST_CASE("py-spy alone, and native frames alone, say enough to group") {
   CHECK(suspects({{0, kWaitsInC10d}, {1, kInLock}}, {}, 2).ranks == RankSet{1});
 }
 
+TEST_CASE("the frames of an interpreter with debug information are not the program's") {
+  CHECK(words({{1,
+                {"thread 1 \"python\", sleeping:", "  #0 futex_wait at ./nptl/futex-internal.c:57",
+                 "  #1 PyThread_acquire_lock_timed at Python/thread_pthread.h:483",
+                 "  #2 acquire_timed at ./Modules/_threadmodule.c:98",
+                 "  #3 PyObject_Vectorcall at ./Include/internal/pycore_call.h:92",
+                 "  #4 _PyEval_EvalFrameDefault at Python/ceval.c:4769"}}}) ==
+        "rank 1: in lock.acquire");
+}
+
 TEST_CASE("ranks that wait in one call are one group, wherever its library polls") {
   const RankStacks stacks = {{0, mpi("opal_progress", "PMPI_Barrier", 12)},
                              {1, at("nanosleep in /lib/x86_64-linux-gnu/libc.so.6")},
@@ -168,6 +178,7 @@ TEST_CASE("unreadable stacks make a group without a suspect") {
                              {2, {}}};
   CHECK(words(stacks) == "ranks 0-2: not known");
   CHECK(suspects(stacks, {3}, 4).ranks.empty());
+  CHECK_FALSE(group_stacks({{0, {"thread 7 \"x\", running:", "  #0 0x7f in /x.so"}}})[0].known);
 }
 
 TEST_CASE("the suspected ranks") {
@@ -214,8 +225,10 @@ TEST_CASE("the suspected ranks") {
     CHECK(suspects({{0, waits}, {1, elsewhere}, {2, waits}, {3, elsewhere}}, {}, 4).ranks.empty());
   }
   SUBCASE("the last one in a collective that all others have given up came late") {
-    const auto found = suspects({{1, waits}}, {0, 2, 3}, 4);
-    CHECK(found.ranks == RankSet{1});
-    CHECK_FALSE(found.only_one);
+    for (const RankStacks& stacks : {RankStacks{{1, waits}}, RankStacks{}}) {
+      const auto found = suspects(stacks, {0, 2, 3}, 4);
+      CHECK(found.ranks == RankSet{1});
+      CHECK_FALSE(found.only_one);
+    }
   }
 }

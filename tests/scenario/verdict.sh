@@ -1,0 +1,26 @@
+# Sourced by the scenarios verdict_*: rank C of four gets stuck in its own code, and the others give up waiting for it.
+# The report names C, with its stack, and the job has the exit code of the rank that gave up first.
+source "$SOURCE/tests/scenario/common.sh"
+kinds="lock sleep loop read stopped"
+
+# verdict KIND CULPRIT CODE COMMAND…: runs it as a job of four ranks; MAYBE=1: the suspicion may be a wrong one, but then
+# it must not be called certain; sets $right.
+verdict() {
+  local kind=$1 culprit=$2 want=$3; shift 3
+  rm -f report.json
+  CULPRIT=$culprit KIND=$kind run dlaunch --nproc 4 --grace 1s --error-file report.json "$@"
+  expect_code "$want"
+  python3 - "$culprit" "${MAYBE:-0}" >said 2>&1 <<'P' || fail "$kind in rank $culprit: $(cat said)"
+import json, sys
+culprit, maybe = int(sys.argv[1]), sys.argv[2] == "1"
+report = json.load(open("report.json"))
+suspects, certain = report.get("suspect_ranks", []), report.get("only_suspect", False)
+right = suspects == [culprit]
+print("right" if right else "wrong", suspects, [(s["ranks"], s["place"]) for s in report.get("stacks", [])])
+if right:
+    assert any(culprit in place["ranks"] and place["frames"] for place in report["stacks"]), report["stacks"]
+    assert f"rank {culprit}" in "\n".join(line for line in report["text"] if "suspect" in line or "perhaps" in line)
+sys.exit(not right and (certain or not maybe))
+P
+  right=0; ! grep -q '^right' said || right=1
+}

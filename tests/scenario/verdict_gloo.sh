@@ -1,0 +1,31 @@
+# Ranks of PyTorch on Gloo give up waiting in a collective: the report names the rank that does not come.
+source "$SOURCE/tests/scenario/verdict.sh"
+python=${TORCH_PYTHON:-/usr/bin/python3}
+"$python" -c 'import torch.distributed' 2>/dev/null || skip "PyTorch is not installed"
+cat >stuck.py <<'P'
+import datetime, os, signal, threading, time
+import torch, torch.distributed as dist
+
+def get_stuck(kind):
+    lock = threading.Lock()
+    if kind == "lock":
+        with lock:
+            lock.acquire()
+    elif kind == "sleep":
+        time.sleep(1000)
+    elif kind == "read":
+        os.read(os.pipe()[0], 1)
+    elif kind == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while kind == "loop":
+        pass
+
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
+group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=3))
+dist.barrier()
+if dist.get_rank() == int(os.environ["CULPRIT"]):
+    get_stuck(os.environ["KIND"])
+dist.all_reduce(torch.ones(10), group=group)
+P
+for kind in ${GLOO_KINDS:-$kinds}; do verdict "$kind" 1 1 "$python" stuck.py; done
+expect_err 'first to give up waiting for .*rank 1'
