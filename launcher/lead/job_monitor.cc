@@ -135,7 +135,9 @@ void JobMonitor::on(const StackHold::TakeStacks& take) {
       effects_.note_stacks(rank, lines);
       act(hold_.step(now(), StackHold::Answered{slot}));
     };
-    requests_.dump(home.node, home.slot, done, kStackHold * 4 / 5);
+    // Nothing waits for the stacks before an end is held.
+    const Duration limit = hold_.deadline() ? kStackHold * 4 / 5 : Duration::zero();
+    requests_.dump(home.node, home.slot, done, limit);
   }
 }
 
