@@ -13,7 +13,7 @@ enum ExitCode {
   kExitRendezvous = 69,    // store or port not available, peers not reached
   kExitInternal = 70,      // a bug, or dlaunch's own agent was lost
   kExitSystem = 71,        // the system refused: fork, pipes, chdir, memory
-  kExitCannotCreate = 73,  // log folder or error file cannot be written
+  kExitCannotCreate = 73,  // log folder, error file or events cannot be written
   kExitTimeout = 75,       // --timeout passed
   kExitCannotExec = 126,   // program found but not executable
   kExitNotFound = 127,     // program not found

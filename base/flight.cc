@@ -15,10 +15,6 @@
 namespace dlaunch {
 namespace {
 
-// By dl_dtype.
-constexpr std::uint64_t kDtypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};
-static_assert(std::size(kDtypeBytes) == std::size(kDtypeNames));
-
 constexpr Duration kRateOver = std::chrono::seconds(5), kRateLeast = std::chrono::seconds(1);
 
 // A record as plain bytes: an atomic cannot be copied.

@@ -3,7 +3,8 @@
 // doing.
 //
 // A FlightFile has kFlightRecords records, with operation number i (from 1) in record i %
-// kFlightRecords, and counts what each peer has sent over sockets. Its rank writes it without
+// kFlightRecords, counts the collectives by kind, size, time and rate (base/flight_tally.h), and
+// counts what each peer has sent over sockets. Its rank writes it without
 // locks: a reader accepts a record if its `number` did not change meanwhile, and a link if its two
 // versions are equal. Native byte order and layout: writer and reader share one machine.
 #pragma once
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/flight_tally.h"
 
 namespace dlaunch {
 
@@ -59,6 +61,7 @@ static_assert(sizeof(FlightLink) == 64);
 
 struct FlightFile {
   FlightRecord records[kFlightRecords];
+  FlightTally tallies[kTallyKinds][kTallySizeClasses];
   FlightLink links[kFlightLinks];
 };
 inline constexpr std::size_t kFlightBytes = sizeof(FlightFile);
@@ -69,6 +72,10 @@ struct FlightEntry {
   FlightState state = FlightState::running;
   TimePoint started{}, ended{};  // ended: if not running
 };
+// The size of an element, by dl_dtype.
+inline constexpr std::uint64_t kDtypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};
+static_assert(std::size(kDtypeBytes) == std::size(kDtypeNames));
+
 // From the contents of a record file, oldest first; skips senseless records.
 std::vector<FlightEntry> read_flight(std::string_view bytes);
 

@@ -41,6 +41,14 @@ constexpr OptionRow kOutputRows[] = {
      "Put this before each line instead of [RANK]. It may have the macros ${rank}, "
      "${local_rank}, ${role_name} and ${host}",
      &Options::prefix_template},
+    {"events", "", "", "FILE", "", Group::output,
+     "Append what happens in the job to FILE, one JSON object a line: starts, rounds, failures, "
+     "restarts, commits, stragglers, hangs and more",
+     &Options::events},
+    {"metrics", "", "", "[HOST:]PORT|unix:PATH", "", Group::output,
+     "Serve the job's metrics for Prometheus at http://HOST:PORT/metrics. HOST is 127.0.0.1 if not "
+     "given. With port 0 the kernel chooses a port, and dlaunch prints it",
+     &Options::metrics},
     {"stdin", "i", "input", "none|all|RANK", "0", Group::output,
      "Which workers read what dlaunch gets on stdin", &Options::stdin_to},
 };

@@ -137,6 +137,8 @@ struct Options {
   Text straggler_ratio;
   Text straggler_window;
   Text error_file;
+  Text events;
+  Text metrics;
   Text monitor_interval;
   // engine and dlaunch itself
   Text transport;

@@ -69,12 +69,14 @@ Result<void> plan_endings(PlanDraft& draft) {
   for (const auto part : {plan_journal, plan_elastic, plan_end_signal}) {
     if (auto done = part(draft); !done) return done;
   }
-  if (options.error_file) {
-    if (auto can = draft.machine.can_create(*options.error_file); !can) {
+  for (const auto& [option, field] : {std::pair(&options.error_file, &plan.error_file),
+                                      std::pair(&options.events, &plan.events_file)}) {
+    if (!*option) continue;
+    if (auto can = draft.machine.can_create(**option); !can) {
       return Error{.code = Errc::io,
-                   .what = fmt::format("{}: {}", options.error_file.source, can.error().what)};
+                   .what = fmt::format("{}: {}", option->source, can.error().what)};
     }
-    plan.error_file = *options.error_file;
+    *field = **option;
   }
   return {};
 }

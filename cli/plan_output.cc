@@ -152,6 +152,25 @@ Error hint_at_files(Error error, const std::string& mode) {
   return error;
 }
 
+// "9400" -> "127.0.0.1:9400"
+Result<void> plan_metrics(PlanDraft& draft) {
+  const Text& option = draft.options.metrics;
+  if (!option) return {};
+  constexpr std::string_view kUnix = "unix:";
+  const std::string& where = *option;
+  if (where.starts_with(kUnix)) {
+    const std::string path = where.substr(kUnix.size());
+    if (path.empty()) return refuse("{}: 'unix:' needs a path", option.source);
+    draft.plan().metrics = std::string(kUnix) + path;
+    return {};
+  }
+  const bool only_port = where.find(':') == std::string::npos;
+  auto endpoint = parse_endpoint(only_port ? "127.0.0.1:" + where : where);
+  if (!endpoint) return refuse("{}: {}", option.source, endpoint.error().what);
+  draft.plan().metrics = to_string(*endpoint);
+  return {};
+}
+
 }  // namespace
 
 Result<void> plan_output(PlanDraft& draft) {
@@ -173,6 +192,7 @@ Result<void> plan_output(PlanDraft& draft) {
     output.only_ranks = std::move(*ranks);
   }
   if (auto done = plan_bars(draft); !done) return done.error();
+  if (auto done = plan_metrics(draft); !done) return done.error();
   output.timestamps = options.timestamps.on;
   output.prefix = asked_prefix(draft);
   output.color = wants_color(draft.machine);

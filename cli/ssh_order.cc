@@ -210,6 +210,8 @@ Options forwarded_options(const Options& options) {
                                  &Options::master_addr,
                                  &Options::secret_file,
                                  &Options::error_file,
+                                 &Options::events,
+                                 &Options::metrics,
                                  &Options::timeout,
                                  &Options::min_nproc,
                                  &Options::spares,

@@ -27,10 +27,10 @@ Failure no_answer(const std::string& folder, const std::string& why) {
   return {kExitRendezvous, fmt::format("the job in {} does not answer: {}", folder, why)};
 }
 
-// Stacks take up to 5 s for each few workers, and the user may interrupt; other answers come at
-// once, unless dlaunch was stopped.
+// Stacks take up to 5 s for each few workers, later events come when they come, and the user may
+// interrupt; other answers come at once, unless dlaunch was stopped.
 TimePoint patience(const ControlRequest& request) {
-  if (request.command == Command::stacks) return kNever;
+  if (request.command == Command::stacks || request.after) return kNever;
   return steady_now() + std::chrono::seconds(5);
 }
 
@@ -62,10 +62,11 @@ std::string exchange(const std::string& folder, const ControlRequest& request) {
   }
 }
 
-json answer_of(const std::string& folder, const ControlRequest& request) {
+template <class Json>
+Json answer_of(const std::string& folder, const ControlRequest& request) {
   const std::string text = exchange(folder, request);
   if (text.empty()) throw no_answer(folder, "it has just ended");
-  json answer = json::parse(text, nullptr, false);
+  Json answer = Json::parse(text, nullptr, false);
   if (!answer.is_object() || !answer.contains("ok")) {
     throw Failure{kExitInternal,
                   "the job's answer makes no sense: is its dlaunch another version?"};
@@ -96,10 +97,24 @@ std::string id_of(const RunningJob& job) {
   return job.status.is_null() ? job.led.id : job.status["job_id"].get<std::string>();
 }
 
-json ask(const std::string& folder, const ControlRequest& request) {
-  json answer = answer_of(folder, request);
-  if (!answer["ok"].get<bool>()) throw Failure{kExitRefused, answer.value("error", "refused")};
+namespace {
+
+template <class Json>
+Json granted(Json answer) {
+  if (!answer["ok"].template get<bool>()) {
+    throw Failure{kExitRefused, answer.value("error", "refused")};
+  }
   return answer;
+}
+
+}  // namespace
+
+json ask(const std::string& folder, const ControlRequest& request) {
+  return granted(answer_of<json>(folder, request));
+}
+
+nlohmann::ordered_json ask_in_order(const std::string& folder, const ControlRequest& request) {
+  return granted(answer_of<nlohmann::ordered_json>(folder, request));
 }
 
 std::vector<RunningJob> running_jobs() {
@@ -107,7 +122,7 @@ std::vector<RunningJob> running_jobs() {
   for (const auto& folder : running_job_dirs(folder_for_jobs())) {
     RunningJob& job = jobs.emplace_back(RunningJob{folder, nullptr, {}});
     try {
-      const json answer = answer_of(folder, {Command::status, {}});
+      const json answer = answer_of<json>(folder, {Command::status, {}});
       job.status = answer.value("status", json());
       job.led = {answer.value("job_id", ""), answer.value("led_by", "")};
     } catch (const Failure&) {

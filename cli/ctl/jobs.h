@@ -28,6 +28,8 @@ std::vector<RunningJob> running_jobs();
 const RunningJob& choose(const std::vector<RunningJob>& jobs, const std::string& id);
 
 // The answer of a job, an object. Throws a Failure if it refuses, has ended, or does not answer.
+// ask_in_order() keeps the order of its members.
+nlohmann::ordered_json ask_in_order(const std::string& folder, const ControlRequest& request);
 nlohmann::json ask(const std::string& folder, const ControlRequest& request);
 
 }  // namespace dlaunch::ctl

@@ -6,6 +6,7 @@
 
 #include "base/exit_code.h"
 #include "base/print.h"
+#include "cli/ctl/follow.h"
 #include "cli/ctl/jobs.h"
 #include "cli/ctl/options.h"
 #include "cli/ctl/render.h"
@@ -37,13 +38,15 @@ const char* answer_key(Command command) {
   return command == Command::stacks ? "stacks" : "done";
 }
 
-std::string run(const Options& options) {
+std::string run(const Options& options, int& exit_code) {
   if (!options.say.empty()) return options.say;
-  if (!options.request) return list(options.json);
+  if (!options.request && !options.wait) return list(options.json);
   const auto jobs = running_jobs();
   const RunningJob& job = choose(jobs, options.job);
+  if (options.wait) return exit_code = run_wait(job), "";
   const Command command = options.request->command;
   if (command == Command::top) return run_top(job, options), "";
+  if (command == Command::events) return run_events(job, options.follow), "";
   const json answer = ask(job.folder, *options.request).at(answer_key(command));
   if (options.json) return answer.dump(2) + "\n";
   if (command == Command::status) return render_status(answer);
@@ -58,8 +61,9 @@ int main(int argc, char** argv) {
   using namespace dlaunch;
   try {
     const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
-    const std::string text = ctl::run(ctl::read_options(words));
-    if (print_all(text)) return kExitOk;
+    int exit_code = kExitOk;
+    const std::string text = ctl::run(ctl::read_options(words), exit_code);
+    if (print_all(text)) return exit_code;
     std::perror("dlaunchctl: write to stdout");
     return kExitSystem;
   } catch (const ctl::Failure& e) {

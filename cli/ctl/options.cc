@@ -48,6 +48,11 @@ void declare_all(CLI::App& app, Words& words) {
       ->check(CLI::Range(0.1, 3600.0));
   top->add_flag("--once", words.options.once, "show it once, after one interval");
   sends(top, Command::top);
+  CLI::App* events = declare(app, "events", "show what has happened in the job, as lines of JSON");
+  events->add_flag("--follow", words.options.follow, "and what happens, until the job ends");
+  sends(events, Command::events);
+  CLI::App* wait = declare(app, "wait", "wait for the job's end, and exit with its exit code");
+  wait->callback([&words] { words.options.wait = true; });
   CLI::App* list = declare(app, "list", "list this user's jobs on this machine");
   may_be_json(list);
   CLI::App* stacks = declare(app, "stacks", "show the stacks of its workers' threads");
@@ -115,7 +120,7 @@ Options read_options(const std::vector<std::string>& words) {
   }
   if (found.options.request && found.number >= 0) found.options.request->number = found.number;
   if (found.options.request) found.options.request->host = found.host;
-  if (!found.options.request && !found.options.job.empty()) {
+  if (!found.options.request && !found.options.wait && !found.options.job.empty()) {
     throw Failure{kExitUsage, "list lists all jobs, and --job names one"};
   }
   return found.options;

@@ -17,10 +17,12 @@ struct Failure {
 };
 
 struct Options {
-  std::optional<ControlRequest> request;  // none: list
+  std::optional<ControlRequest> request;  // none: list, or wait
   std::string job;                        // its id; "": the only running job
   bool json = false;
   bool once = false;      // top: do not repeat
+  bool wait = false;      // wait for its end, in place of a request
+  bool follow = false;    // events: also later ones
   double interval_s = 1;  // between two looks
   std::string say;        // the text of --help or --version, to print instead
 };

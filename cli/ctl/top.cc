@@ -100,6 +100,19 @@ std::string doing(const json& operation) {
   return what + " for " + age(operation.at("since_s"));
 }
 
+// In milliseconds: from one collective of all ranks to the next.
+std::string step_text(const json& worker) {
+  const json& step_s = worker.at("step_s");
+  return step_s.is_null() ? "-" : fmt::format("{:.3g}", 1000 * step_s.get<double>());
+}
+
+// The share of that time in which it waits for the last rank.
+std::string wait_text(const json& worker) {
+  const json &step_s = worker.at("step_s"), &wait_s = worker.at("wait_s");
+  if (step_s.is_null() || wait_s.is_null() || step_s <= 0) return "-";
+  return fmt::format("{:.0f}", 100 * wait_s.get<double>() / step_s.get<double>());
+}
+
 Row top_row(const json& worker, const json& before, bool gpus) {
   const auto number = [&](const char* key, const char* otherwise) {
     return worker.at(key).is_null() ? otherwise : std::to_string(worker.at(key).get<int>());
@@ -113,6 +126,8 @@ Row top_row(const json& worker, const json& before, bool gpus) {
     row.push_back(rate_text(worker.at("operations_per_s")));
     row.push_back(format_rate(worker.at("bytes_per_s")));
   }
+  row.push_back(step_text(worker));
+  row.push_back(wait_text(worker));
   if (gpus) {
     for (auto& cell : gpu_cells(worker.at("gpus"))) row.push_back(std::move(cell));
   }
@@ -168,7 +183,7 @@ std::string render_top(const json& now, const json& before) {
   if (const auto whom = escaped(now.at("waits_for").get<std::string>()); !whom.empty()) {
     text += fmt::format("waits for {}\n", whom);
   }
-  Row head = {"RANK", "PID", "ROUND", "CPU%", "MEMORY", "OP/S", "DATA"};
+  Row head = {"RANK", "PID", "ROUND", "CPU%", "MEMORY", "OP/S", "DATA", "STEP MS", "WAIT%"};
   if (gpus) head.insert(head.end(), {"GPU", "GPU%", "GPU MEMORY", "TEMP", "ECC"});
   const std::size_t numbers = head.size();
   head.insert(head.end(), {"HOST", "STATE", "OPERATION"});

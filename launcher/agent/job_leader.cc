@@ -19,6 +19,7 @@
 #include "launcher/lead/job_control.h"
 #include "launcher/lead/job_monitor.h"
 #include "launcher/lead/job_story.h"
+#include "launcher/lead/job_telemetry.h"
 #include "launcher/lead/leader_signals.h"
 #include "launcher/lead/membership/drained_hosts.h"
 #include "launcher/lead/membership/membership_shell.h"
@@ -74,6 +75,8 @@ class JobLeader final : private AgentBase,
   void note_stacks(int rank, const std::vector<std::string>& lines) override {
     story_.note_stacks(rank, lines);
   }
+  void happened(const JobEvent& event) override { telemetry_.events().happened(event); }
+  void measured(const StepTimes& step) override { telemetry_.measured(step); }
 
   // -- NodeMembership::Job
   void begin() override;
@@ -85,6 +88,7 @@ class JobLeader final : private AgentBase,
   void on_ended(Slot slot, const WorkerEnd& end) override;
   void on_start_failed(Slot slot, const SpawnError& error) override {
     story_.start_failed(job().rank_of(slot), error);
+    telemetry_.events().start_failed(job().rank_of(slot), error);
   }
   bool expects(int login) override { return !started_ || started_->runs(login); }
   void on_input_wanted(int node, bool wants) override { hub_->stdin_pump().host_asks(node, wants); }
@@ -115,6 +119,8 @@ class JobLeader final : private AgentBase,
   DrainedHosts drained_;
   JobStory story_;
   LeaderSignals signals_;
+  JobTelemetry telemetry_;
+  const TimePoint began_ = steady_now();
   bool led_elsewhere_ = false;
   bool ending_ = false;
   bool interrupted_ = false;
@@ -160,7 +166,8 @@ JobLeader::JobLeader(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                                            : kNever),
       drained_(membership_, job_for_drained()),
       story_(plan),
-      signals_(plan_.nodes) {}
+      signals_(plan_.nodes),
+      telemetry_(plan) {}
 
 DrainedHosts::Job JobLeader::job_for_drained() {
   return {.least = plan_.nodes.min,
@@ -175,6 +182,7 @@ std::optional<int> JobLeader::run() {
   drained_.take_over();
   shell_.gather();
   start_hosts();
+  if (!driver_) telemetry_.events().queued();
   if (!driver_) arm_timer(std::min(job_ends_at_, steady_now() + kTellWaiting));
   run_loop();
   return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
@@ -198,7 +206,7 @@ bool JobLeader::set_up() {
     return failed(error.code == Errc::usage ? kExitUsage : kExitRendezvous, error);
   }
   auto control =
-      JobControl::open(loop_, job_dir_.path(), plan_,
+      JobControl::open(loop_, job_dir_.path(), plan_, telemetry_,
                        {.who_is_here = [this] { return membership_.who_is_here(); },
                         .in_words = [this] { return hosts_in_words(); },
                         .end = [this] { on_signal(SIGTERM); },
@@ -206,6 +214,11 @@ bool JobLeader::set_up() {
                         .drain = [this](const HostStatus& host) { drained_.drain(host); }});
   if (!control) return failed(kExitCannotCreate, control.error());
   control_ = std::move(*control);
+  const auto look = [this](const auto& done) { control_->look(true, done); };
+  if (auto ok = telemetry_.open(loop_, look, membership_.awaits_earlier()); !ok) {
+    return failed(ok.error().os_errno == EADDRINUSE ? kExitRendezvous : kExitCannotCreate,
+                  ok.error());
+  }
   open_output();
   hub_->stdin_pump().set_give(
       [this](int node, const std::string& bytes) { membership_.give_input(node, bytes); });
@@ -270,8 +283,11 @@ void JobLeader::begin() {
   if (plan_.stdin_to == StdinPlan::all) {
     for (const int other : membership_.others_here()) hub_->stdin_pump().expect(other);
   }
+  const auto resumed = membership_.resumed();
+  telemetry_.events().begins(job(), membership_.hosts_here(),
+                             resumed ? std::optional(resumed->was) : std::nullopt);
   for (const int absent : membership_.absent()) feed(JobCore::NodeLost{absent});
-  if (const auto resumed = membership_.resumed()) return take_over(*resumed);
+  if (resumed) return take_over(*resumed);
   feed(JobCore::Start{});
 }
 
@@ -316,9 +332,11 @@ void JobLeader::give_up(int exit_code, const std::string& why) {
 void JobLeader::end(int exit_code, const std::string& why, const std::vector<std::string>& report) {
   ending_ = true;
   exit_code_ = exit_code;
+  telemetry_.events().job_ended(exit_code, why, steady_now() - began_,
+                                driver_ ? &job() : nullptr);
   const auto leave_last = [this, exit_code, report] {
     for (const auto& line : report) hub_->own_line("dlaunch: " + line);
-    leave(exit_code);
+    telemetry_.close([this, exit_code] { leave(exit_code); });
   };
   std::set<int> linked;
   for (const int node : membership_.others_here()) linked.insert(node);
@@ -354,6 +372,7 @@ LeaderSignals::Job JobLeader::phase() const {
 
 void JobLeader::on_idle() {
   if (!node_) return;
+  telemetry_.events().observe(steady_now(), job());
   drained_.let_go();
   if (started_ && started_->some_leave()) let_go();
   arm_timer(std::min(
@@ -385,6 +404,7 @@ void JobLeader::on_waiting() {
 // -- The job's orders
 
 void JobLeader::perform(const JobCore::StartWorkers& start) {
+  telemetry_.events().starts(start);
   if (start.all) {
     if (start.round > membership_.first_round()) {
       story_.tell_restart(job());
@@ -433,16 +453,19 @@ void JobLeader::perform(const JobCore::Announce& announce) {
 
 void JobLeader::feed(const JobCore::Event& event) {
   if (monitor_ && !std::holds_alternative<JobCore::Clock>(event)) monitor_->let_ends_pass();
+  telemetry_.events().fed(steady_now(), event, job());
   driver_->feed(event);
 }
 
 void JobLeader::on_lost(int node, const std::string& host) {
   story_.lost_host(host, job(), node);
   monitor_->lost_host(node);
+  telemetry_.events().host_lost(host, node, job());
   feed(JobCore::NodeLost{node});
 }
 
 void JobLeader::on_back(int node, const std::string& host) {
+  telemetry_.events().host_joined(host);
   feed(JobCore::NodeBack{node});
   if (!job().holds_back_on(node)) return;
   log_warn("host {}: workers start there when all are started again, or the program is elastic",
@@ -456,6 +479,8 @@ void JobLeader::on_ended(Slot slot, const WorkerEnd& end) {
 
 void JobLeader::ended(Slot slot, const WorkerEnd& end) {
   const bool well = end.signal == 0 && end.exit_code == 0;
+  telemetry_.events().observe(steady_now(), job());
+  telemetry_.events().ended(end, job());
   const int size_before = job().size();
   all_start_again_ = false;
   feed(JobCore::Ended{.slot = slot,

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "launcher/lead/control/json_text.h"
@@ -30,6 +32,12 @@ std::string command_of(const Plan& plan) {
 using nlohmann::json;
 
 std::string refusal(const std::string& why) { return json_text({{"ok", false}, {"error", why}}); }
+
+// The lines are JSON already.
+std::string events_text(const EventFeed::Answer& answer) {
+  return fmt::format(R"({{"ok":true,"events":[{}],"next":{}}})", fmt::join(answer.lines, ","),
+                     answer.next);
+}
 
 // The stacks of several workers, a few at a time: each takes a process and reads whole libraries.
 class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
@@ -96,8 +104,8 @@ std::string state_in_words(const std::string& state, ProcessState seen) {
 
 Result<std::unique_ptr<JobControl>> JobControl::open(asio::io_context& loop,
                                                      const std::string& folder, const Plan& plan,
-                                                     Hosts hosts) {
-  std::unique_ptr<JobControl> control(new JobControl(plan, std::move(hosts)));
+                                                     JobTelemetry& telemetry, Hosts hosts) {
+  std::unique_ptr<JobControl> control(new JobControl(plan, telemetry, std::move(hosts)));
   auto server = ControlServer::open(
       loop, folder + "/" + kControlSocket, kMaxControlRequest,
       [c = control.get()](const std::string& request, const ControlServer::Reply& reply) {
@@ -108,16 +116,27 @@ Result<std::unique_ptr<JobControl>> JobControl::open(asio::io_context& loop,
   return control;
 }
 
-JobControl::JobControl(const Plan& plan, Hosts hosts) : plan_(plan), hosts_(std::move(hosts)) {}
+JobControl::JobControl(const Plan& plan, JobTelemetry& telemetry, Hosts hosts)
+    : plan_(plan), telemetry_(telemetry), hosts_(std::move(hosts)) {}
 
 // Judges the job's state once all hosts have answered.
 void JobControl::answer(const std::string& request, const ControlServer::Reply& reply) {
   const auto parsed = parse_control_request(request);
   if (!parsed) return reply(refusal(parsed.error().what));
-  if (!job_) return decide_on(*parsed, status_before(), reply);
-  const bool gpus = parsed->command == ControlRequest::Command::top;
-  job_->monitor.survey(gpus, [this, request = *parsed, reply](const Workers& workers) {
-    decide_on(request, status(workers), reply);
+  if (parsed->command == ControlRequest::Command::events) {
+    return telemetry_.ask_events(
+        parsed->after, [reply](const EventFeed::Answer& answer) { reply(events_text(answer)); });
+  }
+  look(parsed->command == ControlRequest::Command::top,
+       [this, request = *parsed, reply](const JobStatus& now) { decide_on(request, now, reply); });
+}
+
+void JobControl::look(bool gpus, const std::function<void(const JobStatus&)>& done) {
+  if (!job_) return done(status_before());
+  job_->monitor.survey(gpus, [this, done](const Workers& workers) {
+    const JobStatus now = status(workers);
+    telemetry_.looked(now);
+    done(now);
   });
 }
 
@@ -133,6 +152,7 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
       return std::make_shared<ManyStacks>(job_->monitor, decision.stacks_of, reply)->start();
     default:
       log_warn("dlaunchctl: {}", decision.done);
+      telemetry_.events().ordered(decision.done);
       reply(json_text({{"ok", true}, {"done", decision.done}}));
       carry_out(decision);
   }
@@ -165,6 +185,8 @@ JobStatus JobControl::status(const Workers& workers) const {
   const JobCore& core = job_->core;
   JobStatus status = status_before();
   status.state = core.state();
+  status.phase =
+      phase_of(core.state(), telemetry_.counters().rounds > 0, telemetry_.counters().exit_code);
   status.round = core.round();
   status.size = core.size();
   status.target_size = core.target_size();
@@ -200,6 +222,11 @@ WorkerStatus JobControl::status_of(Slot slot, const Workers& workers, TimePoint 
                       .up = core.runs(slot),
                       .linked = core.linked(slot),
                       .state = core.life_of(slot)};
+  if (const auto waited = telemetry_.counters().wait_of(worker.rank)) {
+    worker.wait_s = waited;
+    worker.step_s =
+        telemetry_.counters().last_step->ranks[static_cast<std::size_t>(worker.rank)].step;
+  }
   if (!plan_.programs.empty() && worker.rank >= 0) {
     worker.program = escaped(plan_.argv_of(worker.rank).at(0));
   }

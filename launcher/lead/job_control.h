@@ -16,6 +16,7 @@
 #include "launcher/lead/control/control_request.h"
 #include "launcher/lead/control/control_server.h"
 #include "launcher/lead/job_monitor.h"
+#include "launcher/lead/job_telemetry.h"
 #include "launcher/plan/plan.h"
 
 namespace dlaunch {
@@ -39,11 +40,14 @@ class JobControl {
     std::function<void(JobCore::Event)> feed;
   };
   static Result<std::unique_ptr<JobControl>> open(asio::io_context& loop, const std::string& folder,
-                                                  const Plan& plan, Hosts hosts);
+                                                  const Plan& plan, JobTelemetry& telemetry,
+                                                  Hosts hosts);
   void begin(Job job) { job_.emplace(std::move(job)); }
+  // Passes on the job's status, once all hosts have answered. gpus: with the GPUs of the workers.
+  void look(bool gpus, const std::function<void(const JobStatus&)>& done);
 
  private:
-  JobControl(const Plan& plan, Hosts hosts);
+  JobControl(const Plan& plan, JobTelemetry& telemetry, Hosts hosts);
   void answer(const std::string& request, const ControlServer::Reply& reply);
   using Workers = std::map<Slot, NodeWorker>;
   void decide_on(const ControlRequest& request, const JobStatus& now,
@@ -54,6 +58,7 @@ class JobControl {
   WorkerStatus status_of(Slot slot, const Workers& workers, TimePoint now) const;
 
   const Plan& plan_;
+  JobTelemetry& telemetry_;
   const Hosts hosts_;
   std::optional<Job> job_;  // once begun
   const TimePoint started_ = steady_now();

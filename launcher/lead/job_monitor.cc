@@ -273,6 +273,7 @@ void JobMonitor::dump(const RankSet& ranks) {
 }
 
 void JobMonitor::call_hung(const RankSet& ranks, const std::string& why) {
+  effects_.happened(job_event::HangFinding{job_event::HangFinding::Action::replace, ranks, why});
   for (const Slot slot : slots_of(ranks)) {
     const auto& home = membership_.home_of(slot);
     membership_.order(home.node, NodeHung{home.slot, watch_.pid_of(job_.rank_of(slot)), why});

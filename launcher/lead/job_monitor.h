@@ -37,6 +37,8 @@ class JobMonitor final : private ProgressWatch::Effects {
     virtual void ended(Slot slot, const WorkerEnd& end) = 0;
     // What that rank was doing when another one gave up waiting.
     virtual void note_stacks(int rank, const std::vector<std::string>& lines) = 0;
+    virtual void happened(const JobEvent& event) = 0;
+    virtual void measured(const StepTimes& step) = 0;
   };
   // All referenced objects must outlive it.
   JobMonitor(const Plan& plan, NodeMembership& membership, const JobCore& job, Effects& effects);
@@ -89,6 +91,8 @@ class JobMonitor final : private ProgressWatch::Effects {
   void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
                               const std::string& why) override;
   void replace_slow(int rank, const std::string& why) override;
+  void happened(const JobEvent& event) override { effects_.happened(event); }
+  void measured(const StepTimes& step) override { effects_.measured(step); }
   std::set<int> nodes() override;
   bool is_heard(int node) override { return membership_.is_heard(node); }
   void ask(int node, const NodeMessage& question) override { membership_.order(node, question); }

@@ -1,5 +1,9 @@
 #include "launcher/output/file_writer.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
@@ -33,6 +37,7 @@ struct FileWriter::Desk : std::enable_shared_from_this<Desk> {
 
   void run();
   void write(const Piece& piece);
+  static std::size_t lost_of(File& file, std::string_view bytes, std::size_t written);
   void fail(File& file, int err, const char* what_next);
   void tell(std::function<void()> what);
   bool told_of_loss(File& file) const;
@@ -111,7 +116,7 @@ void FileWriter::Desk::write(const Piece& piece) {
   if (file.gone) return;
   const std::size_t lost_before = file.lost;
   if (!told_of_loss(file)) {
-    file.lost += piece.bytes.size();
+    file.lost += lost_of(file, piece.bytes, 0);
     return;
   }
   const auto [done, err] = write_all(file.fd.get(), piece.bytes);
@@ -120,15 +125,30 @@ void FileWriter::Desk::write(const Piece& piece) {
     file.gone = true;
     return fail(file, err, "the job continues without it");
   }
-  file.lost += piece.bytes.size() - done;
+  file.lost += lost_of(file, piece.bytes, done);
   if (lost_before == 0) fail(file, err, "what does not fit is lost");
+}
+
+// What is lost of a piece. In a file of lines, a line that was cut off is taken back.
+std::size_t FileWriter::Desk::lost_of(File& file, std::string_view bytes, std::size_t written) {
+  if (!file.lost_line) return bytes.size() - written;
+  const std::size_t whole = bytes.substr(0, written).rfind('\n') + 1;  // npos + 1 is 0
+  struct stat st {};
+  if (written > whole && ::fstat(file.fd.get(), &st) == 0) {
+    static_cast<void>(
+        !::ftruncate(file.fd.get(), st.st_size - static_cast<off_t>(written - whole)));
+  }
+  const auto rest = bytes.substr(whole);
+  return static_cast<std::size_t>(std::count(rest.begin(), rest.end(), '\n'));
 }
 
 // Nothing was lost, or the file now has the note about it.
 bool FileWriter::Desk::told_of_loss(File& file) const {
   if (file.lost == 0) return true;
   const auto note =
-      fmt::format("\ndlaunch: {} bytes were lost here: no space was left\n", file.lost);
+      file.lost_line
+          ? file.lost_line(file.lost)
+          : fmt::format("\ndlaunch: {} bytes were lost here: no space was left\n", file.lost);
   if (write_all(file.fd.get(), note).os_errno != 0) return false;
   file.lost = 0;
   return true;

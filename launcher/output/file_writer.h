@@ -27,6 +27,9 @@ class FileWriter {
     const std::string name;         // for messages: a path, "our stdout"
     std::atomic<bool> gone{false};  // given up: nothing more is written
     std::size_t lost = 0;           // bytes since the disk was full; only for the thread
+    // For a file of lines that programs read: the line that says how many are missing. The thread
+    // calls it. Then the file has no torn line, and `lost` counts lines.
+    std::function<std::string(std::size_t lines)> lost_line;
   };
   using FilePtr = std::shared_ptr<File>;
   struct Handlers {

@@ -174,6 +174,8 @@ Facts about_watch(const Plan& plan) {
   limit("straggler window", &Plan::straggler_window);
   if (plan.chaos) lines.emplace_back("chaos", chaos_of(*plan.chaos));
   if (!plan.error_file.empty()) lines.emplace_back("error file", plan.error_file);
+  if (!plan.metrics.empty()) lines.emplace_back("metrics", plan.metrics);
+  if (!plan.events_file.empty()) lines.emplace_back("events", plan.events_file);
   if (!plan.health_check.empty()) {
     lines.emplace_back("health check", shell_quoted(plan.health_check));
   }

@@ -234,10 +234,12 @@ struct Plan {
   Duration straggler_window = std::chrono::seconds(10);
   Duration join_timeout = std::chrono::seconds(600);  // for a new member of a round
   std::string error_file;                             // the report as JSON; "": none
-  std::string store_listen = "127.0.0.1:0";           // where the embedded store listens
-  std::string master_addr = "127.0.0.1";  // the workers' MASTER_ADDR; an address of this host
-  int master_port = 0;                    // 0: reserve a free one
-  std::string secret_file;                // "": make a secret for this job
+  std::string events_file;                            // what happens, as JSON lines; "": none
+  std::string metrics;  // HOST:PORT or unix:PATH, where metrics are served; "": nowhere
+  std::string store_listen = "127.0.0.1:0";  // where the embedded store listens
+  std::string master_addr = "127.0.0.1";     // the workers' MASTER_ADDR; an address of this host
+  int master_port = 0;                       // 0: reserve a free one
+  std::string secret_file;                   // "": make a secret for this job
   std::string key_file;  // the user's own, from which to make the secret; "": at random
   std::string secret;    // its bytes if they were passed to us; never printed
   Transport transport = Transport::automatic;  // exported as DLAUNCH_TRANSPORT

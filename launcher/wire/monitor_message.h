@@ -47,7 +47,7 @@ struct NodeInject {  // for --chaos
 };
 struct NodeSurvey {  // how are your workers?
   std::uint32_t request = 0;
-  bool gpus = false;  // also the GPUs that they use, as of the last query
+  bool gpus = false;  // also the GPUs that they use, as of the last query, and their tallies
 };
 
 // -- From a node
@@ -132,6 +132,7 @@ struct NodeWorker {
   bool gpus_known = false;
   std::vector<NodeGpu> gpus;
   std::vector<FlightEntry> operations;  // the last one, if it has made any
+  std::vector<TallySums> tallies;       // of its collectives in this round; if GPUs were asked for
 };
 struct NodeWorkers {
   std::uint32_t request = 0;

@@ -82,6 +82,9 @@ void FlightRecorder::end(Ticket ticket, bool failed) {
   if (record.number.load(std::memory_order_relaxed) != ticket) return;  // long overwritten
   record.ended_ns = steady_now().time_since_epoch().count();
   record.state = failed ? FlightState::failed : FlightState::done;
+  if (failed || record.what >= kTallyKinds) return;
+  add_to_tally(file_->tallies[record.what], record.count * kDtypeBytes[record.dtype],
+               static_cast<std::uint64_t>(record.ended_ns - record.started_ns));
 }
 
 void FlightRecorder::received(int peer, std::uint64_t bytes, Duration time) {

@@ -7,7 +7,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!request) return -1;
   // What is accepted means the same when it is written again, and any job can say what of it.
   const auto again = parse_control_request(encode(*request));
-  if (!again || again->command != request->command || again->number != request->number) {
+  if (!again || again->command != request->command || again->number != request->number ||
+      again->after != request->after) {
     __builtin_trap();
   }
   JobStatus job;

@@ -93,3 +93,29 @@ kill -9 "$(says 'pids[0]')"
 wait "$keeper"; code=$?; expect_code 137
 [ "$(python3 -c 'import json; print(json.load(open("e.json"))["root_cause"]["local_rank"])')" = None ] || fail "$(cat e.json)"
 [ -z "$(find . -name 'dlaunch-job-*')" ] || fail "a job's folder is left"
+
+# Events as they come, and the job's end: whoever follows gets the last one, however short the job is.
+for try in 1 2 3; do
+  dlaunch --job-id fourth --nproc 2 sh -c 'until [ -e enough ]; do sleep 0.05; done; exit 5' >/dev/null 2>job.err </dev/null & keeper=$!
+  started+=("$keeper"); job=fourth
+  becomes "s['phase'] == 'running'"
+  dlaunchctl --job fourth events --follow >events 2>follow.err & follower=$!
+  dlaunchctl --job fourth wait 2>wait.err & waiter=$!
+  started+=("$follower" "$waiter")
+  wait_until 20 grep -q '"event":"round"' events || fail "no round in $(cat events follow.err)"
+  touch enough
+  wait "$keeper"; code=$?; expect_code 5
+  wait "$waiter"; code=$?; [ "$code" = 5 ] || fail "wait: $code, $(cat wait.err)"
+  wait "$follower"; code=$?; [ "$code" = 0 ] || fail "events: $code, $(cat follow.err)"
+  grep -q '^{"time":.*"event":"job_started"' events && tail -1 events | grep -q '"job_ended","exit_code":5' || fail "events: $(cat events)"
+  rm enough
+done
+# A dlaunch that is killed says nothing more.
+dlaunch --job-id fifth --nproc 1 sleep 1000 >/dev/null 2>&1 </dev/null & keeper=$!
+started+=("$keeper"); job=fifth
+becomes "s['phase'] == 'running'"
+run dlaunchctl events; expect_code 0; expect_out '"event":"start"'
+dlaunchctl wait 2>wait.err & waiter=$!
+started+=("$waiter")
+kill -9 "$keeper"; wait "$keeper" 2>/dev/null
+wait "$waiter"; code=$?; expect_code 69

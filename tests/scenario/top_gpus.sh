@@ -27,8 +27,8 @@ start_job 'gpus=4,uncorrected=1:3'
 all_work() { dlaunchctl top --once --interval 0.2 >out 2>err && [ "$(grep -cE '^ +[0-3] +[0-9]+ .* all_reduce|^ +[0-3] +[0-9]+ .*barrier' out)" = 4 ]; }
 wait_until 60 all_work || fail "not four that work"
 expect_out '^job j: active, round 1, 4 of at most 4 workers'
-expect_out '^RANK +PID +ROUND +CPU% +MEMORY +OP/S +DATA +GPU +GPU% +GPU MEMORY +TEMP +ECC +HOST +STATE +OPERATION'
-expect_out '^   0 +[0-9]+ +1 +[0-9]+ +[0-9.]+ .iB +[0-9.]+ +[0-9.]+ .?B/s +0 +40 +20 GiB of 80 GiB +50 +0 +[^ ]+ +running'
+expect_out '^RANK +PID +ROUND +CPU% +MEMORY +OP/S +DATA +STEP MS +WAIT% +GPU +GPU% +GPU MEMORY +TEMP +ECC +HOST +STATE +OPERATION'
+expect_out '^   0 +[0-9]+ +1 +[0-9]+ +[0-9.]+ .iB +[0-9.]+ +[0-9.]+ .?B/s +[0-9.-]+ +[0-9-]+ +0 +40 +20 GiB of 80 GiB +50 +0 +[^ ]+ +running'
 expect_out '^   3 +[0-9]+ +1 .* 1 +41 +20 GiB of 80 GiB +51 +3 '
 # Without a terminal dlaunchctl prints one table after the other, until the job ends.
 dlaunchctl top --interval 0.2 >looks 2>&1 & watcher=$!

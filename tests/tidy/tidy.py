@@ -37,12 +37,14 @@ ROOM_ARROWS = {
         "node/watch": {"plan", "wire", "process", "node/workers"},
         "node": SHARED | {"node/placement", "node/workers", "node/mpi", "node/watch"},
         "lead/report": {"wire", "output"},
-        "lead/monitor": {"wire"},
+        "lead/events": {"wire", "output"},
+        "lead/metrics": {"wire", "process", "lead/events", "lead/control"},
+        "lead/monitor": {"wire", "lead/events"},
         "lead/control": {"wire", "process"},
         "lead/start": SHARED | {"lead/report"},
         "lead/election": {"plan", "wire", "process"},
         "lead/membership": {"plan", "wire", "lead/monitor", "lead/control", "lead/start"},
-        "lead": SHARED | {"lead/report", "lead/monitor", "lead/control", "lead/start", "lead/election",
+        "lead": SHARED | {"lead/report", "lead/events", "lead/metrics", "lead/monitor", "lead/control", "lead/start", "lead/election",
                           "lead/membership"},
         "agent": SHARED | {"node", "node/watch", "node/workers", "lead", "lead/control", "lead/election",
                            "lead/membership", "lead/start"},
@@ -84,7 +86,7 @@ CORES = re.compile(
     r"(elastic/(?!state/|include/)|elastic/state/(holding|plan|registry|sampler)\.|"
     r"rendezvous/(store_core|wire|handshake|etcd_message)\.|"
     r"ring/(plan/|call/plane\.|stream/frame\.|device/(device_choice|host_granules|nccl_steps)\.)|"
-    r"launcher/(plan/host|lead/(report/|control/(control_request|job_status)|membership/(job_slots|node_)|job_monitor|monitor/|start/host_quorum)|output/(line_|traceback_)|wire/after_|"
+    r"launcher/(plan/host|lead/(report/|job_events|events/(event_feed|job_event)|metrics/(http_request|job_counters|metrics_text)|control/(control_request|job_status)|membership/(job_slots|node_)|job_monitor|monitor/|start/host_quorum)|output/(line_|traceback_)|wire/after_|"
     r"node/(node_session|placement/binding|workers/worker_env|mpi/(pmi_core|pmix_job)))\w*\.)"
 )
 BANNED_IN_CORES = [
@@ -106,9 +108,9 @@ MAY_START_THREADS = ("base/quiet_thread.h", "ring/torch/", "cli/bench/", "exampl
 # Clocks that somebody may set: for the time stamps of lines, and for nothing that decides.
 WALL_CLOCK = (r"\bsystem_clock\b|\bCLOCK_REALTIME\b|\bgettimeofday\(|\btime\((nullptr|NULL|0)\)",
               "steady_now(): that clock cannot jump")
-# slurm_time: Slurm says when a job ends by that clock. doctor: compares the hosts'.
-MAY_READ_WALL_CLOCK = {"launcher/output/output_printer.cc", "cli/slurm_time.cc",
-                       "cli/doctor/doctor.cc"}
+# event_log: events bear the time that users know, too. slurm_time: Slurm says when a job ends by that clock. doctor: compares the hosts'.
+MAY_READ_WALL_CLOCK = {"launcher/output/output_printer.cc", "launcher/lead/events/event_log.cc",
+                       "cli/slurm_time.cc", "cli/doctor/doctor.cc"}
 # The names that dlaunch and its workers agree on.
 CONTRACT = "base/contract.h"
 OWN_VARIABLE = re.compile(r'"[^"\n]*\bDLAUNCH_(?!VERSION\b)\w*')

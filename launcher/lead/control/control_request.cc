@@ -31,6 +31,7 @@ constexpr CommandRow kCommands[] = {
     {"top", ControlCommand::top, nullptr, false},
     {"drain", ControlCommand::drain, nullptr, false},
     {"undrain", ControlCommand::undrain, nullptr, false},
+    {"events", ControlCommand::events, nullptr, false},
 };
 
 Result<int> number_in(const json& value, const char* key) {
@@ -69,6 +70,11 @@ Result<ControlRequest> parse_control_request(std::string_view text) {
       request.host = value.get<std::string>();
       continue;
     }
+    if (key == "after" && row->command == ControlCommand::events) {
+      if (!value.is_number_unsigned()) return protocol_error("\"after\" is not a number from 0");
+      request.after = value.get<std::uint64_t>();
+      continue;
+    }
     if (row->key == nullptr || key != row->key) {
       return protocol_error(fmt::format("\"{}\" has no meaning for {}", escaped(key), row->name));
     }
@@ -90,6 +96,7 @@ std::string encode(const ControlRequest& request) {
   json object = {{"command", row.name}};
   if (request.number) object[row.key] = *request.number;
   if (!request.host.empty()) object["host"] = request.host;
+  if (request.after) object["after"] = *request.after;
   return object.dump();
 }
 
@@ -251,6 +258,7 @@ ControlDecision decide(const ControlRequest& request, const JobStatus& job) {
   switch (request.command) {
     case ControlCommand::status:
     case ControlCommand::top:
+    case ControlCommand::events:
       return {};
     case ControlCommand::resize:
       return resize(job, request.number.value_or(-1));

@@ -14,7 +14,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr int kMaxSessions = 32;
+constexpr int kMaxSessions = 128;
 constexpr Duration kRequestPatience = std::chrono::seconds(5);
 
 }  // namespace

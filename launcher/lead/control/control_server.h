@@ -1,7 +1,7 @@
 // ControlServer: a socket in the job's private folder at which programs of the same user ask one
 // question each: they send a request, shut down their writing side, and read the answer to its end.
 // An asio shell; one thread, the loop's. The server drops a client that does not finish its
-// request, or does not read, within 5 s. With 32 clients connected it drops further ones.
+// request, or does not read, within 5 s. With 128 clients connected it drops further ones.
 #pragma once
 
 #include <functional>

@@ -49,6 +49,8 @@ json json_of(const JobStatus& status, const WorkerStatus& worker) {
               {"local_rank", from_zero(worker.local_rank)},
               {"state", worker.state},
               {"elastic", worker.linked}};
+  out["step_s"] = worker.step_s ? json(*worker.step_s) : json();
+  out["wait_s"] = worker.wait_s ? json(*worker.wait_s) : json();
   out["program"] = worker.program.empty() ? json() : json(worker.program);
   out["rank"] = worker.rank >= 0 ? json(worker.rank) : json();
   out["pid"] = worker.pid > 0 ? json(worker.pid) : json();
@@ -69,6 +71,17 @@ const char* name(JobState state) {
   return kNames[static_cast<int>(state)];
 }
 
+const char* name(JobPhase phase) {
+  static constexpr const char* kNames[] = {"queued", "launching", "running", "finished", "failed"};
+  return kNames[static_cast<int>(phase)];
+}
+
+JobPhase phase_of(JobState state, bool had_round, std::optional<int> exit_code) {
+  if (exit_code) return *exit_code == 0 ? JobPhase::finished : JobPhase::failed;
+  if (state == JobState::idle) return JobPhase::queued;
+  return had_round ? JobPhase::running : JobPhase::launching;
+}
+
 std::string render_json(const JobStatus& status) {
   json workers = json::array(), others = json::array();
   for (const auto& worker : status.workers) {
@@ -79,6 +92,7 @@ std::string render_json(const JobStatus& status) {
       {"host", status.host},
       {"program", status.program},
       {"state", name(status.state)},
+      {"phase", name(status.phase)},
       {"waits_for", status.waits_for},
       {"hosts", status.hosts},
       {"round", status.round},

@@ -27,6 +27,9 @@ struct WorkerStatus {
   std::optional<Duration> ran;           // since its process was started
   std::optional<FlightEntry> operation;  // its last operation of libdlring
   NodeWorker figures;                    // from its host, if there is a process
+  // From one collective of all ranks to the next, of late: the time, and its part in which it
+  // waited for the last rank.
+  std::optional<double> step_s = {}, wait_s = {};
 };
 
 struct HostStatus {
@@ -38,6 +41,20 @@ struct HostStatus {
   bool left = false;           // it is drained and its dlaunch has ended
 };
 
+// How far a job is, as services that run many jobs need it.
+enum class JobPhase {
+  queued,     // it waits for its hosts
+  launching,  // no round has begun yet
+  running,
+  finished,  // it has ended well
+  failed,
+};
+inline constexpr JobPhase kJobPhases[] = {JobPhase::queued, JobPhase::launching, JobPhase::running,
+                                          JobPhase::finished, JobPhase::failed};
+const char* name(JobPhase phase);
+// exit_code: of dlaunch, once the job has ended.
+JobPhase phase_of(JobState state, bool had_round, std::optional<int> exit_code);
+
 struct JobStatus {
   TimePoint now{};
   std::string job_id;
@@ -45,6 +62,7 @@ struct JobStatus {
   std::string program;  // with its arguments; of several with " : " between them
   bool several_programs = false;
   JobState state = JobState::idle;
+  JobPhase phase = JobPhase::queued;
   int round = 0;
   int size = 0;
   int target_size = 0;  // what the job is growing to, or `size`

@@ -305,6 +305,14 @@ std::vector<std::string> NodeMembership::host_names() const {
   return names;
 }
 
+std::vector<std::string> NodeMembership::hosts_here() const {
+  std::vector<std::string> names;
+  for (int node = 0; node < nodes(); ++node) {
+    if (is_here(node)) names.push_back(node_at(node).host);
+  }
+  return names;
+}
+
 JobConfig NodeMembership::shape(JobConfig config) const {
   config.nodes = slots_.nodes();
   config.size = slots_.size();

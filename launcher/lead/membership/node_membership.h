@@ -136,6 +136,8 @@ class NodeMembership {
   // -- Which node is which
   // By node; "": no host has had that number yet.
   std::vector<std::string> host_names() const;
+  // The names of those that are connected.
+  std::vector<std::string> hosts_here() const;
   bool is_own(int node) const { return node == own(); }
   std::string host_of(Slot slot) const { return node_at(home_of(slot).node).host; }
   const JobSlots::Home& home_of(Slot slot) const { return slots_.home(slot); }

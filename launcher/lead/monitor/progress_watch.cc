@@ -27,6 +27,27 @@ RankSet slow_ranks(const Slowness& slow) {
   return slow.peer < 0 ? RankSet{slow.rank} : RankSet{slow.rank, slow.peer};
 }
 
+using SlowAction = job_event::Straggler::Action;
+
+job_event::Straggler event_of(SlowAction action, const Slowness& slow) {
+  return {action, slow.rank, slow.peer, slow.ratio, slow.sentence};
+}
+job_event::Straggler event_of(const StragglerJudge::Warn& warn) {
+  return event_of(SlowAction::slow, warn.slowness);
+}
+job_event::Straggler event_of(const StragglerJudge::Clear& clear) {
+  return event_of(SlowAction::over, clear.slowness);
+}
+job_event::Straggler event_of(const StragglerJudge::Restart& restart) {
+  return {SlowAction::restart, restart.rank, -1, {}, restart.why};
+}
+job_event::Straggler event_of(const StragglerJudge::Evict& evict) {
+  return {SlowAction::evict, evict.rank, -1, {}, evict.why};
+}
+job_event::Straggler event_of(const StragglerJudge::Refrain& refrain) {
+  return {SlowAction::refrain, refrain.rank, -1, {}, refrain.why};
+}
+
 }  // namespace
 
 ProgressWatch::ProgressWatch(const Options& options, Effects& effects)
@@ -159,6 +180,8 @@ void ProgressWatch::add_samples(TimePoint now, const Known& known,
 void ProgressWatch::feed(const HangJudge::Event& event) {
   for (const auto& action : hangs_.step(effects_.now(), event)) {
     if (const auto* warn = std::get_if<HangJudge::Warn>(&action)) {
+      effects_.happened(job_event::HangFinding{
+          job_event::HangFinding::Action::warning, {warn->rank}, warn->sentence});
       effects_.warn({warn->rank}, warn->sentence);
     } else if (const auto* dump = std::get_if<HangJudge::Dump>(&action)) {
       effects_.dump(dump->ranks);
@@ -187,11 +210,14 @@ void ProgressWatch::take(int node, const NodeSpans& spans) {
 
 void ProgressWatch::take(int node, const NodeTimes& times) {
   const auto step = stopped_ ? std::nullopt : digest_.add(node, times);
-  if (step) feed(StragglerJudge::Event(*step));
+  if (!step) return;
+  effects_.measured(*step);
+  feed(StragglerJudge::Event(*step));
 }
 
 void ProgressWatch::feed(const StragglerJudge::Event& event) {
   for (const auto& action : stragglers_.step(effects_.now(), event)) {
+    effects_.happened(std::visit([](const auto& what) { return event_of(what); }, action));
     if (const auto* warn = std::get_if<StragglerJudge::Warn>(&action)) {
       effects_.warn(slow_ranks(warn->slowness), warn->slowness.sentence);
     } else if (const auto* clear = std::get_if<StragglerJudge::Clear>(&action)) {

@@ -14,6 +14,7 @@
 
 #include "elastic/hang.h"
 #include "elastic/straggler.h"
+#include "launcher/lead/events/job_event.h"
 #include "launcher/lead/monitor/step_digest.h"
 #include "launcher/wire/monitor_message.h"
 #include "launcher/wire/node_message.h"
@@ -35,6 +36,9 @@ class ProgressWatch {
     virtual void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
                                         const std::string& sentence) = 0;
     virtual void replace_slow(int rank, const std::string& why) = 0;
+    // For outside programs, before the action itself.
+    virtual void happened(const JobEvent& event) = 0;
+    virtual void measured(const StepTimes& step) = 0;
     // nodes(): those that have ranks now. is_heard(): the node was heard within a second. ask():
     // sends it a question; the answer may come at once.
     virtual std::set<int> nodes() = 0;

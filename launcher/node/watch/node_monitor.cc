@@ -231,6 +231,9 @@ void NodeMonitor::on(const NodeSurvey& survey) {
   if (survey.gpus) gpus = gpus_.look();
   for (const Slot slot : processes_.running_slots()) {
     NodeWorker worker = describe(slot);
+    if (survey.gpus && processes_.place(slot).rank >= 0) {
+      worker.tallies = read_tallies(flight_record_of(processes_.place(slot)));
+    }
     worker.gpus_known = gpus.has_value();
     if (gpus) worker.gpus = gpus_of_worker(slot, *gpus);
     all.workers.push_back(std::move(worker));

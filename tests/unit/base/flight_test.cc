@@ -137,3 +137,26 @@ TEST_CASE("a record with times before the clock began is refused") {
   record.ended_ns = -1;
   CHECK(read_flight(bytes_of(file)).empty());
 }
+
+TEST_CASE("tallies: collectives by kind, size, time and rate") {
+  FlightFile file;
+  CHECK(read_tallies(bytes_of(file)).empty());
+  add_to_tally(file.tallies[0], 4096, 4096);         // 1 GB/s
+  add_to_tally(file.tallies[0], 4096, 4097);         // the next class of times
+  add_to_tally(file.tallies[0], 4097, 100);          // the next class of sizes
+  add_to_tally(file.tallies[8], UINT64_MAX, 0);      // the last classes, and no division by 0
+  add_to_tally(file.tallies[4], 0, 40'000'000'000);  // a barrier has no rate
+  const auto tallies = read_tallies(bytes_of(file));
+  REQUIRE(tallies.size() == 4);
+  CHECK((tallies[0].kind == 0 && tallies[0].size == 0));
+  CHECK((tallies[0].times[0] == 1 && tallies[0].times[1] == 1 && tallies[0].times[2] == 0));
+  CHECK(tallies[0].rates[5] == 2);  // up to 1 GiB/s
+  CHECK((tallies[0].ns == 8193 && tallies[0].bytes == 8192));
+  CHECK((tallies[1].kind == 0 && tallies[1].size == 1 && tallies[1].rates[8] == 1));
+  CHECK((tallies[2].kind == 4 && tallies[2].size == 0 && tallies[2].times.back() == 1));
+  CHECK(tallies[2].rates == std::vector<std::uint64_t>(kTallyRates));
+  CHECK((tallies[3].kind == 8 && tallies[3].size == 4 && tallies[3].rates.back() == 1));
+  // A file that was cut short.
+  CHECK(read_tallies(bytes_of(file).substr(0, sizeof file.records + 2 * sizeof(FlightTally)))
+            .size() == 2);
+}

@@ -77,6 +77,8 @@ const std::map<std::string, Case> kCases = {
      {{"--chaos", "kill=2s,stop=4s:500ms,seed=7"},
       "chaos: kill every 2 s, stop every 4 s for 500 ms, seed 7"}},
     {"error-file", {{"--error-file", "e.json"}, "error file: e.json"}},
+    {"events", {{"--events", "e.jsonl"}, "events: e.jsonl"}},
+    {"metrics", {{"--metrics", "9400"}, "metrics: 127.0.0.1:9400"}},
     {"hosts", {{"-H", "a:2"}, "workers: 2 on a, by ssh"}},
     {"hostfile", {{"--hostfile", "list"}, "workers: 3 on a, by ssh"}},
     {"ssh-command",

@@ -212,8 +212,9 @@ TEST_CASE("hosts: the devices of a step of Slurm are each host's own") {
 TEST_CASE("hosts: the order to the others makes the same plan there") {
   FakeMachine fake;
   fake.env = {{"LR", "0.1"}, {"HOME", "/root"}, {"SSH_AUTH_SOCK", "x"}};
-  const Plan plan = fake.plan({"-H", "here:2,a:3", "-x", "LR", "-x", "B=2", "--grace", "3",
-                               "--only-rank", "4", "-v", "--error-file", "e", "./train", "--lr"});
+  const Plan plan =
+      fake.plan({"-H", "here:2,a:3", "-x", "LR", "-x", "B=2", "--grace", "3", "--only-rank", "4",
+                 "-v", "--error-file", "e", "--events", "f", "./train", "--lr"});
   const auto order = decode_ssh_order(plan.nodes.order);
   REQUIRE(order);
   CHECK(order->folder == "/work");
@@ -236,6 +237,7 @@ TEST_CASE("hosts: the order to the others makes the same plan there") {
   CHECK(there->plan.output.only_ranks == plan.output.only_ranks);
   CHECK(there->plan.stdin_to == plan.stdin_to);
   CHECK(there->plan.error_file.empty());
+  CHECK(there->plan.events_file.empty());
   CHECK(what_must_agree(there->plan) == what_must_agree(plan));
 
   std::string bytes = plan.nodes.order;

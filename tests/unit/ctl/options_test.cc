@@ -58,6 +58,11 @@ TEST_CASE("the commands and their numbers") {
   CHECK(read_options({"status"}).request->command == Command::status);
   CHECK(read_options({"stop"}).request->command == Command::stop);
   CHECK_FALSE(read_options({"list"}).request);
+  CHECK(read_options({"--job", "x", "wait"}).wait);
+  CHECK_FALSE(read_options({"wait"}).request);
+  CHECK(read_options({"events"}).request->command == Command::events);
+  CHECK_FALSE(read_options({"events"}).follow);
+  CHECK(read_options({"events", "--follow"}).follow);
   CHECK(read_options({"top"}).request->command == Command::top);
   CHECK(read_options({"top"}).interval_s == 1);
   CHECK_FALSE(read_options({"top"}).once);
@@ -96,6 +101,8 @@ TEST_CASE("what makes no sense is refused in one line") {
                                                 {"stacks", "x"},
                                                 {"status", "1"},
                                                 {"status", "--once"},
+                                                {"status", "--follow"},
+                                                {"wait", "1"},
                                                 {"top", "--interval", "0"},
                                                 {"--job"},
                                                 {"list", "--job", "x"},

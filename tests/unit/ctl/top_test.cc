@@ -31,6 +31,8 @@ JobStatus at_work() {
       .state = "running",
       .ran = 60s,
       .operation = FlightEntry{"barrier #7", FlightState::running, TimePoint(998s), {}}};
+  first.step_s = 0.02;
+  first.wait_s = 0.005;
   first.figures.round = 3;
   first.figures.cpu = 30s;
   first.figures.memory = 3ULL << 29;
@@ -48,10 +50,13 @@ nlohmann::json json_of(const JobStatus& job) { return nlohmann::json::parse(rend
 TEST_CASE("top: what each worker does") {
   CHECK(render_top(json_of(at_work()), nullptr) ==
         "job j1: active, round 3, 2 of at most 4 workers, for 1 min 2 s\n"
-        "RANK   PID  ROUND  CPU%   MEMORY  OP/S    DATA  HOST  STATE            OPERATION\n"
-        "   0  4711      3    50  1.5 GiB   2.0  1 GB/s  h1    running          barrier #7 for "
+        "RANK   PID  ROUND  CPU%   MEMORY  OP/S    DATA  STEP MS  WAIT%  HOST  STATE            "
+        "OPERATION\n"
+        "   0  4711      3    50  1.5 GiB   2.0  1 GB/s       20     25  h1    running          "
+        "barrier #7 for "
         "2.00 s\n"
-        "   1     -      -     -        -     -       -  h2    starting\\x1b[2J  -\n");
+        "   1     -      -     -        -     -       -        -      -  h2    starting\\x1b[2J  "
+        "-\n");
 }
 
 TEST_CASE("top: CPU time since the look before, and of that process only") {

@@ -248,3 +248,24 @@ TEST_CASE("a host is drained if the elastic job can continue without it") {
   CHECK(why_not(R"({"command":"drain","host":7})") == "\"host\" is not a name");
   CHECK_FALSE(why_not(R"({"command":"stop","host":"b"})").empty());
 }
+
+TEST_CASE("events may be asked for after a number, and nothing else may") {
+  const auto after = parse_control_request(R"({"command":"events","after":18446744073709551615})");
+  REQUIRE(after);
+  CHECK(after->after == UINT64_MAX);
+  CHECK(parse_control_request(encode(*after))->after == UINT64_MAX);
+  CHECK_FALSE(parse_control_request(R"({"command":"events"})")->after);
+  CHECK(why_not(R"({"command":"events","after":-1})") == "\"after\" is not a number from 0");
+  CHECK(why_not(R"({"command":"events","after":"1"})") == "\"after\" is not a number from 0");
+  CHECK(why_not(R"({"command":"status","after":1})") == "\"after\" has no meaning for status");
+}
+
+TEST_CASE("the phase of a job, as services need it") {
+  CHECK(phase_of(JobState::idle, false, {}) == JobPhase::queued);
+  CHECK(phase_of(JobState::forming, false, {}) == JobPhase::launching);
+  CHECK(phase_of(JobState::active, true, {}) == JobPhase::running);
+  CHECK(phase_of(JobState::forming, true, {}) == JobPhase::running);
+  CHECK(phase_of(JobState::ending, true, {}) == JobPhase::running);
+  CHECK(phase_of(JobState::ended, true, 0) == JobPhase::finished);
+  CHECK(phase_of(JobState::idle, false, 75) == JobPhase::failed);
+}

@@ -89,3 +89,17 @@ TEST_CASE("a full disk costs one warning, another failure ends the file") {
   turn_until(world.loop, [&] { return world.failed.size() == 2; });
   CHECK(world.failed.back() == "write f: Bad file descriptor; the job continues without it");
 }
+
+TEST_CASE("a full disk under a file of lines: whole lines are counted") {
+  WriterWorld world;
+  const auto full = file_of(UniqueFd(::open("/dev/full", O_WRONLY | O_CLOEXEC)));
+  std::size_t told = 0;
+  full->lost_line = [&told](std::size_t lines) { return told = lines, std::string("lost\n"); };
+  for (int i = 0; i < 3; ++i) {
+    world.writer->write(full, "x\ny\n");
+    turn_until(world.loop, [&] { return world.writer->empty(); });
+  }
+  turn_until(world.loop, [&] { return world.drained == 3; });
+  CHECK(told == 4);  // before the third write
+  CHECK(full->lost == 6);
+}

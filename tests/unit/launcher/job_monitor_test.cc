@@ -52,6 +52,7 @@ class MonitorWorld final : private JobMonitor::Effects {
   std::optional<JobCore> job;
   TimePoint wake_at = kNever;
   std::vector<std::string> warnings, shown;
+  std::vector<JobEvent> events;
   std::vector<JobCore::Event> fed;
   std::vector<int> ended_ranks;  // ranks, as the job learns of them
   RankStacks noted;
@@ -67,6 +68,8 @@ class MonitorWorld final : private JobMonitor::Effects {
   void note_stacks(int rank, const std::vector<std::string>& lines) override {
     noted[rank] = lines;
   }
+  void happened(const JobEvent& event) override { events.push_back(event); }
+  void measured(const StepTimes&) override {}
 };
 
 Plan monitored_plan() {

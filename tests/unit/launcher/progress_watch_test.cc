@@ -51,11 +51,15 @@ class WatchWorld final : private ProgressWatch::Effects {
   TimePoint clock = kStart;
   std::set<int> heard;
   Lines log;
+  std::vector<JobEvent> events;
+  int steps = 0;
   std::vector<std::pair<int, NodeMessage>> asked;
   ProgressWatch watch;
 
  private:
   TimePoint now() override { return clock; }
+  void happened(const JobEvent& event) override { events.push_back(event); }
+  void measured(const StepTimes& step) override { steps += step.steps; }
   void warn(const RankSet& ranks, const std::string& sentence) override {
     log.push_back(fmt::format("warn {}: {}", format_rank_set(ranks), sentence));
   }

@@ -67,3 +67,21 @@ TEST_CASE("flight: a reader never sees a half-written record") {
   CHECK(wrong == 0);
   CHECK(grown == 200);
 }
+
+TEST_CASE("flight: collectives that end well are counted, and no others") {
+  const TempFolder folder;
+  const std::string path = flight_file(folder.path.string(), 0);
+  FlightRecorder recorder(path);
+  Call call;
+  call.collective = Collective::all_gather;
+  call.dtype = DL_FLOAT32;
+  call.count = 1 << 20;
+  for (int i = 0; i < 3; ++i) recorder.end(recorder.begin(steady_now() - 1s, call, 0), false);
+  recorder.end(recorder.begin(steady_now(), call, 0), true);
+  recorder.end(recorder.begin(steady_now(), Message{}), false);
+  const auto tallies = read_tallies(content(path));
+  REQUIRE(tallies.size() == 1);
+  CHECK((tallies[0].kind == 2 && tallies[0].size == 2 && tallies[0].bytes == 3ULL << 22));
+  CHECK(tallies[0].times[9] == 3);  // up to 1.07 s
+  CHECK(tallies[0].rates[1] == 3);  // up to 4 MiB/s
+}

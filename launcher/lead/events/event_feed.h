@@ -1,0 +1,53 @@
+// EventFeed: the newest events of a job, for programs that ask again and again (dlaunchctl events).
+// Pure: it takes lines, and answers questions now or later.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace dlaunch {
+
+class EventFeed {
+ public:
+  // lines: whole lines of JSON, without their newlines, oldest first; next: to ask for those after
+  // them.
+  struct Answer {
+    std::vector<std::string> lines;
+    std::uint64_t next = 0;
+  };
+  using Reply = std::function<void(const Answer&)>;
+  static constexpr std::size_t kKept = 1000;
+  static constexpr Duration kPatience = std::chrono::seconds(20);
+
+  // last: no other event follows.
+  void add(std::string line, bool last);
+  // after: an earlier answer's `next`. Without it, or if there are newer events, the answer comes
+  // at once, with those that are still kept; else with the next event, or empty after kPatience.
+  void ask(TimePoint now, std::optional<std::uint64_t> after, const Reply& reply);
+  std::optional<TimePoint> deadline() const;
+  void on_clock(TimePoint now);
+  // A program that follows the events has not got the last one yet, and should ask within a moment.
+  bool owes_last(TimePoint now) const;
+
+ private:
+  struct Question {
+    std::uint64_t after;
+    Reply reply;
+    TimePoint until;
+  };
+  void answer(TimePoint now, std::uint64_t after, const Reply& reply);
+
+  std::deque<std::string> lines_;
+  std::uint64_t count_ = 0;  // of all lines so far
+  bool ended_ = false;
+  std::vector<Question> waiting_;
+  std::deque<TimePoint> between_;  // when a program got an answer and has not asked again
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,51 @@
+// EventLog: stamps the job's events with both clocks, keeps the newest ones for programs that ask,
+// and appends all of them to the file of --events. The
+// loop never waits for that file: a thread writes it (FileWriter). What cannot be written is
+// counted, and an event "lost" says how much that was. One thread, the loop's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <asio/io_context.hpp>
+
+#include "base/result.h"
+#include "launcher/lead/events/event_feed.h"
+#include "launcher/lead/events/job_event.h"
+#include "launcher/output/file_writer.h"
+#include "launcher/wire/deadline_timer.h"
+
+namespace dlaunch {
+
+class EventLog {
+ public:
+  // path "": no file.
+  static Result<std::unique_ptr<EventLog>> open(asio::io_context& loop, const std::string& path,
+                                                const std::string& job_id);
+
+  void add(const JobEvent& event);
+  // As EventFeed::ask().
+  void ask(std::optional<std::uint64_t> after, const EventFeed::Reply& reply);
+  // Calls then() once all is written, or after 5 s without success, and programs that follow the
+  // events have the last one, or do not ask for it.
+  void close(std::function<void()> then);
+
+ private:
+  EventLog(asio::io_context& loop, std::string job_id);
+  void write(const std::string& line, const EventTime& time);
+  void close_if_done();
+  void answer_due();
+
+  const std::string job_id_;
+  FileWriter writer_;
+  FileWriter::FilePtr file_;
+  std::uint64_t unwritten_ = 0;
+  EventFeed feed_;
+  DeadlineTimer feed_timer_, close_timer_;
+  TimePoint close_by_ = kNever;
+  std::function<void()> on_closed_;
+};
+
+}  // namespace dlaunch

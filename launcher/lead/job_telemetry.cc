@@ -1,0 +1,44 @@
+#include "launcher/lead/job_telemetry.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace dlaunch {
+
+JobTelemetry::JobTelemetry(const Plan& plan)
+    : plan_(plan), events_(plan, [this](const JobEvent& event) { take(event); }) {}
+
+Result<void> JobTelemetry::open(asio::io_context& loop, Look look, bool takes_over) {
+  if (!plan_.metrics.empty()) {
+    auto server = MetricsServer::open(
+        loop, plan_.metrics,
+        [this, look = std::move(look)](MetricsForm form, const MetricsServer::Done& done) {
+          look([this, form, done](const JobStatus& job) {
+            done(render_metrics(job, counters_, form));
+          });
+        });
+    if (!server && !takes_over) return server.error();
+    if (!server) log_warn("{}; the job continues without metrics", server.error().what);
+    if (server) metrics_ = std::move(*server);
+    // Without this line nobody would know a port that the kernel has chosen.
+    const bool chosen = plan_.metrics.ends_with(":0");
+    if (metrics_)
+      log_line(chosen ? LogLevel::warn : LogLevel::info, "metrics at " + metrics_->where());
+  }
+  auto log = EventLog::open(loop, plan_.events_file, plan_.job_id);
+  if (!log) return log.error();
+  log_ = std::move(*log);
+  return {};
+}
+
+void JobTelemetry::take(const JobEvent& event) {
+  counters_.take(event);
+  if (log_) log_->add(event);
+}
+
+void JobTelemetry::close(std::function<void()> then) {
+  log_ ? log_->close(std::move(then)) : then();
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,97 @@
+#include "launcher/lead/metrics/job_counters.h"
+
+#include <algorithm>
+
+namespace dlaunch {
+namespace {
+
+auto latest_of(const StepTimes& step) {
+  return std::max_element(step.ranks.begin(), step.ranks.end(),
+                          [](const RankTimes& a, const RankTimes& b) { return a.late < b.late; });
+}
+
+// Adds what is more in `now` than in `before`; a tally never shrinks.
+void add_news(std::vector<std::uint64_t>& sums, const std::vector<std::uint64_t>& now,
+              const std::vector<std::uint64_t>* before, std::size_t classes) {
+  sums.resize(classes);
+  for (std::size_t i = 0; i < std::min(classes, now.size()); ++i) {
+    const std::uint64_t was = before != nullptr && i < before->size() ? (*before)[i] : 0;
+    sums[i] += now[i] - std::min(was, now[i]);
+  }
+}
+
+void add_news(TallySums& sums, const TallySums& now, const TallySums* before) {
+  add_news(sums.times, now.times, before != nullptr ? &before->times : nullptr, kTallyTimes);
+  add_news(sums.rates, now.rates, before != nullptr ? &before->rates : nullptr, kTallyRates);
+  const TallySums none;
+  const TallySums& was = before != nullptr ? *before : none;
+  sums.ns += now.ns - std::min(was.ns, now.ns);
+  sums.bytes += now.bytes - std::min(was.bytes, now.bytes);
+}
+
+const TallySums* find_tally(const std::vector<TallySums>& all, const TallySums& like) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const TallySums& tally) {
+    return tally.kind == like.kind && tally.size == like.size;
+  });
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+// A host that did not answer may do so next time: what was seen of its processes is kept for the
+// round.
+void JobCounters::take(const JobStatus& status) {
+  for (const WorkerStatus& worker : status.workers) {
+    if (worker.figures.tallies.empty()) continue;
+    auto& before = seen_[{worker.host, worker.pid, worker.figures.round}];
+    for (const TallySums& now : worker.figures.tallies) {
+      if (now.kind >= kTallyKinds || now.size >= kTallySizeClasses) continue;
+      add_news(tallies[{now.kind, now.size}], now, find_tally(before, now));
+    }
+    before = worker.figures.tallies;
+  }
+  std::erase_if(seen_,
+                [&](const auto& seen) { return std::get<2>(seen.first) < status.round - 1; });
+}
+
+void JobCounters::take(const JobEvent& event) {
+  std::visit([this](const auto& what) { on(what); }, event);
+}
+
+void JobCounters::on(const job_event::WorkerEnded& event) {
+  if (event.how == job_event::Ending::failed) ++failures[event.kind];
+}
+
+// Ranks may be other processes now.
+void JobCounters::on(const job_event::Round&) {
+  ++rounds;
+  last_step.reset();
+}
+
+std::optional<double> JobCounters::wait_of(int rank) const {
+  if (!last_step || rank < 0 || rank >= static_cast<int>(last_step->ranks.size())) return {};
+  return latest_of(*last_step)->late - last_step->ranks[static_cast<std::size_t>(rank)].late;
+}
+
+void JobCounters::on(const job_event::Commit& event) {
+  commits += static_cast<std::uint64_t>(event.commits);
+  version = event.version;
+}
+
+void JobCounters::on(const job_event::Straggler& event) {
+  if (event.action == job_event::Straggler::Action::slow) ++stragglers;
+}
+
+void JobCounters::take(const StepTimes& step) {
+  steps += static_cast<std::uint64_t>(std::max(step.steps, 0));
+  last_step = step;
+  const auto last = latest_of(step);
+  if (last == step.ranks.end()) return;
+  double waited = 0;
+  for (const RankTimes& rank : step.ranks) waited += last->late - rank.late;
+  if (waited > 0) {
+    waited_for[static_cast<int>(last - step.ranks.begin())] += waited * step.steps;
+  }
+}
+
+}  // namespace dlaunch
