@@ -9,7 +9,7 @@
 namespace dlaunch {
 namespace {
 
-// The class of a value among `classes`, of which each but the last goes up to its bound.
+// The class of a value. Each class but the last goes up to its bound.
 std::size_t class_of(std::uint64_t value, std::uint64_t first, std::size_t classes) {
   std::size_t at = 0;
   while (at + 1 < classes && value > tally_bound(first, at)) ++at;

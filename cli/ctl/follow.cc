@@ -18,7 +18,7 @@ using Command = ControlRequest::Command;
 void follow_events(const RunningJob& job, const std::function<bool(const Json&)>& take) {
   ControlRequest request{.command = Command::events, .number = {}};
   while (true) {
-    const Json answer = ask_in_order(job.folder, request);
+    const Json answer = ask_in_order(job, request);
     for (const Json& event : answer.at("events")) {
       if (!take(event)) return;
     }
@@ -36,7 +36,7 @@ void run_events(const RunningJob& job, bool follow) {
     return event.at("event") != "job_ended";
   };
   if (follow) return follow_events(job, print);
-  const Json answer = ask_in_order(job.folder, {.command = Command::events, .number = {}});
+  const Json answer = ask_in_order(job, {.command = Command::events, .number = {}});
   for (const Json& event : answer.at("events")) print(event);
 }
 

@@ -27,6 +27,10 @@ Failure no_answer(const std::string& folder, const std::string& why) {
   return {kExitRendezvous, fmt::format("the job in {} does not answer: {}", folder, why)};
 }
 
+Failure no_answer(const RemoteJob& job, const std::string& why) {
+  return {kExitRendezvous, fmt::format("job {} does not answer: {}", job.job_id, why)};
+}
+
 // Stacks take up to 5 s for each few workers, later events come when they come, and the user may
 // interrupt; other answers come at once, unless dlaunch was stopped.
 TimePoint patience(const ControlRequest& request) {
@@ -62,10 +66,18 @@ std::string exchange(const std::string& folder, const ControlRequest& request) {
   }
 }
 
+std::string exchange(const RunningJob& job, const ControlRequest& request) {
+  if (!job.remote) {
+    std::string text = exchange(job.folder, request);
+    return text.empty() ? throw no_answer(job.folder, "it has just ended") : text;
+  }
+  const auto text = exchange_remotely(*job.remote, request, patience(request));
+  return text ? *text : throw no_answer(*job.remote, text.error().what);
+}
+
 template <class Json>
-Json answer_of(const std::string& folder, const ControlRequest& request) {
-  const std::string text = exchange(folder, request);
-  if (text.empty()) throw no_answer(folder, "it has just ended");
+Json answer_of(const RunningJob& job, const ControlRequest& request) {
+  const std::string text = exchange(job, request);
   Json answer = Json::parse(text, nullptr, false);
   if (!answer.is_object() || !answer.contains("ok")) {
     throw Failure{kExitInternal,
@@ -109,20 +121,20 @@ Json granted(Json answer) {
 
 }  // namespace
 
-json ask(const std::string& folder, const ControlRequest& request) {
-  return granted(answer_of<json>(folder, request));
+json ask(const RunningJob& job, const ControlRequest& request) {
+  return granted(answer_of<json>(job, request));
 }
 
-nlohmann::ordered_json ask_in_order(const std::string& folder, const ControlRequest& request) {
-  return granted(answer_of<nlohmann::ordered_json>(folder, request));
+nlohmann::ordered_json ask_in_order(const RunningJob& job, const ControlRequest& request) {
+  return granted(answer_of<nlohmann::ordered_json>(job, request));
 }
 
 std::vector<RunningJob> running_jobs() {
   std::vector<RunningJob> jobs;
   for (const auto& folder : running_job_dirs(folder_for_jobs())) {
-    RunningJob& job = jobs.emplace_back(RunningJob{folder, nullptr, {}});
+    RunningJob& job = jobs.emplace_back(RunningJob{folder, nullptr});
     try {
-      const json answer = answer_of<json>(folder, {Command::status, {}});
+      const json answer = answer_of<json>(job, {Command::status, {}});
       job.status = answer.value("status", json());
       job.led = {answer.value("job_id", ""), answer.value("led_by", "")};
     } catch (const Failure&) {

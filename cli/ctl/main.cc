@@ -38,16 +38,25 @@ const char* answer_key(Command command) {
   return command == Command::stacks ? "stacks" : "done";
 }
 
+RunningJob remote_job(const Options& options) {
+  auto leader = parse_endpoint(options.leader);
+  if (!leader) throw Failure{kExitUsage, "--leader: " + leader.error().what};
+  auto secret = Secret::load(options.secret_file);
+  if (!secret) throw Failure{kExitNoInput, "--secret-file: " + secret.error().what};
+  secret->set_encrypts(options.tls);
+  return {.folder = "", .status = nullptr, .remote = RemoteJob{*leader, options.job, *secret}};
+}
+
 std::string run(const Options& options, int& exit_code) {
   if (!options.say.empty()) return options.say;
   if (!options.request && !options.wait) return list(options.json);
-  const auto jobs = running_jobs();
-  const RunningJob& job = choose(jobs, options.job);
+  const auto jobs = options.leader.empty() ? running_jobs() : std::vector{remote_job(options)};
+  const RunningJob& job = options.leader.empty() ? choose(jobs, options.job) : jobs.front();
   if (options.wait) return exit_code = run_wait(job), "";
   const Command command = options.request->command;
   if (command == Command::top) return run_top(job, options), "";
   if (command == Command::events) return run_events(job, options.follow), "";
-  const json answer = ask(job.folder, *options.request).at(answer_key(command));
+  const json answer = ask(job, *options.request).at(answer_key(command));
   if (options.json) return answer.dump(2) + "\n";
   if (command == Command::status) return render_status(answer);
   if (command == Command::stacks) return render_stacks(answer);

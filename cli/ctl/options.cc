@@ -29,6 +29,13 @@ CLI::App* declare(CLI::App& app, const char* name, const char* help) {
 void declare_all(CLI::App& app, Words& words) {
   app.add_option("--job", words.options.job, "the job's id; the only job that runs")
       ->type_name("ID");
+  auto* const leader = app.add_option("--leader", words.options.leader,
+                                      "the leader of a job on another machine; with --job");
+  auto* const secret =
+      app.add_option("--secret-file", words.options.secret_file, "that job's secret");
+  leader->type_name("HOST:PORT")->needs(secret)->needs("--job");
+  secret->type_name("FILE")->needs(leader);
+  app.add_flag("--tls", words.options.tls, "that job has --tls")->needs(leader);
   const auto may_be_json = [&words](CLI::App* command) {
     command->add_flag("--json", words.options.json, "JSON in place of text");
   };

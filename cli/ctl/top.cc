@@ -218,9 +218,9 @@ void run_top(const RunningJob& job, const Options& options) {
   for (bool first = true;;) {
     json now;
     try {
-      now = ask(job.folder, {ControlRequest::Command::top, {}}).at("status");
+      now = ask(job, {ControlRequest::Command::top, {}}).at("status");
     } catch (const Failure&) {
-      if (before.is_null() || !is_removed(job.folder)) throw;
+      if (before.is_null() || (!job.remote && !is_removed(job.folder))) throw;
       return;  // the job has ended
     }
     const bool early = before.is_null() || (gpus_awaited(now) && steady_now() - begin < kGpusLimit);

@@ -92,6 +92,9 @@ class JobLeader final : private AgentBase,
   }
   bool expects(int login) override { return !started_ || started_->runs(login); }
   void on_input_wanted(int node, bool wants) override { hub_->stdin_pump().host_asks(node, wants); }
+  void on_asked(NodeMembership::Link link, const std::string& request) override {
+    control_->answer(request, [this, link](const auto& text) { membership_.answer(link, text); });
+  }
   void on_monitor(int node, const NodeMessage& what) override { monitor_->take(node, what); }
 
   // -- JobDriver::Effects
@@ -332,8 +335,7 @@ void JobLeader::give_up(int exit_code, const std::string& why) {
 void JobLeader::end(int exit_code, const std::string& why, const std::vector<std::string>& report) {
   ending_ = true;
   exit_code_ = exit_code;
-  telemetry_.events().job_ended(exit_code, why, steady_now() - began_,
-                                driver_ ? &job() : nullptr);
+  telemetry_.events().job_ended(exit_code, why, steady_now() - began_, driver_ ? &job() : nullptr);
   const auto leave_last = [this, exit_code, report] {
     for (const auto& line : report) hub_->own_line("dlaunch: " + line);
     telemetry_.close([this, exit_code] { leave(exit_code); });

@@ -43,12 +43,13 @@ class JobControl {
                                                   const Plan& plan, JobTelemetry& telemetry,
                                                   Hosts hosts);
   void begin(Job job) { job_.emplace(std::move(job)); }
+  // Answers a request that did not come to the control socket.
+  void answer(const std::string& request, const ControlServer::Reply& reply);
   // Passes on the job's status, once all hosts have answered. gpus: with the GPUs of the workers.
   void look(bool gpus, const std::function<void(const JobStatus&)>& done);
 
  private:
   JobControl(const Plan& plan, JobTelemetry& telemetry, Hosts hosts);
-  void answer(const std::string& request, const ControlServer::Reply& reply);
   using Workers = std::map<Slot, NodeWorker>;
   void decide_on(const ControlRequest& request, const JobStatus& now,
                  const ControlServer::Reply& reply);

@@ -129,13 +129,22 @@ struct NodeFinish {  // the job is over
   std::string why;  // one line; "": it went well
 };
 
+// -- From dlaunchctl on any machine, over a connection of its own, and back
+struct NodeAsks {
+  std::string request;  // as in control_request.h
+};
+struct NodeAnswers {  // a part of the answer; the connection closes after the last one
+  std::string part;
+  bool last = false;
+};
+
 using NodeMessage =
     std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady,
                  NodeProgress, NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused,
                  NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
                  NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeInject, NodeSurvey, NodePong,
                  NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted,
-                 NodeInput, NodeTest, NodeTested, NodeThrew, NodeGaveUp>;
+                 NodeInput, NodeTest, NodeTested, NodeThrew, NodeGaveUp, NodeAsks, NodeAnswers>;
 
 // With the frame's size in front. origin: the sender's.
 std::string encode(const NodeMessage& message, TimePoint origin);

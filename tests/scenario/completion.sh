@@ -51,7 +51,7 @@ complete -p dlaunchctl >/dev/null || fail "nothing is registered for dlaunchctl"
 ctl_completes() { COMP_WORDS=(dlaunchctl "$@"); COMP_CWORD=$#; COMPREPLY=(); _dlaunchctl; echo "${COMPREPLY[*]}"; }
 [ "$(ctl_completes re)" = "resize restart" ] || fail "dlaunchctl re: ${COMPREPLY[*]}"
 [ "$(ctl_completes --job x st)" = "status stacks stop" ] || fail "dlaunchctl --job x st"
-[ "$(ctl_completes status --)" = "--help --job --json" ] || fail "dlaunchctl status --"
+[ "$(ctl_completes status --)" = "--help --job --leader --secret-file --tls --json" ] || fail "dlaunchctl status --"
 [ "$(ctl_completes stop --j)" = "--job" ] || fail "dlaunchctl stop --j"
 
 # fish and zsh.
@@ -74,6 +74,7 @@ if command -v fish >/dev/null; then
   grep -q -- --quiet out && fail "fish offers dlaunch's own options behind the program"
   fish_offers restart 'dlaunchctl re'
   fish_offers --once 'dlaunchctl top --o'
+  fish_offers --follow 'dlaunchctl events --f'
 else
   echo "fish is not installed: its completion is not tried"
 fi
@@ -92,6 +93,7 @@ if command -v zsh >/dev/null; then
   zsh_offers --straggler-window 'dlaunch --nproc 4 --strag'
   zsh_offers doctor 'dlaunch doc'
   zsh_offers undrain 'dlaunchctl und'
+  zsh_offers events 'dlaunchctl ev'
 else
   echo "zsh is not installed: its completion is not tried"
 fi

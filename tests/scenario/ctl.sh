@@ -94,7 +94,7 @@ wait "$keeper"; code=$?; expect_code 137
 [ "$(python3 -c 'import json; print(json.load(open("e.json"))["root_cause"]["local_rank"])')" = None ] || fail "$(cat e.json)"
 [ -z "$(find . -name 'dlaunch-job-*')" ] || fail "a job's folder is left"
 
-# Events as they come, and the job's end: whoever follows gets the last one, however short the job is.
+# Events as they come, and the job's end: a program that follows gets the last one, however short the job is.
 for try in 1 2 3; do
   dlaunch --job-id fourth --nproc 2 sh -c 'until [ -e enough ]; do sleep 0.05; done; exit 5' >/dev/null 2>job.err </dev/null & keeper=$!
   started+=("$keeper"); job=fourth

@@ -64,6 +64,8 @@ class NodeMembership {
     virtual bool expects(int login) = 0;
     // A host wants the next piece of our stdin, or none until further notice.
     virtual void on_input_wanted(int node, bool wants) = 0;
+    // dlaunchctl on another machine asks. Call answer().
+    virtual void on_asked(NodeRoster::Link link, const std::string& request) = 0;
     // A message of a node's NodeMonitor.
     virtual void on_monitor(int node, const NodeMessage& message) = 0;
   };
@@ -119,6 +121,8 @@ class NodeMembership {
   void order(int node, const NodeMessage& message);
   // A piece of our stdin; "": its end.
   void give_input(int node, const std::string& bytes);
+  // To a program that asks over the link, which then closes.
+  void answer(Link link, const std::string& text);
   // Informs all other hosts. No host joins from now on.
   void finish(int exit_code, const std::string& why);
   // Releases a host without workers of the job, with the reason.

@@ -16,6 +16,8 @@ namespace {
 // The clock error of a host without an answered ping.
 constexpr Duration kUnknownClock = std::chrono::seconds(1);
 
+constexpr std::size_t kAnswerPart = 512 << 10;  // bytes in a message
+
 }  // namespace
 
 // -- From nodes
@@ -24,6 +26,8 @@ void NodeMembership::message(Link link, const NodeMessage& message) {
   const auto node = roster_.node_of(link);
   if (const auto* asks = std::get_if<NodeJoin>(&message)) {
     if (!node) join(link, *asks);
+  } else if (const auto* question = std::get_if<NodeAsks>(&message)) {
+    if (!node) job_.on_asked(link, question->request);
   } else if (const auto* tested = std::get_if<NodeTested>(&message)) {
     judge(HostHealth::Tested{link, escaped(tested->why)});
   } else if (node && (roster_.begun() || link == kOwnLink)) {
@@ -126,6 +130,13 @@ void NodeMembership::start(const JobCore::StartWorkers& start, const JobCore& jo
     addresses.push_back(remote == remotes_.end() ? own_addresses_ : remote->second.addresses);
   }
   order(orders(start, job, slots_, addresses));
+}
+
+void NodeMembership::answer(Link link, const std::string& text) {
+  for (std::size_t at = 0; at < text.size(); at += kAnswerPart) {
+    effects_.send(link, NodeAnswers{text.substr(at, kAnswerPart), at + kAnswerPart >= text.size()});
+  }
+  effects_.close(link);
 }
 
 void NodeMembership::give_input(int node, const std::string& bytes) {

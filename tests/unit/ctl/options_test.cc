@@ -83,6 +83,8 @@ TEST_CASE("the commands and their numbers") {
   CHECK_FALSE(read_options({"status"}).json);
   CHECK(read_options({"--job", "x", "stop"}).job == "x");
   CHECK(read_options({"stop", "--job", "x"}).job == "x");
+  const auto far = read_options({"--job", "x", "--leader", "h:1", "--secret-file", "s", "wait"});
+  CHECK((far.leader == "h:1" && far.secret_file == "s" && !far.tls && far.wait));
   CHECK(read_options({"--help"}).say.find("resize") != std::string::npos);
   CHECK(read_options({"--version"}).say.starts_with("dlaunchctl "));
 }
@@ -103,6 +105,10 @@ TEST_CASE("what makes no sense is refused in one line") {
                                                 {"status", "--once"},
                                                 {"status", "--follow"},
                                                 {"wait", "1"},
+                                                {"status", "--leader", "h:1"},
+                                                {"status", "--leader", "h:1", "--job", "x"},
+                                                {"status", "--secret-file", "s"},
+                                                {"status", "--tls"},
                                                 {"top", "--interval", "0"},
                                                 {"--job"},
                                                 {"list", "--job", "x"},

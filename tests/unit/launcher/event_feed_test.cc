@@ -64,7 +64,7 @@ TEST_CASE("event feed: a program that waits for long is asked to ask again") {
   CHECK((world.answers[0].lines.empty() && world.answers[0].next == 1));
 }
 
-TEST_CASE("event feed: only the newest are kept, and other counts begin anew") {
+TEST_CASE("event feed: only the newest are kept, and other counts begin from the start") {
   FeedWorld world;
   for (std::size_t i = 0; i < EventFeed::kKept + 10; ++i) world.add(std::to_string(i));
   world.ask(3);

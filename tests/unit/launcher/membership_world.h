@@ -88,6 +88,7 @@ class MembershipWorld final : private NodeMembership::Effects, private NodeMembe
   // What the job learns, a line each: "begin", "lost 1 b".
   std::vector<std::string> news;
   std::vector<WorkerEnd> ends;
+  std::vector<std::pair<Link, std::string>> asked;
   std::optional<Duration> clock_error_now;
   int gone_login = -1;
   bool may_leave = false;
@@ -134,6 +135,9 @@ class MembershipWorld final : private NodeMembership::Effects, private NodeMembe
   bool expects(int login) override { return login != gone_login; }
   void on_input_wanted(int node, bool wants) override {
     if (wants) news.push_back(fmt::format("input {}", node));
+  }
+  void on_asked(Link link, const std::string& request) override {
+    asked.emplace_back(link, request);
   }
   void on_monitor(int node, const NodeMessage&) override {
     news.push_back(fmt::format("monitor {}", node));

@@ -137,7 +137,7 @@ TEST_CASE("metrics: OpenMetrics, and the older format for those who do not ask f
   const std::string text = render_metrics(job_at_work(), counters, MetricsForm::openmetrics);
   const std::string job = R"(job_id="a \"b\"")";
   for (const char* line : {"# TYPE dlaunch_job info", "# TYPE dlaunch_restarts counter",
-                                 "# TYPE dlaunch_worker_memory_bytes gauge"}) {
+                           "# TYPE dlaunch_worker_memory_bytes gauge"}) {
     CHECK_MESSAGE(has_line(text, line), line);
   }
   for (const char* sample :

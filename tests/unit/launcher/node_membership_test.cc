@@ -372,3 +372,28 @@ TEST_CASE("membership: at the end all hosts learn of it, also those that wait to
   CHECK(world.sent[1].empty());
   CHECK_FALSE(world.membership.deadline());
 }
+
+TEST_CASE("membership: who asks from another machine gets the answer in parts, and is no host") {
+  MembershipWorld world(membership_plan(2));
+  world.open.insert(7);
+  world.membership.opened(7, "10.0.0.9");
+  world.membership.message(7, NodeAsks{"a question"});
+  CHECK(world.asked ==
+        std::vector<std::pair<MembershipWorld::Link, std::string>>{{7, "a question"}});
+  world.comes(1, "b");
+  CHECK(world.news == std::vector<std::string>{"begin"});
+  const std::string text(std::size_t{700} << 10, 'x');
+  world.membership.answer(7, text);
+  std::string got;
+  for (const auto& message : world.sent[7]) {
+    const auto& part = std::get<NodeAnswers>(message);
+    got += part.part;
+    CHECK(part.last == (got.size() == text.size()));
+  }
+  CHECK(got == text);
+  CHECK_FALSE(world.open.contains(7));
+  CHECK(world.news.size() == 1);  // nothing was lost
+  // A host of the job has no questions.
+  world.membership.message(1, NodeAsks{"another"});
+  CHECK(world.asked.size() == 1);
+}

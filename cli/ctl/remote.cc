@@ -1,0 +1,112 @@
+#include "cli/ctl/remote.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/address.h"
+#include "base/socket.h"
+#include "base/write_all.h"
+#include "launcher/wire/node_message.h"
+#include "rendezvous/handshake.h"
+#include "rendezvous/tls_tunnel.h"
+#include "rendezvous/wire.h"
+
+namespace dlaunch::ctl {
+namespace {
+
+constexpr Duration kConnectLimit = std::chrono::seconds(10);
+
+Result<UniqueFd> connect_to(const Endpoint& leader, TimePoint deadline) {
+  const std::string who = "the leader at " + to_string(leader);
+  auto addresses = resolve(leader.host, leader.port);
+  if (!addresses) return Error{.what = who + ": " + addresses.error().what};
+  Error last{.what = who + ": no address"};
+  for (const SocketAddress& address : *addresses) {
+    auto fd = connect_socket(address.get(), address.size, who, deadline);
+    if (fd) return fd;
+    last = fd.error();
+  }
+  return last;
+}
+
+Result<UniqueFd> open_link(const RemoteJob& job) {
+  const TimePoint deadline = steady_now() + kConnectLimit;
+  if (job.secret.encrypts()) {
+    if (auto ready = TlsChannel::prepare(); !ready) return ready.error();
+  }
+  auto tcp = connect_to(job.leader, deadline);
+  if (!tcp) return tcp.error();
+  auto fd = secured(std::move(*tcp), TlsChannel::Side::connector, job.secret);
+  if (!fd) return fd.error();
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  auto proven = handshake_connect(fd->get(), job.secret,
+                                  {.purpose = Purpose::node,
+                                   .job_id = job.job_id,
+                                   .who = fmt::format("dlaunchctl on {}", host.data())},
+                                  deadline);
+  if (!proven) return proven.error();
+  return fd;
+}
+
+// The next bytes, or none after a beat. An error: the leader has closed the connection.
+Result<std::string> read_some(int fd, TimePoint deadline) {
+  pollfd readable{fd, POLLIN, 0};
+  const TimePoint until = std::min(steady_now() + kBeat, deadline);
+  if (::poll(&readable, 1, poll_timeout_ms(steady_now(), until)) <= 0) return std::string();
+  std::array<char, 16384> bytes;
+  const ssize_t n = ::recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (n > 0) return std::string(bytes.data(), static_cast<std::size_t>(n));
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return std::string();
+  return Error{.what = "the leader has closed the connection"};
+}
+
+// Takes the parts of the answer; true: the last one has come.
+Result<bool> take_frames(FrameBuffer& frames, std::string& answer) {
+  while (true) {
+    const auto frame = frames.next();
+    if (!frame) return frame.error();
+    if (!*frame) return false;
+    if ((*frame)->empty()) continue;  // a beat
+    const auto message = decode_node_message(**frame, TimePoint());
+    if (!message) return message.error();
+    const auto* part = std::get_if<NodeAnswers>(&*message);
+    if (part == nullptr) continue;
+    answer += part->part;
+    if (part->last) return true;
+  }
+}
+
+}  // namespace
+
+Result<std::string> exchange_remotely(const RemoteJob& job, const ControlRequest& request,
+                                      TimePoint deadline) {
+  auto fd = open_link(job);
+  if (!fd) return fd.error();
+  std::string out = encode(NodeMessage(NodeAsks{encode(request)}), TimePoint());
+  FrameBuffer frames;
+  std::string answer;
+  while (steady_now() < deadline) {
+    // Both ends show that they are alive. A frame is small, and fits into the socket's buffer.
+    if (const int err = write_all(fd->get(), std::exchange(out, kBeatFrame)).os_errno; err != 0) {
+      return errno_error("send to the leader", err);
+    }
+    auto bytes = read_some(fd->get(), deadline);
+    if (!bytes) return bytes.error();
+    frames.append(*bytes);
+    auto last = take_frames(frames, answer);
+    if (!last) return last.error();
+    if (*last) return answer;
+  }
+  return Error{.what = "it does not answer: is its dlaunch stopped?"};
+}
+
+}  // namespace dlaunch::ctl

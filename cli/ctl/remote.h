@@ -1,0 +1,24 @@
+// A request to a job that another machine leads: over the port of the job's store, to which only
+// holders of the job's secret have access.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "base/endpoint.h"
+#include "base/secret.h"
+#include "launcher/lead/control/control_request.h"
+
+namespace dlaunch::ctl {
+
+struct RemoteJob {
+  Endpoint leader;
+  std::string job_id;
+  Secret secret;  // with --tls, if the job has it
+};
+
+// The answer. An error: the leader cannot be reached, does not accept us, or has gone.
+Result<std::string> exchange_remotely(const RemoteJob& job, const ControlRequest& request,
+                                      TimePoint deadline);
+
+}  // namespace dlaunch::ctl
