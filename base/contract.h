@@ -28,6 +28,7 @@ inline constexpr const char* kLocalCores = "DLAUNCH_LOCAL_CORES";
 inline constexpr const char* kRdzv = "DLAUNCH_RDZV";
 inline constexpr const char* kRound = "DLAUNCH_ROUND";
 inline constexpr const char* kRoundDir = "DLAUNCH_ROUND_DIR";
+inline constexpr const char* kTraced = "DLAUNCH_TRACED";  // record all operations for --trace
 inline constexpr const char* kSecretFile = "DLAUNCH_SECRET_FILE";
 inline constexpr const char* kTfConfig = "DLAUNCH_TF_CONFIG";
 inline constexpr const char* kWorker = "DLAUNCH_WORKER";

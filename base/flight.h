@@ -44,7 +44,8 @@ struct alignas(64) FlightRecord {
   std::uint8_t dtype = 0;         // index into kDtypeNames
   std::uint8_t op = kFlightNoOp;  // or index into kOpNames
   FlightState state = FlightState::running;
-  std::uint32_t group = 0;  // for a collective: a hash of its group; 0: all ranks
+  std::uint32_t group = 0;       // for a collective: a hash of its group; 0: all ranks
+  std::int32_t world_peer = -1;  // `peer`, as numbered among all ranks
 };
 static_assert(sizeof(FlightRecord) == 64);
 

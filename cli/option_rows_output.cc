@@ -35,6 +35,16 @@ constexpr OptionRow kOutputRows[] = {
     {"timestamps", "", "timestamp timestamp-output prefix-timestamp prefix-output-with-timestamp",
      "", "", Group::output, "Put the local time, to the millisecond, before each line",
      &Options::timestamps},
+    {"goodput", "", "", "", "", Group::output,
+     "Say at the job's end where its time went, and which ranks cost how much of it: dlaunchctl "
+     "goodput says the same of a running job. Without this option the reports on failures after a "
+     "minute or more say so",
+     &Options::goodput},
+    {"trace", "", "", "FILE", "", Group::output,
+     "Write a timeline of all ranks to this file at the job's end, in Chrome's trace event format: "
+     "ui.perfetto.dev shows it. It has the last operations of libdlring on each rank, whom each "
+     "rank waited for, rounds, failures and commits",
+     &Options::trace},
     {"label", "l", "tag-output prepend-rank", "", "", Group::output,
      "Put the rank before each line, which is the default", &Options::label, kHidden},
     {"log-line-prefix-template", "", "", "TEMPLATE", "", Group::output,

@@ -114,6 +114,8 @@ struct Options {
   Text only_rank;
   Text progress_bars;
   Switch timestamps;
+  Switch goodput;
+  Text trace;
   Switch label;
   Text prefix_template;
   Text stdin_to;

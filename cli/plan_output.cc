@@ -194,6 +194,8 @@ Result<void> plan_output(PlanDraft& draft) {
   if (auto done = plan_bars(draft); !done) return done.error();
   if (auto done = plan_metrics(draft); !done) return done.error();
   output.timestamps = options.timestamps.on;
+  draft.plan().goodput = options.goodput.on;
+  if (options.trace) draft.plan().trace = *options.trace.value;
   output.prefix = asked_prefix(draft);
   output.color = wants_color(draft.machine);
   return plan_stdin(draft);

@@ -186,6 +186,12 @@ dl_result dl_explain(dl_comm* comm, const char* collective, size_t count, dl_dty
   });
 }
 
+void dl_spent(dl_activity what, double seconds) {
+  if (!(seconds > 0)) return;
+  const auto time = dlaunch::duration_of(seconds);
+  what == DL_GC ? dlaunch::SpanRing::spent_in_gc(time) : dlaunch::SpanRing::spent_on_input(time);
+}
+
 dl_result dl_set_op_timeout(dl_comm* comm, double timeout_s) {
   return with(comm, [&](Communicator& impl) -> Result<void> {
     const auto limit = dlaunch::operation_limit(timeout_s, comm->job.op_timeout);

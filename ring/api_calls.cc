@@ -126,6 +126,10 @@ dl_result end_of(dl_request*& request) {
   });
 }
 
+dlaunch::FlightRecorder::Blocked blocked_by(const dl_request& request) {
+  return {request.comm->impl->flight(), true};
+}
+
 // Returns n if none is over.
 size_t first_over(size_t n, dl_request* const* requests) {
   const auto* const first =
@@ -315,6 +319,7 @@ dl_result dl_wait_for(dl_request** request, double timeout_s, int* done) {
   if (request != nullptr && *request != nullptr && timeout_s > 0) {
     const auto deadline =
         dlaunch::deadline_after(dlaunch::steady_now(), dlaunch::duration_of(timeout_s));
+    const auto blocked = blocked_by(**request);
     dlaunch::Completions::wait_until(deadline, [&] { return (*request)->over(); });
   }
   return dl_test(request, done);
@@ -326,6 +331,8 @@ dl_result dl_wait_any(size_t n, dl_request** requests, size_t* index) {
   size_t over = first_over(n, requests);
   if (over == n) {
     if (std::all_of(requests, requests + n, [](auto* r) { return r == nullptr; })) return DL_OK;
+    const auto blocked =
+        blocked_by(**std::find_if(requests, requests + n, [](auto* r) { return r != nullptr; }));
     dlaunch::Completions::wait([&] { return (over = first_over(n, requests)) < n; });
   }
   if (index != nullptr) *index = over;

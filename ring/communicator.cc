@@ -168,7 +168,8 @@ Result<void> Communicator::collective(Call call) {
     if (auto ok = attach(call, true); !ok) return ok;
     call.seq = ++seq_;
     call.limit = op_timeout_;
-    return run(call);
+    const FlightRecorder::Blocked blocked(flight_, false);
+    return run(call, SpanKind::call);
   }
   auto started = start(call);
   return started ? wait(**started) : started.error();
@@ -197,7 +198,7 @@ Result<void> Communicator::run_step(const Call& call) {
 }
 
 // Runs on the thread that carries out the call.
-Result<void> Communicator::run(Call call) {
+Result<void> Communicator::run(Call call, SpanKind kind) {
   const bool on_device = call.task.device >= 0;
   if (job_.size == 1) {
     return on_device ? finish(run_on_device(call, [](bool) {})) : run_alone(call);
@@ -210,9 +211,10 @@ Result<void> Communicator::run(Call call) {
   if (traits_of(call.collective).rooted) past_ = rooted_past(past_, signature);
   links_->enter(call.seq, signature);
   if (job_.explains && !on_device) explain_once(call, *plane_);
-  const auto ticket = flight_->begin(now, call, group_hash_);
-  const auto ended = [this, ticket, seq = call.seq](bool failed) {
-    flight_->end(ticket, failed);
+  const auto ticket = flight_->begin(now, call, group_hash_, world_peer(call.root));
+  if (call.task.ordered) kind = SpanKind::background;
+  const auto ended = [this, ticket, kind, seq = call.seq](bool failed) {
+    flight_->end(ticket, failed, kind);
     failpoint("communicator.called");
     if (!failed) links_->complete(seq);
   };
@@ -235,7 +237,8 @@ std::optional<Error> Communicator::absent(const Call& call, Duration waited) con
 }
 
 void Communicator::serve_collectives(OperationQueue& queue) {
-  while (auto operation = queue.take()) operation->finish(run(operation->call));
+  while (auto operation = queue.take())
+    operation->finish(run(operation->call, SpanKind::background));
 }
 
 Communicator::Started Communicator::pushed(Background& background,
@@ -275,7 +278,8 @@ Result<void> Communicator::transfer(Message& message) {
     if (auto ok = open_messenger(deadline_after(steady_now(), op_timeout())); !ok) {
       return finish(message, std::move(ok));
     }
-    auto done = run(message);
+    const FlightRecorder::Blocked blocked(flight_, false);
+    auto done = run(message, SpanKind::call);
     return done ? unstage(*staged) : done;
   }
   auto started = start(message);
@@ -285,12 +289,12 @@ Result<void> Communicator::transfer(Message& message) {
   return done;
 }
 
-Result<void> Communicator::run(Message& message) {
+Result<void> Communicator::run(Message& message, SpanKind kind) {
   const TimePoint now = steady_now();
   message.deadline = deadline_after(now, op_timeout());
-  const auto ticket = flight_->begin(now, message);
+  const auto ticket = flight_->begin(now, message, world_peer(message.peer));
   auto done = without_exceptions([&] { return messenger_->transfer(message); });
-  flight_->end(ticket, !done);
+  flight_->end(ticket, !done, kind);
   return finish(message, std::move(done));
 }
 
@@ -323,7 +327,10 @@ Communicator::Started Communicator::start(Message message) {
 }
 
 Result<void> Communicator::wait(const Operation& operation) {
-  Completions::wait([&] { return operation.done(); });
+  if (!operation.done()) {
+    const FlightRecorder::Blocked blocked(flight_, true);
+    Completions::wait([&] { return operation.done(); });
+  }
   if (!operation.is_message) return operation.outcome();
   auto done = finish(operation.message, operation.outcome());
   return done ? unstage(operation.staged) : done;

@@ -86,6 +86,8 @@ class Communicator : private ProcessEvents {
   Started start(Message message);
   // The operation's own outcome, once it is done.
   Result<void> wait(const Operation& operation);
+  // For other waits of the program's threads.
+  const std::shared_ptr<FlightRecorder>& flight() const { return flight_; }
 
   // Collective. The ranks of each color >= 0 become a communicator, ordered by key and then by
   // rank. A negative color gets null.
@@ -160,9 +162,10 @@ class Communicator : private ProcessEvents {
   Result<StagedMessage> stage(Message& message);
   Result<void> unstage(const StagedMessage& staged);
   Result<void> run_step(const Call& call);
-  Result<void> run(Call call);
+  Result<void> run(Call call, SpanKind kind);
   Result<void> run_on_device(const Call& call, std::function<void(bool failed)> ended);
-  Result<void> run(Message& message);
+  Result<void> run(Message& message, SpanKind kind);
+  int world_peer(int peer) const { return peer < 0 ? -1 : job_.world_rank(peer); }
   static Started pushed(Background& background, std::shared_ptr<Operation> operation);
   void explain_once(const Call& call, const Plane& plane);
   void serve_collectives(OperationQueue& queue);
@@ -187,7 +190,7 @@ class Communicator : private ProcessEvents {
   std::unique_ptr<DevicePlane> device_;  // for calls on device memory; the first one makes it
   std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<Links> links_;
-  std::shared_ptr<FlightRecorder> flight_;
+  std::shared_ptr<FlightRecorder> flight_ = std::make_shared<FlightRecorder>("");
   Completions completions_;
   Background collectives_{[this](OperationQueue& queue) { serve_collectives(queue); }};
   Background messages_{[this](OperationQueue& queue) { messenger_->serve(queue); }};

@@ -99,8 +99,13 @@ Communicator::Sockets Communicator::take_sockets(Mesh& mesh) {
 Result<void> Communicator::connect(const ParentEnd* parent) {
   allow_descriptors(descriptors_of(job_));
   const std::string& folder = job_.round_dir;
-  flight_ = FlightRecorder::of_process(
-      folder.empty() ? "" : flight_file(folder, job_.world_rank(job_.rank)));
+  const int own = job_.world_rank(job_.rank);
+  if (folder.empty()) {
+    flight_ = FlightRecorder::of_process("");
+  } else {
+    flight_ = FlightRecorder::of_process(flight_file(folder, own), spans_file(folder, own),
+                                         job_.size, job_.traced ? trace_file(folder, own) : "");
+  }
   auto ready = bootstrap(job_, abort_, parent);
   if (!ready) return ready.error();
   job_.local_cores = ready->cores;  // for groups, too
@@ -122,6 +127,7 @@ Result<void> Communicator::connect(const ParentEnd* parent) {
   if (job_.group.empty() && !ready->lives.words.empty()) {
     watch_for_deaths(ready->locals, std::move(ready->lives));
   }
+  if (job_.group.empty()) flight_->joined();
   failpoint("communicator.joined");
   return {};
 }

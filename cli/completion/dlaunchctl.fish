@@ -3,7 +3,7 @@ function __dlaunchctl_jobs
     dlaunchctl list 2>/dev/null | awk 'NR > 1 && $1 != "?" { print $1 }'
 end
 
-set -l commands status top events wait list stacks resize restart drain undrain stop
+set -l commands status top goodput events wait list stacks resize restart drain undrain stop
 set -l before "not __fish_seen_subcommand_from $commands"
 complete -c dlaunchctl -f
 complete -c dlaunchctl -n "$before" -a status -d 'What the job and its workers are doing'
@@ -11,6 +11,7 @@ complete -c dlaunchctl -n "$before" -a top -d 'How much its workers do, again an
 complete -c dlaunchctl -n "$before" -a events -d 'What has happened in the job, as lines of JSON'
 complete -c dlaunchctl -n "$before" -a wait -d 'Wait for the job\'s end, and exit with its exit code'
 complete -c dlaunchctl -n "$before" -a list -d 'This user\'s jobs on this machine'
+complete -c dlaunchctl -n "$before" -a goodput -d 'Where the time of the job went'
 complete -c dlaunchctl -n "$before" -a stacks -d 'Where the threads of its workers are'
 complete -c dlaunchctl -n "$before" -a resize -d 'Let an elastic job grow or shrink'
 complete -c dlaunchctl -n "$before" -a restart -d 'Put a new process in the place of a worker'
@@ -23,7 +24,7 @@ complete -c dlaunchctl -l secret-file -r -F -d 'Its secret'
 complete -c dlaunchctl -l tls -d 'It has --tls'
 complete -c dlaunchctl -l help -d 'Print this'
 complete -c dlaunchctl -n 'not __fish_seen_subcommand_from list' -l job -x -a '(__dlaunchctl_jobs)' -d 'The job'
-complete -c dlaunchctl -n '__fish_seen_subcommand_from status top list stacks' -l json -d 'JSON in place of text'
+complete -c dlaunchctl -n '__fish_seen_subcommand_from status top goodput list stacks' -l json -d 'JSON in place of text'
 complete -c dlaunchctl -n '__fish_seen_subcommand_from top' -l interval -x -d 'Seconds from look to look'
 complete -c dlaunchctl -n '__fish_seen_subcommand_from events' -l follow -d 'Also later events'
 complete -c dlaunchctl -n '__fish_seen_subcommand_from top' -l once -d 'Only once'

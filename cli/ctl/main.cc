@@ -35,6 +35,7 @@ std::string list(bool as_json) {
 // The name of the member that holds an answer.
 const char* answer_key(Command command) {
   if (command == Command::status) return "status";
+  if (command == Command::goodput) return "goodput";
   return command == Command::stacks ? "stacks" : "done";
 }
 
@@ -60,6 +61,7 @@ std::string run(const Options& options, int& exit_code) {
   if (options.json) return answer.dump(2) + "\n";
   if (command == Command::status) return render_status(answer);
   if (command == Command::stacks) return render_stacks(answer);
+  if (command == Command::goodput) return render_goodput(answer);
   return answer.get<std::string>() + "\n";
 }
 

@@ -55,6 +55,9 @@ void declare_all(CLI::App& app, Words& words) {
       ->check(CLI::Range(0.1, 3600.0));
   top->add_flag("--once", words.options.once, "show it once, after one interval");
   sends(top, Command::top);
+  CLI::App* goodput = declare(app, "goodput", "show where the job's time went");
+  may_be_json(goodput);
+  sends(goodput, Command::goodput);
   CLI::App* events = declare(app, "events", "show what has happened in the job, as lines of JSON");
   events->add_flag("--follow", words.options.follow, "and what happens, until the job ends");
   sends(events, Command::events);

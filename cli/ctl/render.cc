@@ -142,6 +142,28 @@ std::string render_status(const json& status) {
   return text + text_table(rows, 2);
 }
 
+std::string render_goodput(const json& goodput) {
+  std::string text;
+  for (const auto& line : goodput.at("text")) {
+    text += fmt::format("{}\n", escaped(line.get<std::string>()));
+  }
+  std::vector<Row> rows = {
+      {"RANK", "COMPUTE%", "TRANSFER%", "WAITING%", "RECOVERY%", "LOST%", "START%"}};
+  for (const auto& rank : goodput.at("ranks")) {
+    const double wall = std::max(1e-9, rank.at("wall_s").get<double>());
+    const auto share = [&](double seconds) { return fmt::format("{:.1f}", 100 * seconds / wall); };
+    const auto sum = [&](const char* key) {
+      double seconds = 0;
+      for (const auto& part : rank.at(key)) seconds += part.at("s").get<double>();
+      return share(seconds);
+    };
+    rows.push_back({std::to_string(rank.at("rank").get<int>()), share(rank.at("compute_s")),
+                    share(rank.at("transfer_s")), sum("waiting"), sum("recovery"), sum("lost_work"),
+                    share(rank.at("start_s"))});
+  }
+  return text + "\n" + text_table(rows, rows.front().size());
+}
+
 std::string render_stacks(const json& stacks) {
   std::map<int, std::vector<const json*>> groups;
   for (const auto& worker : stacks) groups[worker.at("group").get<int>()].push_back(&worker);

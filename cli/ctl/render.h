@@ -12,6 +12,7 @@
 namespace dlaunch::ctl {
 
 std::string render_status(const nlohmann::json& status);
+std::string render_goodput(const nlohmann::json& goodput);
 std::string render_stacks(const nlohmann::json& stacks);
 std::string render_list(const std::vector<RunningJob>& jobs);
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "launcher/lead/control/json_text.h"
+#include "launcher/lead/report/goodput_report.h"
 #include "launcher/wire/stack_groups.h"
 
 namespace dlaunch {
@@ -148,6 +149,8 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
     case ControlRequest::Command::status:
     case ControlRequest::Command::top:
       return reply("{\"ok\":true,\"status\":" + render_json(now) + "}");
+    case ControlRequest::Command::goodput:
+      return reply(json_text({{"ok", true}, {"goodput", goodput_json(job_->goodput())}}));
     case ControlRequest::Command::stacks:
       return std::make_shared<ManyStacks>(job_->monitor, decision.stacks_of, reply)->start();
     default:

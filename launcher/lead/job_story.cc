@@ -62,6 +62,7 @@ JobStory::JobStory(const Plan& plan) : plan_(plan) {
   facts_.nproc = plan.nproc;
   facts_.max_restarts = plan.max_restarts;
   facts_.grace = plan.grace;
+  facts_.shows_goodput = plan.goodput;
   facts_.started = steady_now();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "elastic/job_core.h"
@@ -38,6 +39,9 @@ class JobStory {
   // One line each, for a job that goes on: about the failures in this round, or about one of them.
   void tell_restart(const JobCore& job) const;
   void tell_loss(const WorkerEnd& end, const std::string& what_next, const JobCore& job) const;
+
+  // Where the job's time went, for the report.
+  void set_goodput(Goodput goodput) { facts_.goodput = std::move(goodput); }
 
   struct Ending {
     int exit_code = 0;

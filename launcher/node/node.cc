@@ -215,6 +215,7 @@ void Node::on_ended(Slot slot, const WorkerEnd& end) {
   }
   if (!failed) mpi_.ended_well(end.rank);
   driver_.exited(slot);
+  monitor_.last_spans(slot);
   say_(NodeEnded{slot, end});
 }
 

@@ -166,6 +166,8 @@ Facts about_watch(const Plan& plan) {
   };
   limit("hang warning", &Plan::hang_warning);
   limit("hang time-out", &Plan::hang_timeout);
+  if (!plan.trace.empty()) lines.emplace_back("trace", plan.trace);
+  if (plan.goodput) lines.emplace_back("goodput", "in the report at the end");
   if (plan.straggler != usual.straggler)
     lines.emplace_back("stragglers", word_of(kStragglerWords, plan.straggler));
   if (plan.straggler_ratio != usual.straggler_ratio) {

@@ -229,6 +229,8 @@ struct Plan {
   Duration hang_timeout = Duration::max();           // max: hung workers are not replaced
   Duration hang_warning = std::chrono::seconds(60);  // max: only for workers to be replaced
   std::optional<ChaosConfig> chaos;
+  std::string trace;     // the file of --trace; "": none
+  bool goodput = false;  // say where the time of a job went even if it has not failed
   StragglerMode straggler = StragglerMode::warn;
   double straggler_ratio = 1.1;  // of a slow worker's time to the others'
   Duration straggler_window = std::chrono::seconds(10);

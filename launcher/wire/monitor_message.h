@@ -1,7 +1,7 @@
 // The messages by which the leader and the agent of a node monitor the workers there: kinds of
 // NodeMessage; launcher/wire/node_message.h has the rest. Each question or order has at most one
-// answer. A worker that moves on costs nothing, nor does one that stands still and was reported,
-// nor those of programs without libdlring.
+// answer, except that a node sends NodeBooks by itself. A worker of a program without libdlring
+// costs nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -15,6 +15,7 @@
 #include "base/flight.h"
 #include "base/flight_rate.h"
 #include "elastic/agent_core.h"
+#include "elastic/goodput_ledger.h"
 #include "elastic/hang_finder.h"
 
 namespace dlaunch {
@@ -104,6 +105,12 @@ struct NodeTimes {
   std::uint32_t look = 0;
   std::vector<NodeRankTimes> ranks;
   std::vector<NodeReceived> links;
+};
+struct NodeBooks {  // for the ledger of goodput: of the ranks there that use libdlring
+  std::vector<RankSpans> ranks;
+};
+struct NodeTrace {  // for --trace: all operations of ranks there since the last such message
+  std::vector<RankSpans> ranks;
 };
 struct NodeStacks {
   std::uint32_t request = 0;

@@ -11,6 +11,8 @@ inline constexpr FlightState kLastOf<FlightState> = FlightState::failed;
 template <>
 inline constexpr FailureKind kLastOf<FailureKind> = FailureKind::voluntary;
 template <>
+inline constexpr SpanKind kLastOf<SpanKind> = SpanKind::wait;
+template <>
 inline constexpr ProcessState kLastOf<ProcessState> = ProcessState::traced;
 
 namespace {

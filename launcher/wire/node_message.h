@@ -144,7 +144,8 @@ using NodeMessage =
                  NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
                  NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeInject, NodeSurvey, NodePong,
                  NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted,
-                 NodeInput, NodeTest, NodeTested, NodeThrew, NodeGaveUp, NodeAsks, NodeAnswers>;
+                 NodeInput, NodeTest, NodeTested, NodeThrew, NodeGaveUp, NodeAsks, NodeAnswers,
+                 NodeBooks, NodeTrace>;
 
 // With the frame's size in front. origin: the sender's.
 std::string encode(const NodeMessage& message, TimePoint origin);

@@ -14,6 +14,7 @@ PyMethodDef g_functions[] = {
     {"wait_any", wait_any, METH_O, nullptr},
     {"heartbeat", heartbeat, METH_NOARGS, nullptr},
     {"measure", as_method(measure), kMethod, nullptr},
+    {"spent", as_method(spent), kMethod, nullptr},
     {"new_state", as_method(new_state), kMethod, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -68,6 +69,21 @@ PyObject* init(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* nam
     dl_comm* comm = nullptr;
     const dl_result result = beside_others([&] { return dl_init(url, &options, &comm); });
     return result == DL_OK ? new_communicator(comm) : raise_last(result, nullptr);
+  });
+}
+
+constexpr Signature kSpent{"spent", {"what", "seconds"}, 2, 2};
+PyObject* spent(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  return contained([&]() -> PyObject* {
+    Given given;
+    int what = 0;
+    double time = 0;
+    if (!parse(kSpent, args, count, names, given) || !integer("spent", "what", given[0], what) ||
+        !seconds("spent", "seconds", given[1], time)) {
+      return nullptr;
+    }
+    dl_spent(what == DL_GC ? DL_GC : DL_INPUT, time);
+    Py_RETURN_NONE;
   });
 }
 

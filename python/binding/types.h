@@ -118,6 +118,7 @@ PyObject* init(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* nam
 PyObject* borrow(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* wait_any(PyObject*, PyObject* requests);
 PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
+PyObject* spent(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* new_state(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 
 }  // namespace dlaunch::python

@@ -28,10 +28,11 @@ from ._core import Communicator, Memory, Request, heartbeat, init, wait_any
 from ._core import version as __version__
 from ._errors import (Aborted, AuthError, Error, InvalidError, Mismatch, OperationTimeout, PeerLost, ProtocolError,
                       SystemRefused, Unsupported)
+from ._spent import reading_input
 
 __all__ = ["Aborted", "AuthError", "Communicator", "Error", "InvalidError", "Memory", "Mismatch",
            "OperationTimeout", "PeerLost", "ProtocolError", "Request", "SystemRefused", "Unsupported",
-           "heartbeat", "init", "wait_all", "wait_any"]
+           "heartbeat", "init", "reading_input", "wait_all", "wait_any"]
 
 
 def wait_all(requests):

@@ -12,17 +12,21 @@
 
 namespace dlaunch {
 
-std::shared_ptr<FlightRecorder> FlightRecorder::of_process(const std::string& path) {
+std::shared_ptr<FlightRecorder> FlightRecorder::of_process(const std::string& path,
+                                                           const std::string& spans, int ranks,
+                                                           const std::string& trace) {
   static std::mutex mutex;
   static auto* const known = new std::pair<std::string, std::shared_ptr<FlightRecorder>>;
   const std::lock_guard lock(mutex);
   if (!known->second || known->first != path) {
-    *known = {path, std::make_shared<FlightRecorder>(path)};
+    *known = {path, std::make_shared<FlightRecorder>(path, spans, ranks, trace)};
   }
   return known->second;
 }
 
-FlightRecorder::FlightRecorder(const std::string& path) {
+FlightRecorder::FlightRecorder(const std::string& path, const std::string& spans, int ranks,
+                               const std::string& trace)
+    : spans_(spans, kLedgerSpans, least_span(ranks)), trace_(trace, kTraceSpans, Duration::zero()) {
   if (path.empty()) return;
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   // posix_fallocate finds a full disk here; otherwise a SIGBUS would follow later.
@@ -49,7 +53,8 @@ FlightRecorder::Ticket FlightRecorder::write(TimePoint now, Fill fill) {
   return ticket;
 }
 
-FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Call& call, std::uint32_t group) {
+FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Call& call, std::uint32_t group,
+                                             int world_peer) {
   return write(now, [&](FlightRecord& record) {
     const bool reduces = traits_of(call.collective).reduces;
     record.what = static_cast<std::uint8_t>(call.collective);
@@ -60,10 +65,12 @@ FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Call& call, st
     record.peer = call.root;
     record.tag = 0;
     record.group = group;
+    record.world_peer = world_peer;
   });
 }
 
-FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Message& message) {
+FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Message& message,
+                                             int world_peer) {
   return write(now, [&](FlightRecord& record) {
     record.what = message.is_send ? kFlightSend : kFlightRecv;
     record.seq = 0;
@@ -73,15 +80,18 @@ FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Message& messa
     record.peer = message.peer;
     record.tag = message.tag;
     record.group = 0;
+    record.world_peer = world_peer;
   });
 }
 
-void FlightRecorder::end(Ticket ticket, bool failed) {
+void FlightRecorder::end(Ticket ticket, bool failed, SpanKind kind) {
   if (ticket == 0) return;
   FlightRecord& record = file_->records[ticket % kFlightRecords];
   if (record.number.load(std::memory_order_relaxed) != ticket) return;  // long overwritten
   record.ended_ns = steady_now().time_since_epoch().count();
   record.state = failed ? FlightState::failed : FlightState::done;
+  spans_.add(record, kind);
+  trace_.add(record, kind);
   if (failed || record.what >= kTallyKinds) return;
   add_to_tally(file_->tallies[record.what], record.count * kDtypeBytes[record.dtype],
                static_cast<std::uint64_t>(record.ended_ns - record.started_ns));

@@ -146,6 +146,7 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
     job.ports = *parsed;
   }
   job.round_dir = env(contract::kRoundDir).value_or("");
+  job.traced = env(contract::kTraced).has_value();
   if (const auto round = env(contract::kRound)) {
     auto parsed = parse_int(*round, 0, 1 << 30, contract::kRound);
     if (!parsed) return parsed.error();

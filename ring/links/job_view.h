@@ -40,6 +40,7 @@ struct JobView {
   std::string interface;  // listen here, as for choose_address(); "": towards the store
   PortRange ports;        // for the ranks' own listeners
   std::string round_dir;  // the launcher reads lost peers there; "": nowhere
+  bool traced = false;    // all operations are recorded there
   std::string agent;      // the agent's socket, for a process that takes part in rounds; "": none
   int worker = 0;         // the agent's name for this process
   int local_cores = 0;    // cores that the ranks of this host share; 0: unknown

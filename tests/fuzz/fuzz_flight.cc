@@ -1,5 +1,6 @@
 #include "base/flight.h"
 #include "base/flight_rate.h"
+#include "base/flight_spans.h"
 #include "fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -11,6 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const auto& position : read_positions(bytes)) since = now - position.moved;
   for (const auto& span : read_spans(bytes)) since = span.left - span.entered;
   for (const auto& from : read_received(bytes)) since = from.time;
+  for (const auto& span : read_spans_of(bytes, 0, now).spans) since = span.left - span.entered;
   (void)since;
   if (read_rate(bytes, now).over > std::chrono::seconds(5)) __builtin_trap();
   return 0;

@@ -31,6 +31,7 @@ constexpr CommandRow kCommands[] = {
     {"top", ControlCommand::top, nullptr, false},
     {"drain", ControlCommand::drain, nullptr, false},
     {"undrain", ControlCommand::undrain, nullptr, false},
+    {"goodput", ControlCommand::goodput, nullptr, false},
     {"events", ControlCommand::events, nullptr, false},
 };
 
@@ -252,12 +253,14 @@ ControlDecision decide(const ControlRequest& request, const JobStatus& job) {
   const bool changes = request.command == ControlCommand::resize ||
                        request.command == ControlCommand::restart || names_host(request.command);
   if (changes && is_over(job)) return refuse("the job is ending");
-  if (job.state == JobState::idle && (changes || request.command == ControlCommand::stacks)) {
+  if (job.state == JobState::idle && (changes || request.command == ControlCommand::stacks ||
+                                      request.command == ControlCommand::goodput)) {
     return refuse("the job has not begun, it waits for " + job.waits_for);
   }
   switch (request.command) {
     case ControlCommand::status:
     case ControlCommand::top:
+    case ControlCommand::goodput:
     case ControlCommand::events:
       return {};
     case ControlCommand::resize:

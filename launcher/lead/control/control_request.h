@@ -1,9 +1,9 @@
 // Requests of dlaunchctl to a running job, and the decisions on them. Pure: decide() judges a
 // request against the job's status; JobControl carries the decision out.
-// A request is one JSON object: {"command": "status"}, "top", "stop", "stacks" (with "rank": only
-// of that rank), "resize" with "size", "restart" with "rank", "drain" and "undrain" with "host",
-// "events" (with "after", an earlier answer's "next": the newer ones, which may not be there yet).
-// decide() refuses a request with any other member.
+// A request is one JSON object: {"command": "status"}, "top", "stop", "goodput", "stacks" (with
+// "rank": only of that rank), "resize" with "size", "restart" with "rank", "drain" and "undrain"
+// with "host", "events" (with "after", an earlier answer's "next": the newer ones, which may not be
+// there yet). decide() refuses a request with any other member.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,18 @@ inline constexpr const char* kControlSocket = "control";  // its name in the job
 inline constexpr std::size_t kMaxControlRequest = 4096;
 
 struct ControlRequest {
-  enum class Command { status, resize, restart, stacks, stop, top, drain, undrain, events };
+  enum class Command {
+    status,
+    resize,
+    restart,
+    stacks,
+    stop,
+    top,
+    drain,
+    undrain,
+    goodput,
+    events
+  };
   Command command = Command::status;
   std::optional<int> number;  // resize: workers; restart: a rank; stacks: a rank, or none for all
   std::string host = {};      // drain, undrain

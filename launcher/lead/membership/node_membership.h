@@ -148,6 +148,9 @@ class NodeMembership {
   // The job's slot for a slot of a node; -1: there is none.
   Slot job_slot(int node, Slot slot) const { return slots_.slot_of(node, slot); }
   // A node is connected.
+  const std::string& name_of(int node) const { return node_at(node).host; }
+  // The possible error of the node's times here.
+  Duration clock_error(int node) const;
   bool is_here(int node) const { return node_at(node).link != NodeRoster::kNone; }
   // The node was heard within two beats.
   bool is_heard(int node) const { return node == own() || effects_.is_heard(node_at(node).link); }

@@ -79,6 +79,11 @@ void NodeMembership::tell(int node, JobCore::Event event) {
   if (known) job_.feed(event);
 }
 
+Duration NodeMembership::clock_error(int node) const {
+  if (node == own()) return Duration::zero();
+  return effects_.clock_error(node_at(node).link).value_or(kUnknownClock);
+}
+
 void NodeMembership::on(int node, const NodeEnded& ended) {
   const Slot slot = job_slot(node, ended.slot);
   if (slot < 0) return;
@@ -88,7 +93,7 @@ void NodeMembership::on(int node, const NodeEnded& ended) {
     end.ended = std::min(end.ended, effects_.now());
     end.started = std::min(end.started, end.ended);
     if (end.traceback) end.traceback->begun = std::min(end.traceback->begun, end.ended);
-    end.clock_error = effects_.clock_error(node_at(node).link).value_or(kUnknownClock);
+    end.clock_error = clock_error(node);
   }
   job_.on_ended(slot, end);
 }

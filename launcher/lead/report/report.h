@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "elastic/goodput_ledger.h"
 #include "elastic/restart_policy.h"
 #include "launcher/wire/stack_groups.h"
 #include "launcher/wire/worker_end.h"
@@ -72,6 +73,8 @@ struct JobFacts {
   // Of the ranks that still ran when the first one gave up waiting, before any signal of ours.
   RankStacks stacks;
   std::vector<int> still_running;  // ranks that could not be reaped (uninterruptible)
+  std::optional<Goodput> goodput;  // none: the job has not begun
+  bool shows_goodput = false;      // --goodput: in the text of each report
 };
 
 // The rank's program in a job of several programs; else "".
@@ -133,8 +136,9 @@ Verdict judge(const JobFacts& facts);
 // Whether these lines, as that rank wrote them, are the last ones on the user's terminal.
 using ShownLast = std::function<bool(int rank, const std::vector<std::string>& lines)>;
 
-// Lines for people (no prefix, no trailing newline each); empty on success. `color`: ANSI. The last
-// lines of the root's stderr are not quoted if shown_last says that they stand just above.
+// Lines for people (no prefix, no trailing newline each). `color`: ANSI. The last lines of the
+// root's stderr are not quoted if shown_last says that they stand just above. On success there are
+// none, except with --goodput.
 std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdict, bool color,
                                      const ShownLast& shown_last = nullptr);
 // One JSON object, pretty printed.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/signal_name.h"
+#include "launcher/lead/report/goodput_report.h"
 #include "launcher/lead/report/report.h"
 
 namespace dlaunch {
@@ -129,6 +130,7 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
                             {"what", facts.failed_what}};
   }
   if (!facts.still_running.empty()) out["left_behind"] = facts.still_running;
+  if (facts.goodput) out["goodput"] = goodput_json(*facts.goodput);
   const auto text = render_text(facts, verdict, false);
   if (!text.empty()) {
     out["summary"] = text.front();

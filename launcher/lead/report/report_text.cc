@@ -9,6 +9,7 @@
 #include "base/signal_name.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "launcher/lead/report/goodput_report.h"
 #include "launcher/lead/report/last_words.h"
 #include "launcher/lead/report/report.h"
 #include "launcher/wire/complaint.h"
@@ -18,6 +19,9 @@ namespace {
 
 // With all other lines, the report stays within a small screen (25 lines).
 constexpr std::size_t kShownFailures = 3;
+
+// The report on a shorter job says nothing of its goodput.
+constexpr Duration kWorthAccounts = std::chrono::seconds(60);
 
 using Lines = std::vector<std::string>;
 
@@ -328,6 +332,10 @@ void add_what_was_done(Lines& out, const JobFacts& facts, const WorkerEnd* root)
   out.push_back(line);
 }
 
+Lines goodput_of(const JobFacts& facts) {
+  return facts.goodput ? goodput_lines(*facts.goodput) : Lines();
+}
+
 }  // namespace
 
 std::string program_of(const JobFacts& facts, int rank) {
@@ -337,7 +345,8 @@ std::string program_of(const JobFacts& facts, int rank) {
 
 std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdict, bool color,
                                      const ShownLast& shown_last) {
-  if (facts.end == JobEnd::succeeded) return {};
+  if (facts.end == JobEnd::succeeded && !facts.shows_goodput) return {};
+  if (facts.end == JobEnd::succeeded) return goodput_of(facts);
   const WorkerEnd* root = verdict.root ? &facts.workers[*verdict.root] : nullptr;
   Lines out = {headline(facts, verdict, root)};
   if (color) out[0] = "\x1b[1;31m" + out[0] + "\x1b[0m";
@@ -362,6 +371,9 @@ std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdi
   const bool judged = facts.end == JobEnd::worker_failed || facts.end == JobEnd::given_up;
   if (judged && !facts.why_no_restart.empty()) {
     out.push_back(fmt::format("  no restart: {}", facts.why_no_restart));
+  }
+  if (facts.shows_goodput || facts.ended - facts.started >= kWorthAccounts) {
+    for (auto& line : goodput_of(facts)) out.push_back(std::move(line));
   }
   return out;
 }

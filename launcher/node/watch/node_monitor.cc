@@ -43,6 +43,7 @@ NodeMonitor::NodeMonitor(asio::io_context& loop, Processes& processes, std::set<
     : loop_(loop),
       processes_(processes),
       tell_(std::move(tell)),
+      spans_timer_(loop, [this] { send_spans(); }),
       gpus_(loop, helpers),
       traceback_timer_(loop, [this] { look_at_tracebacks(); }),
       timer_(loop),
@@ -52,6 +53,8 @@ void NodeMonitor::begin(Duration still_after) {
   news_.emplace(still_after);
   interval_ = interval_for(still_after);
   arm();
+  spans_ = {};
+  spans_timer_.arm(steady_now() + spans_interval(1));
   tracebacks_ = {};
   give_ups_ = {};
   processes_.on_traceback([this] { look_at_tracebacks(); });
@@ -73,6 +76,7 @@ void NodeMonitor::stop() {
   news_.reset();
   interval_ = Duration::max();
   timer_.cancel();
+  spans_timer_.arm(kNever);
   traceback_timer_.arm(kNever);
   processes_.on_traceback(nullptr);
   go_on(kNever);
@@ -109,6 +113,34 @@ void NodeMonitor::look() {
   }
   const NodeSeen seen = news_->look(steady_now(), workers);
   if (!seen.ranks.empty()) tell_(seen);
+}
+
+void NodeMonitor::send_spans() {
+  const TimePoint now = steady_now();
+  NodeBooks books{.ranks = {}};
+  int size = 1;
+  for (const Slot slot : processes_.members()) {
+    const WorkerPlace& place = processes_.place(slot);
+    size = std::max(size, place.size);
+    RankSpans news = spans_.look(now, place);
+    if (news.joined != TimePoint{}) books.ranks.push_back(std::move(news));
+    send_trace(now, place);
+  }
+  if (!books.ranks.empty()) tell_(books);
+  spans_timer_.arm(now + spans_interval(size));
+}
+
+// One message for each rank: it may be long.
+void NodeMonitor::send_trace(TimePoint now, const WorkerPlace& place) {
+  RankSpans news = spans_.look_at_trace(now, place);
+  if (!news.spans.empty()) tell_(NodeTrace{.ranks = {std::move(news)}});
+}
+
+void NodeMonitor::last_spans(Slot slot) {
+  if (!news_) return;
+  send_trace(steady_now(), processes_.place(slot));
+  RankSpans news = spans_.look(steady_now(), processes_.place(slot));
+  if (news.joined != TimePoint{}) tell_(NodeBooks{.ranks = {std::move(news)}});
 }
 
 TimePoint NodeMonitor::active_at(Slot slot) {

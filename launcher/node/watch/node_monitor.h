@@ -19,6 +19,7 @@
 #include "launcher/node/watch/gpu_watch.h"
 #include "launcher/node/watch/node_steps.h"
 #include "launcher/node/watch/rank_news.h"
+#include "launcher/node/watch/span_reader.h"
 #include "launcher/node/watch/traceback_news.h"
 #include "launcher/node/workers/processes.h"
 #include "launcher/wire/deadline_timer.h"
@@ -40,6 +41,8 @@ class NodeMonitor {
   bool take(const NodeMessage& message);
   // Call it when a child was stopped or continued, or a round began.
   void look();
+  // The worker has ended: sends the last of its spans.
+  void last_spans(Slot slot);
   void stop();
 
  private:
@@ -55,6 +58,8 @@ class NodeMonitor {
   std::vector<NodeGpu> gpus_of_worker(Slot slot, const std::vector<GpuFigures>& all) const;
   void go_on(TimePoint now);
   void look_at_tracebacks();
+  void send_spans();
+  void send_trace(TimePoint now, const WorkerPlace& place);
   TimePoint active_at(Slot slot);
   void look_for_give_ups();
   bool runs(Slot slot) const;
@@ -65,6 +70,8 @@ class NodeMonitor {
   std::optional<RankNews> news_;
   std::map<Slot, std::pair<pid_t, Activity>> activities_;  // of workers without a better sign
   NodeSteps steps_;
+  SpanReader spans_;
+  DeadlineTimer spans_timer_;
   GpuWatch gpus_;
   TracebackNews tracebacks_;
   GiveUpNews give_ups_;

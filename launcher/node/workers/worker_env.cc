@@ -34,6 +34,7 @@ constexpr std::array kStalePrefixes = {"PMI_",
                                        contract::kRdzv,
                                        contract::kRound,
                                        contract::kRoundDir,
+                                       contract::kTraced,
                                        contract::kSecretFile,
                                        contract::kJobId,
                                        contract::kLocalCores,
@@ -224,6 +225,7 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   env[contract::kRdzv] = place.store_url;
   if (!place.secret_file.empty()) env[contract::kSecretFile] = place.secret_file;
   env[contract::kRoundDir] = place.round_dir;
+  if (!plan.trace.empty()) env[contract::kTraced] = "1";
   if (place.heartbeat_fd >= 0) env[contract::kHeartbeatFd] = std::to_string(place.heartbeat_fd);
   if (place.heartbeat_pipe != 0) {
     env[contract::kHeartbeatPipe] = std::to_string(place.heartbeat_pipe);

@@ -422,6 +422,15 @@ DL_API dl_result dl_group(dl_comm* comm, const int* ranks, int size, int tag, do
  * and comm's parent go on. Call it on the communicator's thread. */
 DL_API dl_result dl_set_op_timeout(dl_comm* comm, double timeout_s);
 
+/* What a program does between its operations. */
+typedef enum dl_activity {
+  DL_GC = 0,    /* it collects garbage */
+  DL_INPUT = 1, /* it waits for input */
+} dl_activity;
+/* The program has spent this time so, outside libdlring's calls. Where other ranks waited for this
+ * one meanwhile, the launcher's ledger (dlaunchctl goodput) names the cause. Any thread. */
+DL_API void dl_spent(dl_activity what, double seconds);
+
 /* The text of the calling thread's last failed call on this communicator; "" if none failed. comm
  * NULL: the last failed dl_init. Valid until the thread's next call. */
 DL_API const char* dl_last_error(const dl_comm* comm);

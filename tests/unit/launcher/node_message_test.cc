@@ -173,6 +173,16 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(over(NodeLook{9}).look == 9);
   CHECK(over(NodeCut{9, 3, 20}).last == 20);
   CHECK(over(NodeSpans{9, 3, 20}).first == 3);
+  const RankSpans spans{.rank = 2,
+                        .round = 3,
+                        .until = kHere + 1s,
+                        .joined = kHere - 2s,
+                        .blocked = 5ms,
+                        .spans = {{.kind = SpanKind::background, .seq = 7, .entered = kHere}}};
+  const auto books = over(NodeBooks{{spans}});
+  REQUIRE(books.ranks.size() == 1);
+  CHECK(books.ranks[0].joined == kHere - 2s);
+  CHECK(books.ranks[0].spans == spans.spans);
   CHECK(over(NodeDump{5, 2}).request == 5);
   CHECK(over(NodeHung{2, 77, "why"}).why == "why");
   const auto inject = over(NodeInject{2, 19, std::chrono::milliseconds(10)});

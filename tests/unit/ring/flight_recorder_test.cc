@@ -68,6 +68,84 @@ TEST_CASE("flight: a reader never sees a half-written record") {
   CHECK(grown == 200);
 }
 
+TEST_CASE(
+    "spans: what lasted or came late is in the file, with the time in which the rank was blocked") {
+  const TempFolder folder;
+  const std::string path = spans_file(folder.path.string(), 3);
+  SpanRing ring(path, 8, 1ms);
+  CHECK(read_span_file(path, 0, steady_now()).joined == TimePoint{});
+  const TimePoint begin(100s);
+  ring.joined(begin);
+  TimePoint now = begin;
+  const auto call = [&](std::uint64_t seq, Duration pause, Duration time) {
+    FlightRecord record;
+    record.seq = seq;
+    record.started_ns = (now + pause).time_since_epoch().count();
+    record.ended_ns = (now + pause + time).time_since_epoch().count();
+    record.state = FlightState::done;
+    record.world_peer = 2;
+    ring.block(now + pause);
+    now += pause + time;
+    ring.unblock(now - time, now, false);
+    ring.add(record, SpanKind::call);
+  };
+  call(1, 10us, 10us);  // short
+  call(2, 10us, 2ms);   // lasts
+  call(3, 5ms, 10us);   // comes late
+  SpanRing::spent_in_gc(4ms);
+  SpanRing::spent_on_input(2ms);
+  call(4, 6ms, 10us);
+  const SpanFile file = read_span_file(path, 0, now);
+  REQUIRE(file.spans.size() == 3);
+  CHECK(file.joined == begin);
+  CHECK(file.blocked == 2ms + 30us);
+  CHECK(file.least == 1ms);
+  CHECK(file.spans[0].seq == 2);
+  CHECK(file.spans[0].left - file.spans[0].entered == 2ms);
+  CHECK(file.spans[0].peer == 2);
+  CHECK(file.spans[1].seq == 3);
+  CHECK(file.spans[2].gc == 4ms);
+  CHECK(file.spans[2].input == 2ms);
+  CHECK(read_span_file(path, file.written, now).spans.empty());
+
+  // A block that has not ended counts up to now, and two threads count once.
+  ring.block(now);
+  ring.block(now + 1s);
+  CHECK(read_span_file(path, 0, now + 3s).blocked == file.blocked + 3s);
+  ring.unblock(now + 1s, now + 4s, true);
+  ring.unblock(now, now + 5s, true);
+  const SpanFile later = read_span_file(path, file.written, now + 9s);
+  CHECK(later.blocked == file.blocked + 5s);
+  REQUIRE(later.spans.size() == 2);
+  CHECK(later.spans[0].kind == SpanKind::wait);
+
+  for (std::uint64_t seq = 5; seq < 25; ++seq) call(seq, 2ms, 10us);
+  const SpanFile full = read_span_file(path, file.written, now);
+  CHECK(full.spans.size() == 8);
+  CHECK(full.spans.back().seq == 24);
+  CHECK(full.dropped == 14);
+  CHECK_FALSE(read_span_file(folder.path.string() + "/none", 0, now).exists);
+  SpanRing("", 8, 1ms).joined(now);  // no file: nothing to do
+}
+
+TEST_CASE("spans: a span that is being written is read at the next look") {
+  const TempFolder folder;
+  const std::string path = spans_file(folder.path.string(), 0);
+  SpanRing ring(path, 4, 0ns);
+  FlightRecord record;
+  record.started_ns = 5, record.ended_ns = 9;
+  for (record.seq = 1; record.seq <= 2; ++record.seq) ring.add(record, SpanKind::call);
+  std::string bytes = content(path);
+  const std::size_t second = sizeof(SpanHead) + 2 * sizeof(SpanRecord);
+  const std::string number = bytes.substr(second, 8);
+  bytes.replace(second, 8, 8, '\0');
+  const SpanFile half = read_spans_of(bytes, 0, steady_now());
+  CHECK(half.spans.size() == 1);
+  CHECK(half.written == 1);
+  bytes.replace(second, 8, number);
+  CHECK(read_spans_of(bytes, half.written, steady_now()).spans.size() == 1);
+}
+
 TEST_CASE("flight: collectives that end well are counted, and no others") {
   const TempFolder folder;
   const std::string path = flight_file(folder.path.string(), 0);
@@ -76,9 +154,9 @@ TEST_CASE("flight: collectives that end well are counted, and no others") {
   call.collective = Collective::all_gather;
   call.dtype = DL_FLOAT32;
   call.count = 1 << 20;
-  for (int i = 0; i < 3; ++i) recorder.end(recorder.begin(steady_now() - 1s, call, 0), false);
-  recorder.end(recorder.begin(steady_now(), call, 0), true);
-  recorder.end(recorder.begin(steady_now(), Message{}), false);
+  for (int i = 0; i < 3; ++i) recorder.end(recorder.begin(steady_now() - 1s, call, 0, -1), false);
+  recorder.end(recorder.begin(steady_now(), call, 0, -1), true);
+  recorder.end(recorder.begin(steady_now(), Message{}, -1), false);
   const auto tallies = read_tallies(content(path));
   REQUIRE(tallies.size() == 1);
   CHECK((tallies[0].kind == 2 && tallies[0].size == 2 && tallies[0].bytes == 3ULL << 22));

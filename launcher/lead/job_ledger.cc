@@ -1,0 +1,53 @@
+#include "launcher/lead/job_ledger.h"
+
+#include <algorithm>
+
+namespace dlaunch {
+
+void JobLedger::see(TimePoint now, const JobCore::Event& event, const JobCore& job) {
+  if (const auto* spawned = std::get_if<JobCore::Spawned>(&event)) {
+    if (const int rank = job.rank_of(spawned->slot); rank >= 0) ledger_.started(now, rank);
+  } else if (const auto* progress = std::get_if<JobCore::Progress>(&event)) {
+    version_ = std::max(version_, progress->version);
+    ledger_.committed(now);
+  } else if (const auto* ready = std::get_if<JobCore::Ready>(&event)) {
+    // A state of which no commit told: the member holds it.
+    if (ready->version > version_) ledger_.kept();
+    version_ = std::max(version_, ready->version);
+  } else if (const auto* lost = std::get_if<JobCore::NodeLost>(&event)) {
+    for (Slot slot = 0; slot < job.slots(); ++slot) {
+      const int rank = job.rank_of(slot);
+      if (job.node_of(slot) != lost->node || rank < 0) continue;
+      return ledger_.failed(now, rank, false);  // stands for all ranks of that host
+    }
+  }
+}
+
+void JobLedger::ended(const WorkerEnd& end, const JobCore& job) {
+  if (end.rank < 0) return;
+  const bool ends = job.state() == JobState::ending || job.state() == JobState::ended;
+  const bool well = end.signal == 0 && end.exit_code == 0;
+  if (well || ends) return ledger_.done(end.ended, end.rank);
+  const int culprit = end.peer_lost >= 0 ? end.peer_lost : end.rank;
+  ledger_.failed(end.ended, culprit, job.are_tasks());
+}
+
+void JobLedger::take(TimePoint now, int node, const NodeMessage& message) {
+  if (const auto* books = std::get_if<NodeBooks>(&message)) {
+    for (const RankSpans& report : books->ranks) ledger_.take(node, report);
+    ledger_.find_waits();
+  } else if (const auto* seen = std::get_if<NodeSeen>(&message)) {
+    for (const NodeRank& rank : seen->ranks) look(now, rank);
+  }
+}
+
+// Hosts report at once when a worker is stopped or continued.
+void JobLedger::look(TimePoint now, const NodeRank& rank) {
+  if (is_held(rank.state)) {
+    stopped_.try_emplace(rank.rank, now);
+  } else if (const auto stopped = stopped_.extract(rank.rank)) {
+    ledger_.stood(rank.rank, stopped.mapped(), now);
+  }
+}
+
+}  // namespace dlaunch

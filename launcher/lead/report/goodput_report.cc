@@ -1,0 +1,139 @@
+#include "launcher/lead/report/goodput_report.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+
+namespace dlaunch {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kShownCosts = 4;
+constexpr double kShownShare = 0.0005;  // 0.1 %, rounded
+
+const char* cause_word(WaitCause cause) {
+  static constexpr const char* kWords[] = {"compute", "input", "gc", "link", "host"};
+  return kWords[static_cast<int>(cause)];
+}
+
+const char* cause_in_words(WaitCause cause) {
+  static constexpr const char* kWords[] = {"waits for its compute", "waits for its input",
+                                           "waits for its garbage collector",
+                                           "waits for its network link", "waits for its host"};
+  return kWords[static_cast<int>(cause)];
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string total_line(const Goodput& goodput) {
+  std::string line =
+      fmt::format("goodput {} of {} rank{} in {}", percent(goodput.goodput()), goodput.ranks.size(),
+                  goodput.ranks.size() == 1 ? "" : "s", format_duration(goodput.wall));
+  const char* separator = ": ";
+  const auto add = [&](const char* what, Duration time) {
+    const double share = goodput.share(time);
+    if (share < kShownShare) return;
+    line += fmt::format("{}{} {}", separator, what, percent(share));
+    separator = ", ";
+  };
+  add("compute", goodput.compute);
+  add("transfer", goodput.transfer);
+  add("waiting", goodput.waiting);
+  add("recovery", goodput.recovery);
+  add("lost work", goodput.lost);
+  add("start", goodput.start);
+  return line;
+}
+
+std::string cost_line(const Goodput& goodput, const Goodput::Cost& cost) {
+  std::string line =
+      fmt::format("  rank {} cost {}", cost.rank, percent(goodput.share(cost.sum())));
+  const char* separator = ": ";
+  const auto add = [&](const char* what, Duration time) {
+    const double share = goodput.share(time);
+    if (share < kShownShare) return;
+    line += fmt::format("{}{} {}", separator, what, percent(share));
+    separator = ", ";
+  };
+  for (const auto& [cause, time] : cost.waits) add(cause_in_words(cause), time);
+  add("recovery", cost.recovery);
+  add("lost work", cost.lost);
+  return line;
+}
+
+json culprit_of(int rank) { return rank >= 0 ? json(rank) : json(); }
+
+json due_json(const std::vector<Goodput::Due>& all) {
+  json list = json::array();
+  for (const auto& due : all) {
+    list.push_back({{"rank", culprit_of(due.culprit)}, {"s", to_seconds(due.time)}});
+  }
+  return list;
+}
+
+json rank_json(const Goodput::Rank& rank) {
+  json waits = json::array();
+  for (const auto& wait : rank.waits) {
+    waits.push_back({{"rank", culprit_of(wait.culprit)},
+                     {"cause", cause_word(wait.cause)},
+                     {"s", to_seconds(wait.time)}});
+  }
+  return {{"rank", rank.rank},
+          {"wall_s", to_seconds(rank.wall)},
+          {"compute_s", to_seconds(rank.compute)},
+          {"transfer_s", to_seconds(rank.transfer)},
+          {"start_s", to_seconds(rank.start)},
+          {"waiting", std::move(waits)},
+          {"recovery", due_json(rank.recovery)},
+          {"lost_work", due_json(rank.lost)}};
+}
+
+}  // namespace
+
+std::vector<std::string> goodput_lines(const Goodput& goodput) {
+  if (goodput.ranks.empty()) return {};
+  std::vector<std::string> lines = {total_line(goodput)};
+  for (const auto& cost : goodput.costs) {
+    if (lines.size() > kShownCosts || goodput.share(cost.sum()) < kShownShare) break;
+    lines.push_back(cost_line(goodput, cost));
+  }
+  if (!goodput.sees_waits) {
+    lines.emplace_back("  the program does not use libdlring: compute includes all waits");
+  }
+  return lines;
+}
+
+json goodput_json(const Goodput& goodput) {
+  json costs = json::array();
+  for (const auto& cost : goodput.costs) {
+    json waits = json::object();
+    for (const auto& [cause, time] : cost.waits) waits[cause_word(cause)] = to_seconds(time);
+    costs.push_back({{"rank", cost.rank},
+                     {"s", to_seconds(cost.sum())},
+                     {"share", goodput.share(cost.sum())},
+                     {"waiting_s", std::move(waits)},
+                     {"recovery_s", to_seconds(cost.recovery)},
+                     {"lost_work_s", to_seconds(cost.lost)}});
+  }
+  json ranks = json::array();
+  for (const auto& rank : goodput.ranks) ranks.push_back(rank_json(rank));
+  return {{"goodput", goodput.goodput()},
+          {"wall_s", to_seconds(goodput.wall)},
+          {"rank_seconds", to_seconds(goodput.total)},
+          {"compute_s", to_seconds(goodput.compute)},
+          {"transfer_s", to_seconds(goodput.transfer)},
+          {"waiting_s", to_seconds(goodput.waiting)},
+          {"recovery_s", to_seconds(goodput.recovery)},
+          {"lost_work_s", to_seconds(goodput.lost)},
+          {"start_s", to_seconds(goodput.start)},
+          {"sees_waits", goodput.sees_waits},
+          {"least_wait_s", to_seconds(goodput.least)},
+          {"dropped_spans", goodput.dropped},
+          {"text", goodput_lines(goodput)},
+          {"costs", std::move(costs)},
+          {"ranks", std::move(ranks)}};
+}
+
+}  // namespace dlaunch

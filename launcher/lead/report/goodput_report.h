@@ -1,0 +1,18 @@
+// The accounts of goodput, as lines for people and as JSON (goodput.schema.json). Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "elastic/goodput_ledger.h"
+
+namespace dlaunch {
+
+// "goodput 93.1 % of 4 ranks in 2 min: …", then a line for each of the ranks that cost most. Empty
+// for a job without ranks.
+std::vector<std::string> goodput_lines(const Goodput& goodput);
+nlohmann::json goodput_json(const Goodput& goodput);
+
+}  // namespace dlaunch

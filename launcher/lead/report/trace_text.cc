@@ -1,0 +1,203 @@
+#include "launcher/lead/report/trace_text.h"
+
+#include <iterator>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/flight.h"
+#include "base/ring_names.h"
+#include "base/text.h"
+#include "elastic/wait_finder.h"
+
+namespace dlaunch {
+namespace {
+
+using nlohmann::json;
+
+// The job's own process; ranks have their number plus one, because viewers treat 0 specially.
+constexpr int kJobTrack = 1'000'000;
+int track_of(int rank) { return rank + 1; }
+
+constexpr std::uint64_t kElementBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};  // by dl_dtype
+static_assert(std::size(kElementBytes) == std::size(kDtypeNames));
+
+const char* word_for(WaitCause cause) {
+  static constexpr const char* kWords[] = {"compute", "input", "gc", "link", "host"};
+  return kWords[static_cast<int>(cause)];
+}
+
+// Hosts and programs name themselves as they like: bytes that are no UTF-8 become U+FFFD.
+std::string text_of(const json& what) {
+  return what.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string name_of(const Span& span) {
+  if (span.kind == SpanKind::wait) return "wait for operations in the background";
+  if (span.what == kFlightSend) return fmt::format("send to rank {}", span.peer);
+  if (span.what == kFlightRecv) {
+    return span.peer < 0 ? "recv from any rank" : fmt::format("recv from rank {}", span.peer);
+  }
+  return std::string(span.what < std::size(kCollectiveNames) ? kCollectiveNames[span.what] : "?");
+}
+
+class TraceText {
+ public:
+  TraceText(const Trace& trace, const std::function<void(std::string_view)>& write)
+      : trace_(trace), write_(write) {}
+
+  void write() {
+    write_(R"({"displayTimeUnit":"ms","traceEvents":[)");
+    write_job();
+    for (const auto& [rank, of] : trace_.ranks) write_rank(rank, of);
+    write_waits();
+    write_("\n],\"otherData\":" + text_of(metadata()) + "}\n");
+  }
+
+ private:
+  // Microseconds since the job's beginning.
+  double time(TimePoint at) const {
+    return static_cast<double>((at - trace_.begun).count()) / 1000;
+  }
+  double time(Duration length) const { return static_cast<double>(length.count()) / 1000; }
+
+  void event(const json& what) {
+    write_(first_ ? "\n" : ",\n");
+    first_ = false;
+    write_(text_of(what));
+  }
+
+  void name_track(int track, const std::string& name, int order) {
+    event({{"ph", "M"}, {"name", "process_name"}, {"pid", track}, {"args", {{"name", name}}}});
+    event({{"ph", "M"},
+           {"name", "process_sort_index"},
+           {"pid", track},
+           {"args", {{"sort_index", order}}}});
+  }
+
+  void write_job() {
+    name_track(kJobTrack, "job " + escaped(trace_.job_id), -1);
+    for (std::size_t i = 0; i < trace_.rounds.size(); ++i) {
+      const auto& round = trace_.rounds[i];
+      const TimePoint to = i + 1 < trace_.rounds.size() ? trace_.rounds[i + 1].from : trace_.ended;
+      event({{"ph", "X"},
+             {"name", fmt::format("round {}", round.number)},
+             {"cat", "round"},
+             {"pid", kJobTrack},
+             {"tid", 1},
+             {"ts", time(round.from)},
+             {"dur", time(to - round.from)},
+             {"args", {{"ranks", round.size}}}});
+    }
+    for (const auto& mark : trace_.marks) {
+      event({{"ph", "i"},
+             {"name", mark.what},
+             {"cat", "job"},
+             {"s", mark.rank < 0 ? "g" : "p"},
+             {"pid", mark.rank < 0 ? kJobTrack : track_of(mark.rank)},
+             {"tid", 1},
+             {"ts", time(mark.at)}});
+    }
+  }
+
+  void write_rank(int rank, const Trace::Rank& of) {
+    name_track(track_of(rank), fmt::format("rank {} on {}", rank, escaped(of.host)), rank);
+    static constexpr const char* kThreads[] = {"program", "background", "waits"};
+    for (int thread = 1; thread <= 3; ++thread) {
+      event({{"ph", "M"},
+             {"name", "thread_name"},
+             {"pid", track_of(rank)},
+             {"tid", thread},
+             {"args", {{"name", kThreads[thread - 1]}}}});
+    }
+    TimePoint left{};
+    int round = 0;
+    for (const auto& operation : of.operations) {
+      const Span& span = operation.span;
+      const bool own = span.kind != SpanKind::background;
+      if (own && round == operation.round && span.entered > left) {
+        slice(rank, "compute", "compute", left, span.entered, json::object(), 1);
+      }
+      if (own) left = span.left, round = operation.round;
+      slice(rank, name_of(span), "dlring", span.entered, span.left, arguments(operation),
+            own ? 1 : 2);
+    }
+  }
+
+  json arguments(const Trace::Operation& operation) const {
+    const Span& span = operation.span;
+    json args = {{"round", operation.round}};
+    if (span.kind == SpanKind::wait) return args;
+    args["seq"] = span.seq;
+    args["group"] = span.group;
+    args["dtype"] = span.dtype < std::size(kDtypeNames) ? kDtypeNames[span.dtype] : "?";
+    args["bytes"] =
+        span.dtype < std::size(kElementBytes) ? span.count * kElementBytes[span.dtype] : 0;
+    if (span.op < std::size(kOpNames)) args["op"] = kOpNames[span.op];
+    if (span.failed) args["failed"] = true;
+    return args;
+  }
+
+  void slice(int rank, const std::string& name, const char* category, TimePoint from, TimePoint to,
+             const json& args, int thread) {
+    event({{"ph", "X"},
+           {"name", name},
+           {"cat", category},
+           {"pid", track_of(rank)},
+           {"tid", thread},
+           {"ts", time(from)},
+           {"dur", time(to - from)},
+           {"args", args}});
+  }
+
+  // A slice of its own for each wait, within the operation, and an arrow to it from the culprit.
+  void write_waits() {
+    WaitFinder finder;
+    for (const auto& [rank, of] : trace_.ranks) {
+      for (const auto& operation : of.operations) {
+        finder.add(operation.round, rank, of.node, operation.span);
+      }
+    }
+    int arrow = 0;
+    for (const Wait& wait : finder.take(TimePoint::max())) {
+      if (wait.to - wait.from < least_span(1)) continue;
+      slice(wait.rank, fmt::format("wait for rank {}", wait.culprit), "wait", wait.from, wait.to,
+            {{"rank", wait.culprit}, {"cause", word_for(wait.cause)}}, 3);
+      const auto end = [&](const char* kind, int track, int thread) {
+        json flow = {{"ph", kind},   {"name", "waited for"}, {"cat", "wait"},      {"id", arrow},
+                     {"pid", track}, {"tid", thread},        {"ts", time(wait.to)}};
+        if (*kind == 'f') flow["bp"] = "e";
+        event(flow);
+      };
+      end("s", track_of(wait.culprit), 1);
+      end("f", track_of(wait.rank), 3);
+      ++arrow;
+    }
+  }
+
+  json metadata() const {
+    json ranks = json::array();
+    for (const auto& [rank, of] : trace_.ranks) {
+      ranks.push_back({{"rank", rank},
+                       {"host", of.host},
+                       {"clock_error_s", to_seconds(of.clock_error)},
+                       {"operations", of.operations.size()},
+                       {"dropped_operations", of.dropped}});
+    }
+    return {{"job_id", trace_.job_id},
+            {"clock", "of the host that led the job, from the job's beginning"},
+            {"ranks", std::move(ranks)}};
+  }
+
+  const Trace& trace_;
+  const std::function<void(std::string_view)>& write_;
+  bool first_ = true;
+};
+
+}  // namespace
+
+void write_trace(const Trace& trace, const std::function<void(std::string_view)>& write) {
+  TraceText(trace, write).write();
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,111 @@
+#include "ring/call/span_ring.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+
+#include "base/unique_fd.h"
+
+namespace dlaunch {
+namespace {
+
+std::atomic<std::int64_t> gc_ns{0}, input_ns{0};
+
+std::int64_t ns_of(TimePoint time) { return time.time_since_epoch().count(); }
+
+std::uint32_t taken_us(std::atomic<std::int64_t>& ns) {
+  if (ns.load(std::memory_order_relaxed) == 0) return 0;
+  const std::int64_t us = ns.exchange(0, std::memory_order_relaxed) / 1000;
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(us, UINT32_MAX));
+}
+
+}  // namespace
+
+SpanRing::SpanRing(const std::string& path, std::uint32_t capacity, Duration least) {
+  if (path.empty()) return;
+  const std::size_t bytes = span_file_bytes(capacity);
+  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  // posix_fallocate finds a full disk here; otherwise a SIGBUS would follow later.
+  if (!fd || ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)) != 0) return;
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (memory == MAP_FAILED) return;
+  memory_ = std::shared_ptr<void>(memory, [bytes](void* m) { ::munmap(m, bytes); });
+  head_ = new (memory) SpanHead;
+  records_ = new (static_cast<std::byte*>(memory) + sizeof(SpanHead)) SpanRecord[capacity];
+  head_->least_ns = least.count();
+  head_->capacity = capacity;
+}
+
+void SpanRing::joined(TimePoint now) {
+  if (head_ == nullptr) return;
+  last_left_.store(ns_of(now), std::memory_order_relaxed);
+  head_->joined_ns.store(ns_of(now), std::memory_order_release);
+}
+
+void SpanRing::block(TimePoint now) {
+  if (head_ == nullptr) return;
+  if (head_->depth.fetch_add(1, std::memory_order_acq_rel) == 0) {
+    head_->since_ns.store(ns_of(now), std::memory_order_release);
+  }
+}
+
+// Time in which several threads are blocked counts once.
+void SpanRing::unblock(TimePoint since, TimePoint now, bool waited) {
+  if (head_ == nullptr) return;
+  const std::int64_t began = head_->since_ns.load(std::memory_order_acquire);
+  if (head_->depth.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    head_->blocked_ns.fetch_add(ns_of(now) - began, std::memory_order_acq_rel);
+  }
+  if (!waited || (now - since).count() < head_->least_ns) return;
+  std::uint64_t number;
+  SpanRecord& record = claim(number);
+  record.what = record.dtype = record.op = record.failed = 0;
+  record.seq = record.count = 0;
+  record.group = record.gc_us = record.input_us = 0;
+  record.peer = -1;
+  record.entered_ns = ns_of(since);
+  record.left_ns = ns_of(now);
+  record.kind = SpanKind::wait;
+  record.number.store(number, std::memory_order_release);
+}
+
+SpanRecord& SpanRing::claim(std::uint64_t& number) {
+  number = head_->written.fetch_add(1, std::memory_order_acq_rel) + 1;
+  SpanRecord& record = records_[number % head_->capacity];
+  record.number.store(0, std::memory_order_release);
+  return record;
+}
+
+void SpanRing::add(const FlightRecord& operation, SpanKind kind) {
+  if (head_ == nullptr) return;
+  const std::int64_t left = operation.ended_ns, entered = operation.started_ns;
+  const std::int64_t before = last_left_.exchange(left, std::memory_order_relaxed);
+  const std::int64_t least = head_->least_ns;
+  if (left - entered < least && entered - before < least) return;
+  std::uint64_t number;
+  SpanRecord& record = claim(number);
+  record.seq = operation.seq;
+  record.count = operation.count;
+  record.entered_ns = entered;
+  record.left_ns = left;
+  record.peer = operation.world_peer;
+  record.group = operation.group;
+  record.what = operation.what;
+  record.dtype = operation.dtype;
+  record.op = operation.op;
+  record.kind = kind;
+  // The ledger's file alone takes these.
+  record.gc_us = least > 0 ? taken_us(gc_ns) : 0;
+  record.input_us = least > 0 ? taken_us(input_ns) : 0;
+  record.failed = operation.state == FlightState::failed ? 1 : 0;
+  record.number.store(number, std::memory_order_release);
+}
+
+void SpanRing::spent_in_gc(Duration time) { gc_ns.fetch_add(time.count()); }
+void SpanRing::spent_on_input(Duration time) { input_ns.fetch_add(time.count()); }
+
+}  // namespace dlaunch

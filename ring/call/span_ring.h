@@ -1,0 +1,40 @@
+// SpanRing: writes a rank's spans and the time in which it is blocked to a span file
+// (base/flight_spans.h). Without a file it does nothing. Thread-safe and without locks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/flight.h"
+#include "base/flight_spans.h"
+
+namespace dlaunch {
+
+class SpanRing {
+ public:
+  // Writes to `path`; if that is "" or cannot be made, it writes nothing. least: as least_span();
+  // zero: all operations are written.
+  SpanRing(const std::string& path, std::uint32_t capacity, Duration least);
+
+  void joined(TimePoint now);
+  void block(TimePoint now);
+  // since: the time of the block() that ends. waited: in no operation of its own.
+  void unblock(TimePoint since, TimePoint now, bool waited);
+  // An operation that has ended.
+  void add(const FlightRecord& operation, SpanKind kind);
+  // The program's own account of what it does outside operations.
+  static void spent_in_gc(Duration time);
+  static void spent_on_input(Duration time);
+
+ private:
+  SpanRecord& claim(std::uint64_t& number);
+
+  std::shared_ptr<void> memory_;  // null: none
+  SpanHead* head_ = nullptr;
+  SpanRecord* records_ = nullptr;
+  std::atomic<std::int64_t> last_left_{0};
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,109 @@
+// The accounts of goodput in words.
+#include "launcher/lead/report/goodput_report.h"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "launcher/lead/job_ledger.h"
+#include "tests/unit/elastic/job_world.h"
+#include "tests/unit/launcher/job_facts.h"
+
+namespace dlaunch {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Rank 1 is 10 s late in a collective of 100 s, and fails at their end.
+Goodput accounts() {
+  GoodputLedger ledger(kStart);
+  ledger.begin_round(kStart, 1, 2);
+  for (const int rank : {0, 1}) {
+    const TimePoint entered = kStart + (rank == 0 ? 50s : 60s);
+    ledger.take(0, {.rank = rank,
+                    .round = 1,
+                    .until = kStart + 91s,
+                    .joined = kStart + 10s,
+                    .blocked = kStart + 70s - entered,
+                    .spans = {{.seq = 1, .entered = entered, .left = kStart + 70s}}});
+  }
+  ledger.committed(kStart + 91s);
+  ledger.failed(kStart + 96s, 1, false);
+  ledger.finish(kStart + 100s);
+  return ledger.at(kStart + 100s);
+}
+
+TEST_CASE("goodput report: the shares, and what each rank cost") {
+  const auto lines = goodput_lines(accounts());
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] ==
+        "goodput 76.0 % of 2 ranks in 100 s: compute 66.0 %, transfer 10.0 %, waiting 5.0 %, "
+        "recovery "
+        "4.0 %, lost work 5.0 %, start 10.0 %");
+  CHECK(lines[1] ==
+        "  rank 1 cost 14.0 %: waits for its compute 5.0 %, recovery 4.0 %, lost work 5.0 %");
+  const auto json = goodput_json(accounts());
+  CHECK(json["rank_seconds"] == 200.0);
+  CHECK(json["costs"][0]["waiting_s"]["compute"] == 10.0);
+  CHECK(json["ranks"][1]["lost_work"][0]["rank"] == 1);
+  CHECK(goodput_lines({}).empty());
+}
+
+TEST_CASE("goodput report: a job that failed after a minute says it, and one that asked for it") {
+  JobFacts failed = facts({exited(1, 9000, 3)});
+  failed.goodput = accounts();
+  const auto says = [](const JobFacts& of) {
+    const auto lines = render_text(of, judge(of), false);
+    return !lines.empty() && lines.back().starts_with("  rank 1 cost");
+  };
+  CHECK_FALSE(says(failed));
+  failed.ended = kStart + 61s;
+  CHECK(says(failed));
+  JobFacts well = facts({exited(0, 9000, 0)}, JobEnd::succeeded);
+  well.goodput = accounts();
+  CHECK_FALSE(says(well));
+  well.shows_goodput = true;
+  CHECK(says(well));
+}
+
+TEST_CASE("job ledger: a rank that is stopped in a collective costs the others") {
+  JobLedger ledger(kStart);
+  ledger.begin_round(kStart, 1, 2);
+  NodeBooks books;
+  for (const int rank : {0, 1}) {
+    books.ranks.push_back({.rank = rank,
+                           .round = 1,
+                           .until = kStart + 9s,
+                           .joined = kStart,
+                           .blocked = 6s,
+                           .spans = {{.seq = 1, .entered = kStart + 2s, .left = kStart + 8s}}});
+  }
+  ledger.take(kStart + 3s, 0, NodeSeen{{{.rank = 1, .state = ProcessState::stopped}}});
+  ledger.take(kStart + 7s, 0, NodeSeen{{{.rank = 1, .state = ProcessState::running}}});
+  ledger.take(kStart + 9s, 0, books);
+  ledger.finish(kStart + 10s);
+  const Goodput found = ledger.at(kStart + 10s);
+  REQUIRE(found.costs.size() == 1);
+  CHECK(found.costs[0].rank == 1);
+  CHECK(found.waiting == 4s);
+  CHECK(found.transfer == 8s);
+}
+
+TEST_CASE("job ledger: the events of a job change its books") {
+  JobWorld world(of(2, 1));
+  JobLedger ledger(kStart);
+  ledger.begin_round(kStart, 1, 2);
+  for (const Slot slot : {0, 1}) ledger.see(kStart + 1s, JobCore::Spawned{slot}, world.core);
+  ledger.see(kStart + 4s, JobCore::Progress{0, 7}, world.core);
+  ledger.ended(lost(1, exited(0, 6000, 1)), world.core);  // because of rank 1
+  const Goodput before = ledger.at(kStart + 6s);
+  CHECK(before.lost == 4s);
+  REQUIRE(before.costs.size() == 1);
+  CHECK(before.costs[0].rank == 1);
+  ledger.see(kStart + 7s, JobCore::Ready{1, 1, 7}, world.core);
+  CHECK(ledger.at(kStart + 7s).lost == 4s);  // a state that the commit had told of
+  ledger.see(kStart + 7s, JobCore::Ready{1, 1, 9}, world.core);
+  CHECK(ledger.at(kStart + 7s).lost == 0s);
+}
+
+}  // namespace
+}  // namespace dlaunch
