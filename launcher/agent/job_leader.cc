@@ -185,7 +185,10 @@ DrainedHosts::Job JobLeader::job_for_drained() {
   return {.least = plan_.nodes.min,
           .feed = [this](const JobCore::Event& event) { feed(event); },
           .nobody_on = [this](int node) { return !driver_ || job().nobody_on(node); },
-          .started = [this] { return started_ ? &*started_ : nullptr; },
+          .starts_hosts = [this] { return started_.has_value(); },
+          .listed_as = [this](int node) { return started_->name(node); },
+          .take_out = [this](int node,
+                             bool out) { out ? started_->drain(node) : started_->undrain(node); },
           .write_down = [this] { write_down_drained(); }};
 }
 

@@ -26,7 +26,7 @@ std::vector<HostStatus> DrainedHosts::all() const {
   const auto names = membership_.host_names();
   for (const std::string& name : names) {
     HostStatus host{.node = static_cast<int>(hosts.size()), .name = name};
-    if (const auto* started = job_.started()) host.listed_as = started->name(host.node);
+    if (job_.starts_hosts()) host.listed_as = job_.listed_as(host.node);
     const auto drained = hosts_.find(name);
     if (drained != hosts_.end()) host = drained->second;
     hosts.push_back(std::move(host));
@@ -40,19 +40,19 @@ std::vector<HostStatus> DrainedHosts::all() const {
 
 void DrainedHosts::drain(const HostStatus& host) {
   const int node = host.node;
-  auto* const started = membership_.is_own(node) ? nullptr : job_.started();
+  const bool listed = job_.starts_hosts() && !membership_.is_own(node);
   membership_.keep_out(host.name, !host.drained);
   if (host.drained) {
     hosts_.erase(host.name);
     job_.write_down();
-    if (started) started->undrain(node);
+    if (listed) job_.take_out(node, false);
     if (!host.left && membership_.is_here(node)) job_.feed(JobCore::NodeBack{node});
     return;
   }
   HostStatus& now = hosts_[host.name] = host;
   now.drained = true;
   job_.write_down();
-  if (started) started->drain(node);
+  if (listed) job_.take_out(node, true);
   job_.feed(JobCore::NodeDrain{node});
 }
 
@@ -79,7 +79,7 @@ void DrainedHosts::let_go() {
     const int node = host.node;
     if (host.left || membership_.is_own(node) || !job_.nobody_on(node)) continue;
     host.left = news = true;
-    if (!job_.started())
+    if (!job_.starts_hosts())
       membership_.release(node, "this host is drained: the job continues without it");
   }
   if (news) job_.write_down();

@@ -1,6 +1,6 @@
 // DrainedHosts: the hosts that the user takes out of a running job and takes back (dlaunchctl
 // drain, undrain), and the pods that Kubernetes ends, which may come back at any time. The journal
-// passes them on to the next leader.
+// passes them on to the next leader. Pure: it acts through Job.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,6 @@
 #include "elastic/job_core.h"
 #include "launcher/lead/control/job_status.h"
 #include "launcher/lead/membership/node_membership.h"
-#include "launcher/lead/start/started_hosts.h"
 
 namespace dlaunch {
 
@@ -22,8 +21,11 @@ class DrainedHosts {
     int least = 1;  // the minimum of hosts
     std::function<void(const JobCore::Event&)> feed;
     std::function<bool(int node)> nobody_on;  // no worker of the job is on the node
-    std::function<StartedHosts*()> started;   // null: we did not start the other hosts
-    std::function<void()> write_down;         // updates the journal, if there is one
+    std::function<bool()> starts_hosts;       // we started the other hosts
+    // Of such a job: a host's name in the list; takes a host out of the list, or back.
+    std::function<std::string(int node)> listed_as;
+    std::function<void(int node, bool out)> take_out;
+    std::function<void()> write_down;  // updates the journal, if there is one
   };
   // membership must outlive it.
   DrainedHosts(NodeMembership& membership, Job job)

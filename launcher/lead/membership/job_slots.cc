@@ -1,13 +1,13 @@
 #include "launcher/lead/membership/job_slots.h"
 
-#include <algorithm>
-#include <map>
-
 namespace dlaunch {
 
 JobSlots::JobSlots(const std::vector<int>& nodes, int size) : size_(size) {
-  std::map<int, Slot> used;
-  for (const int node : nodes) homes_.push_back({node, used[node]++});
+  for (const int node : nodes) {
+    auto& slots = by_node_[node];
+    slots.push_back(static_cast<Slot>(homes_.size()));
+    homes_.push_back({node, static_cast<Slot>(slots.size()) - 1});
+  }
 }
 
 JobSlots JobSlots::lay_out(const std::vector<NodeRoster::Node>& nodes, const Plan& plan) {
@@ -26,14 +26,14 @@ JobSlots JobSlots::lay_out(const std::vector<NodeRoster::Node>& nodes, const Pla
 }
 
 Slot JobSlots::slot_of(int node, Slot slot) const {
-  const auto is = [=](const Home& home) { return home.node == node && home.slot == slot; };
-  const auto found = std::find_if(homes_.begin(), homes_.end(), is);
-  return found == homes_.end() ? -1 : static_cast<Slot>(found - homes_.begin());
+  const auto found = by_node_.find(node);
+  if (found == by_node_.end() || slot < 0 || slot >= count_on(node)) return -1;
+  return found->second[static_cast<std::size_t>(slot)];
 }
 
 int JobSlots::count_on(int node) const {
-  return static_cast<int>(std::count_if(homes_.begin(), homes_.end(),
-                                        [=](const Home& home) { return home.node == node; }));
+  const auto found = by_node_.find(node);
+  return found == by_node_.end() ? 0 : static_cast<int>(found->second.size());
 }
 
 std::vector<int> JobSlots::nodes() const {

@@ -4,6 +4,7 @@
 // come yet. Pure.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "elastic/job_core.h"
@@ -34,7 +35,8 @@ class JobSlots {
   std::vector<int> nodes() const;
 
  private:
-  std::vector<Home> homes_;  // by slot of the job
+  std::vector<Home> homes_;                   // by slot of the job
+  std::map<int, std::vector<Slot>> by_node_;  // the job's slots, by those of the node
   int size_ = 0;
 };
 
