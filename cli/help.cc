@@ -14,6 +14,7 @@ constexpr std::size_t kHelpColumn = 38;
 
 constexpr std::string_view kTop = R"(Usage: dlaunch [options] [--] program [argument ...]
        dlaunch doctor [--json] [options]       looks at the hosts beforehand
+       dlaunch report DIR [--out FILE]         makes a page from a run with --run-dir
        dlaunch help [topic | option]
 
   dlaunch --nproc 4 ./train --epochs 10       four workers on this machine

@@ -19,6 +19,7 @@
 #include "cli/help.h"
 #include "cli/help_topics.h"
 #include "cli/plan_builder.h"
+#include "cli/report/run_report.h"
 #include "cli/ssh_node.h"
 #include "launcher/agent/agent.h"
 #include "launcher/lead/start/pbs_login.h"
@@ -83,6 +84,9 @@ int help(const std::string& topic) {
 int run(const std::vector<std::string>& given) {
   if (!given.empty() && given[0] == kHelpWord && given.size() <= 2) {
     return help(given.size() == 2 ? given[1] : "");
+  }
+  if (!given.empty() && given[0] == kReportWord) {
+    return run_report({given.begin() + 1, given.end()});
   }
   const bool doctor = !given.empty() && given[0] == kDoctorWord;
   const bool tests = given.size() == 3 && given[0] == kHostTestWord;

@@ -55,6 +55,10 @@ constexpr OptionRow kOutputRows[] = {
      "Append what happens in the job to FILE, one JSON object a line: starts, rounds, failures, "
      "restarts, commits, stragglers, hangs and more",
      &Options::events},
+    {"run-dir", "", "", "DIR", "", Group::output,
+     "Collect in DIR what 'dlaunch report DIR' needs to make a page of this run: its options, its "
+     "events, who waited for whom, and the report at its end",
+     &Options::run_dir},
     {"metrics", "", "", "[HOST:]PORT|unix:PATH", "", Group::output,
      "Serve the job's metrics for Prometheus at http://HOST:PORT/metrics. HOST is 127.0.0.1 if not "
      "given. With port 0 the kernel chooses a port, and dlaunch prints it",

@@ -140,6 +140,7 @@ struct Options {
   Text straggler_window;
   Text error_file;
   Text events;
+  Text run_dir;
   Text metrics;
   Text monitor_interval;
   // engine and dlaunch itself

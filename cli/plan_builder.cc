@@ -42,6 +42,25 @@ Result<void> set_duration(const Text& option, Duration& field) {
 // Four beats: fewer may be missing although the host is alive.
 constexpr Duration kLeastHostTimeout = std::chrono::seconds(2);
 
+// The leader makes the folder.
+Result<void> plan_run_dir(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  if (!options.run_dir) return {};
+  for (const auto& [option, field, name] :
+       {std::tuple(&options.error_file, &plan.error_file, "error.json"),
+        std::tuple(&options.events, &plan.events_file, "events.jsonl")}) {
+    const std::string path = *options.run_dir + "/" + name;
+    if (*option) {
+      return refuse("{}: leave it out: {} has the same in {}", option->source,
+                    options.run_dir.source, path);
+    }
+    *field = path;
+  }
+  plan.run_dir = *options.run_dir;
+  return {};
+}
+
 Result<void> plan_endings(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
@@ -78,7 +97,7 @@ Result<void> plan_endings(PlanDraft& draft) {
     }
     *field = **option;
   }
-  return {};
+  return plan_run_dir(draft);
 }
 
 namespace {

@@ -211,6 +211,7 @@ Options forwarded_options(const Options& options) {
                                  &Options::secret_file,
                                  &Options::error_file,
                                  &Options::events,
+                                 &Options::run_dir,
                                  &Options::metrics,
                                  &Options::timeout,
                                  &Options::min_nproc,

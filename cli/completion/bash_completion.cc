@@ -39,6 +39,13 @@ _dlaunch_complete() {
 _dlaunch() {
   local cur=${COMP_WORDS[COMP_CWORD]} kind='' program=0 value_of='' i=1 word
   COMPREPLY=()
+  if [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} == report ]]; then
+    kind=DIR
+    [[ ${COMP_WORDS[COMP_CWORD - 1]} != --out ]] || kind=FILE
+    [[ $cur != -* ]] || kind=--out
+    _dlaunch_complete "$kind" "$cur"
+    return
+  fi
   [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} == doctor ]] && i=2
   while ((i < COMP_CWORD)); do
     word=${COMP_WORDS[i]}
@@ -79,6 +86,7 @@ _dlaunch() {
   else
     _dlaunch_complete PROGRAM "$cur"
     [[ $COMP_CWORD -gt 1 || -z $cur || doctor != "$cur"* ]] || COMPREPLY+=(doctor)
+    [[ $COMP_CWORD -gt 1 || -z $cur || report != "$cur"* ]] || COMPREPLY+=(report)
   fi
 }
 complete -F _dlaunch dlaunch

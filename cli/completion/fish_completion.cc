@@ -44,6 +44,7 @@ function __dlaunch_of_doctor
 end
 
 complete -c dlaunch -n 'test (count (commandline -opc)) = 1' -a doctor -d 'Looks at the hosts'
+complete -c dlaunch -n 'test (count (commandline -opc)) = 1' -a report -d 'Makes a page from a run'
 complete -c dlaunch -n 'not __dlaunch_of_doctor' \
     -a '(__fish_complete_subcommand -- $__dlaunch_with_value)'
 )";

@@ -15,10 +15,12 @@ constexpr std::string_view kZshTop =
 
 _dlaunch_program() {
   if (( CURRENT == 1 )); then
-    _alternative 'commands:command:(doctor)' 'programs:program:_command_names -e' \
+    _alternative 'commands:command:(doctor report)' 'programs:program:_command_names -e' \
       'files:file:_files'
   elif [[ $words[1] == doctor ]]; then
     _arguments -s $_dlaunch_options
+  elif [[ $words[1] == report ]]; then
+    _arguments '--out[the page]:FILE:_files' ':DIR:_files -/'
   else
     _normal
   fi

@@ -302,6 +302,7 @@ void JobLeader::begin() {
   const auto resumed = membership_.resumed();
   telemetry_.events().begins(job(), membership_.hosts_here(),
                              resumed ? std::optional(resumed->was) : std::nullopt);
+  telemetry_.begin_run(membership_.hosts_here(), [this] { return ledger_.at(steady_now()); });
   for (const int absent : membership_.absent()) feed(JobCore::NodeLost{absent});
   if (resumed) return take_over(*resumed);
   feed(JobCore::Start{});

@@ -26,7 +26,13 @@ Result<void> JobTelemetry::open(asio::io_context& loop, Look look, bool takes_ov
     if (metrics_)
       log_line(chosen ? LogLevel::warn : LogLevel::info, "metrics at " + metrics_->where());
   }
-  auto log = EventLog::open(loop, plan_.events_file, plan_.job_id);
+  if (!plan_.run_dir.empty()) {
+    auto folder = RunFolder::open(loop, plan_);
+    if (!folder) return folder.error();
+    run_folder_ = std::move(*folder);
+  }
+  const std::size_t most = plan_.run_dir.empty() ? SIZE_MAX : kMostOfRunFile;
+  auto log = EventLog::open(loop, plan_.events_file, plan_.job_id, most);
   if (!log) return log.error();
   log_ = std::move(*log);
   return {};
@@ -37,7 +43,13 @@ void JobTelemetry::take(const JobEvent& event) {
   if (log_) log_->add(event);
 }
 
+void JobTelemetry::begin_run(const std::vector<std::string>& hosts,
+                             std::function<Goodput()> goodput) {
+  if (run_folder_) run_folder_->begin(hosts, std::move(goodput));
+}
+
 void JobTelemetry::close(std::function<void()> then) {
+  if (run_folder_) run_folder_->end();
   log_ ? log_->close(std::move(then)) : then();
 }
 

@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <asio/io_context.hpp>
 
@@ -12,6 +14,7 @@
 #include "launcher/lead/job_events.h"
 #include "launcher/lead/metrics/job_counters.h"
 #include "launcher/lead/metrics/metrics_server.h"
+#include "launcher/lead/run_folder.h"
 #include "launcher/plan/plan.h"
 
 namespace dlaunch {
@@ -26,6 +29,8 @@ class JobTelemetry {
   // Opens what the plan asks for. takes_over: the job goes on, so that an address for metrics that
   // is not free costs only a warning.
   Result<void> open(asio::io_context& loop, Look look, bool takes_over);
+  // The job begins. goodput: the accounts up to now.
+  void begin_run(const std::vector<std::string>& hosts, std::function<Goodput()> goodput);
   // Calls then() once all events are written, or after 5 s.
   void close(std::function<void()> then);
 
@@ -46,6 +51,7 @@ class JobTelemetry {
   JobCounters counters_;
   std::unique_ptr<EventLog> log_;  // once open
   std::unique_ptr<MetricsServer> metrics_;
+  std::unique_ptr<RunFolder> run_folder_;  // null: none
 };
 
 }  // namespace dlaunch

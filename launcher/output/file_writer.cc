@@ -173,4 +173,10 @@ void FileWriter::Desk::tell(std::function<void()> what) {
   });
 }
 
+std::size_t room_in(int fd, std::size_t most) {
+  struct stat now {};
+  if (::fstat(fd, &now) != 0 || !S_ISREG(now.st_mode)) return most;
+  return most - std::min(most, static_cast<std::size_t>(now.st_size));
+}
+
 }  // namespace dlaunch

@@ -52,4 +52,7 @@ class FileWriter {
   bool started_ = false;
 };
 
+// The bytes that an open file may still get if it should not have more than `most`.
+std::size_t room_in(int fd, std::size_t most);
+
 }  // namespace dlaunch

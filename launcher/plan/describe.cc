@@ -16,7 +16,7 @@
 namespace dlaunch {
 namespace {
 
-using Facts = std::vector<std::pair<std::string, std::string>>;
+using Facts = PlanFacts;
 
 const char* names_of(StreamSet streams) {
   static constexpr std::array kNames = {"nothing", "stdout", "stderr", "stdout and stderr"};
@@ -177,6 +177,7 @@ Facts about_watch(const Plan& plan) {
   if (plan.chaos) lines.emplace_back("chaos", chaos_of(*plan.chaos));
   if (!plan.error_file.empty()) lines.emplace_back("error file", plan.error_file);
   if (!plan.metrics.empty()) lines.emplace_back("metrics", plan.metrics);
+  if (!plan.run_dir.empty()) lines.emplace_back("run folder", plan.run_dir);
   if (!plan.events_file.empty()) lines.emplace_back("events", plan.events_file);
   if (!plan.health_check.empty()) {
     lines.emplace_back("health check", shell_quoted(plan.health_check));
@@ -242,13 +243,19 @@ Facts about_job(const Plan& plan) {
 
 }  // namespace
 
-std::string describe(const Plan& plan) {
-  std::string out = "command: " + command_line(plan) + "\n";
+PlanFacts facts_of(const Plan& plan) {
+  PlanFacts all = {{"command", command_line(plan)}};
   for (const auto part :
        {about_programs, about_workers, about_hosts, about_job, about_connections, about_restarts,
         about_watch, about_times, about_output, about_placement}) {
-    for (const auto& [key, value] : part(plan)) out += fmt::format("{}: {}\n", key, value);
+    for (auto& fact : part(plan)) all.push_back(std::move(fact));
   }
+  return all;
+}
+
+std::string describe(const Plan& plan) {
+  std::string out;
+  for (const auto& [key, value] : facts_of(plan)) out += fmt::format("{}: {}\n", key, value);
   return out;
 }
 

@@ -237,6 +237,7 @@ struct Plan {
   Duration join_timeout = std::chrono::seconds(600);  // for a new member of a round
   std::string error_file;                             // the report as JSON; "": none
   std::string events_file;                            // what happens, as JSON lines; "": none
+  std::string run_dir;  // has the files of `dlaunch report`; "": none
   std::string metrics;  // HOST:PORT or unix:PATH, where metrics are served; "": nowhere
   std::string store_listen = "127.0.0.1:0";  // where the embedded store listens
   std::string master_addr = "127.0.0.1";     // the workers' MASTER_ADDR; an address of this host
@@ -262,6 +263,9 @@ struct Plan {
   bool survives_losses() const { return max_restarts.restarts > 0 || nodes.min < nodes.max; }
 };
 
+// The bytes of each file in run_dir; the last event comes on top.
+inline constexpr std::size_t kMostOfRunFile = 15u << 20;
+
 // The receivers of our stdin, in the words of --stdin.
 std::string stdin_of(const Plan& plan);
 
@@ -270,6 +274,10 @@ std::string command_line(const Plan& plan);
 
 // The settings that must be equal on all hosts of a job, in words.
 std::string what_must_agree(const Plan& plan);
+
+// The plan in words, as pairs of a name and a value. A name may come several times.
+using PlanFacts = std::vector<std::pair<std::string, std::string>>;
+PlanFacts facts_of(const Plan& plan);
 
 // The plan as --dry-run prints it: a "key: value" line each.
 std::string describe(const Plan& plan);

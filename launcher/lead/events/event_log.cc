@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -12,11 +13,6 @@ namespace {
 
 constexpr Duration kCloseLimit = std::chrono::seconds(5);
 constexpr Duration kCloseLook = std::chrono::milliseconds(50);
-
-EventTime time_now() {
-  return {.wall = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now()),
-          .monotonic = steady_now()};
-}
 
 // A pipe without a reader is an error: opening it would wait for one.
 Result<UniqueFd> open_to_append(const std::string& path) {
@@ -30,12 +26,18 @@ Result<UniqueFd> open_to_append(const std::string& path) {
 
 }  // namespace
 
+EventTime time_now() {
+  return {.wall = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now()),
+          .monotonic = steady_now()};
+}
+
 Result<std::unique_ptr<EventLog>> EventLog::open(asio::io_context& loop, const std::string& path,
-                                                 const std::string& job_id) {
+                                                 const std::string& job_id, std::size_t most) {
   std::unique_ptr<EventLog> log(new EventLog(loop, job_id));
   if (path.empty()) return log;
   auto fd = open_to_append(path);
   if (!fd) return fd.error();
+  log->room_ = room_in(fd->get(), most);
   log->file_ = std::make_shared<FileWriter::File>(std::move(*fd), "--events " + path);
   log->file_->lost_line = [job_id](std::size_t lines) {
     return render_json(job_event::Lost{lines}, time_now(), job_id);
@@ -53,15 +55,18 @@ EventLog::EventLog(asio::io_context& loop, std::string job_id)
 void EventLog::add(const JobEvent& event) {
   const EventTime time = time_now();
   std::string line = render_json(event, time, job_id_);
-  write(line, time);
+  const bool last = std::holds_alternative<job_event::JobEnded>(event);
+  write(line, time, last);
   line.pop_back();
-  feed_.add(std::move(line), std::holds_alternative<job_event::JobEnded>(event));
+  feed_.add(std::move(line), last);
   answer_due();
 }
 
-void EventLog::write(const std::string& line, const EventTime& time) {
+void EventLog::write(const std::string& line, const EventTime& time, bool last) {
   if (!file_ || file_->gone) return;
-  if (writer_.full()) return static_cast<void>(++unwritten_);
+  const bool fits = last || line.size() <= room_;
+  if (!fits || writer_.full()) return static_cast<void>(++unwritten_);
+  room_ -= std::min(room_, line.size());
   if (unwritten_ > 0) {
     writer_.write(file_, render_json(job_event::Lost{std::exchange(unwritten_, 0)}, time, job_id_));
   }

@@ -4,6 +4,8 @@
 // counted, and an event "lost" says how much that was. One thread, the loop's.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,11 +21,14 @@
 
 namespace dlaunch {
 
+EventTime time_now();
+
 class EventLog {
  public:
-  // path "": no file.
+  // path "": no file. most: its bytes; events beyond that are left out, except for the job's end.
   static Result<std::unique_ptr<EventLog>> open(asio::io_context& loop, const std::string& path,
-                                                const std::string& job_id);
+                                                const std::string& job_id,
+                                                std::size_t most = SIZE_MAX);
 
   void add(const JobEvent& event);
   // As EventFeed::ask().
@@ -34,13 +39,14 @@ class EventLog {
 
  private:
   EventLog(asio::io_context& loop, std::string job_id);
-  void write(const std::string& line, const EventTime& time);
+  void write(const std::string& line, const EventTime& time, bool last);
   void close_if_done();
   void answer_due();
 
   const std::string job_id_;
   FileWriter writer_;
   FileWriter::FilePtr file_;
+  std::size_t room_ = SIZE_MAX;  // bytes that the file may still get
   std::uint64_t unwritten_ = 0;
   EventFeed feed_;
   DeadlineTimer feed_timer_, close_timer_;

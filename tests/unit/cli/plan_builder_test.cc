@@ -434,3 +434,13 @@ TEST_CASE("an error about a wrong number of workers says what is missing") {
   CHECK(fake.refused({"-n", "1", "a", ":", "--nproc", "gpu", "b"})
             .ends_with("each program has its own number of workers: say -n"));
 }
+
+TEST_CASE("a run folder has the events and the report, so no option names them once more") {
+  FakeMachine fake;
+  const Plan plan = fake.plan({"--run-dir", "runs/1", "p"});
+  CHECK(plan.run_dir == "runs/1");
+  CHECK(plan.events_file == "runs/1/events.jsonl");
+  CHECK(plan.error_file == "runs/1/error.json");
+  CHECK(fake.refused({"--run-dir", "d", "--events", "e", "p"}).ends_with("d/events.jsonl"));
+  CHECK(fake.refused({"--run-dir", "d", "--error-file", "e", "p"}).ends_with("d/error.json"));
+}

@@ -1,0 +1,183 @@
+#include "cli/report/report_data.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/version.h"
+
+namespace dlaunch {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMostRanks = 1 << 20;
+constexpr int kDeepest = 64;  // copying and writing recurse
+
+json parse(std::string_view text) {
+  const auto shallow = [](int depth, json::parse_event_t, const json&) {
+    return depth <= kDeepest;
+  };
+  return json::parse(text, shallow, false);
+}
+
+// None: null, with a note unless the file is absent.
+json object_of(const std::string& text, const char* name, json& notes) {
+  if (text.empty()) return nullptr;
+  json found = parse(text);
+  if (found.is_object()) return found;
+  notes.push_back(fmt::format("{} is not a JSON object; this report leaves it out", name));
+  return nullptr;
+}
+
+// The objects of a file, one on each line, that have a number under `key`.
+json objects_in(std::string_view text, const char* name, const char* key, json& notes) {
+  json lines = json::array();
+  std::size_t bad = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    json line = parse(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const bool good = line.is_object() && line.contains(key) && line[key].is_number();
+    if (good) {
+      lines.push_back(std::move(line));
+    } else {
+      ++bad;
+    }
+  }
+  if (bad > 0) notes.push_back(fmt::format("{}: {} unreadable lines are left out", name, bad));
+  return lines;
+}
+
+double number_in(const json& object, const char* key, double otherwise = 0) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+bool is_event(const json& line, const char* event) {
+  const auto found = line.find("event");
+  return found != line.end() && *found == event;
+}
+
+// The job's own facts: job.json, and what the events say of its end.
+json job_of(json job, const json& events) {
+  if (!job.is_object()) job = json::object();
+  for (const char* key : {"program", "id", "started"}) {
+    if (!job.contains(key) || !job[key].is_string()) job[key] = "";
+  }
+  if (!job.contains("hosts") || !job["hosts"].is_array()) job["hosts"] = json::array();
+  job["size"] = 0;
+  job["outcome"] = "running";
+  job["exit_code"] = nullptr;
+  if (events.empty()) return job;
+  const double begun = number_in(events.front(), "monotonic");
+  job["ran_s"] = number_in(events.back(), "monotonic") - begun;
+  for (const json& event : events) {
+    if (is_event(event, "round")) job["size"] = number_in(event, "size");
+    if (!is_event(event, "job_ended")) continue;
+    const double code = number_in(event, "exit_code", 1);
+    job["exit_code"] = code;
+    job["outcome"] = code == 0 ? "succeeded" : "failed";
+    job["ran_s"] = number_in(event, "ran_s", job["ran_s"]);
+  }
+  return job;
+}
+
+// The samples of waiting.jsonl as columns: each rank has one value for each time.
+json waiting_of(const json& samples, double begun) {
+  json times = json::array(), lengths = json::array();
+  std::map<int, std::map<std::string, std::vector<double>>> ranks;
+  std::size_t count = 0;
+  for (const json& sample : samples) {
+    const auto rows = sample.find("ranks");
+    if (rows == sample.end() || !rows->is_array()) continue;
+    const double length = number_in(sample, "seconds");
+    if (!(length > 0)) continue;
+    times.push_back(number_in(sample, "monotonic") - begun);
+    lengths.push_back(length);
+    ++count;
+    for (const json& row : *rows) {
+      const double rank = row.is_object() ? number_in(row, "rank", -1) : -1;
+      if (!(rank >= 0 && rank < kMostRanks)) continue;
+      auto& columns = ranks[static_cast<int>(rank)];
+      for (const char* key : {"waiting", "caused"}) {
+        columns[key].resize(count);
+        columns[key].back() = number_in(row, key);
+      }
+    }
+  }
+  json out = json::array();
+  for (auto& [rank, columns] : ranks) {
+    json row = {{"rank", rank}};
+    for (auto& [key, values] : columns) {
+      values.resize(count);
+      row[key] = values;
+    }
+    out.push_back(std::move(row));
+  }
+  return {{"t", times}, {"dt", lengths}, {"ranks", out}};
+}
+
+// The time of each step: what one commit takes, in a round.
+json steps_of(const json& events, double begun) {
+  json times = json::array(), lengths = json::array();
+  double before = -1;
+  for (const json& event : events) {
+    if (is_event(event, "round")) before = -1;
+    if (!is_event(event, "commit")) continue;
+    const double now = number_in(event, "monotonic");
+    const double commits = std::max(1.0, number_in(event, "commits", 1));
+    if (before >= 0) {
+      times.push_back(now - begun);
+      lengths.push_back((now - before) / commits);
+    }
+    before = now;
+  }
+  return {{"t", times}, {"s", lengths}, {"what", "The time from commit to commit"}};
+}
+
+// Pairs of words.
+json environment_of(const json& job) {
+  json pairs = json::array();
+  if (!job.is_object() || !job.contains("environment") || !job["environment"].is_array()) {
+    return pairs;
+  }
+  for (const json& pair : job["environment"]) {
+    if (pair.is_array() && pair.size() == 2) pairs.push_back(pair);
+  }
+  return pairs;
+}
+
+std::string without_tags(const std::string& text) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) out.append(c == '<' ? "\\u003c" : std::string(1, c));
+  return out;
+}
+
+}  // namespace
+
+std::string report_data(const RunFiles& files) {
+  json notes = json::array();
+  json data = {{"version", DLAUNCH_VERSION}};
+  json events = objects_in(files.events, "events.jsonl", "monotonic", notes);
+  const json samples = objects_in(files.waiting, "waiting.jsonl", "monotonic", notes);
+  const double begun = events.empty() ? 0 : number_in(events.front(), "monotonic");
+  const json job = object_of(files.job, "job.json", notes);
+  data["environment"] = environment_of(job);
+  data["report"] = object_of(files.error, "error.json", notes);
+  const json& report = data["report"];
+  data["goodput"] = report.is_object() && report.contains("goodput") ? report["goodput"] : json();
+  data["series"] = waiting_of(samples, begun);
+  data["series"]["steps"] = steps_of(events, begun);
+  data["job"] = job_of(job, events);
+  data["events"] = std::move(events);
+  data["notes"] = std::move(notes);
+  return without_tags(data.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+}  // namespace dlaunch

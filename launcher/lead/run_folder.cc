@@ -1,0 +1,102 @@
+#include "launcher/lead/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/utsname.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "base/version.h"
+#include "launcher/lead/events/event_log.h"
+
+namespace dlaunch {
+namespace {
+
+using nlohmann::json;
+
+// Another leader of the same job continues a file.
+Result<FileWriter::FilePtr> open_file(const std::string& path, int flags) {
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666));
+  if (!fd) return errno_error("write " + path, errno);
+  return std::make_shared<FileWriter::File>(std::move(fd), path);
+}
+
+std::string kernel() {
+  utsname name{};
+  return ::uname(&name) == 0 ? fmt::format("{} {}", name.sysname, name.release) : "";
+}
+
+// Without the values of the user's variables, which may be secrets.
+json environment_of(const Plan& plan) {
+  json list = json::array();
+  const auto add = [&](const std::string& name, const std::string& value) {
+    list.push_back(json::array({name, value}));
+  };
+  add("dlaunch", DLAUNCH_VERSION);
+  add("kernel", kernel());
+  for (const auto& [name, value] : facts_of(plan)) {
+    add(name, name == "env" ? value.substr(0, value.find('=')) : value);
+  }
+  return list;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RunFolder>> RunFolder::open(asio::io_context& loop, const Plan& plan) {
+  std::unique_ptr<RunFolder> folder(new RunFolder(loop, plan));
+  std::error_code error;
+  std::filesystem::create_directories(plan.run_dir, error);
+  if (error) return errno_error("make the folder " + plan.run_dir, error.value());
+  auto job = open_file(plan.run_dir + "/job.json", O_TRUNC);
+  if (!job) return job.error();
+  auto waiting = open_file(plan.run_dir + "/waiting.jsonl", O_APPEND);
+  if (!waiting) return waiting.error();
+  folder->job_ = std::move(*job);
+  folder->waiting_ = std::move(*waiting);
+  folder->room_ = room_in(folder->waiting_->fd.get(), kMostOfRunFile);
+  return folder;
+}
+
+RunFolder::RunFolder(asio::io_context& loop, const Plan& plan)
+    : plan_(plan),
+      writer_(loop,
+              {.drained = [] {}, .failed = [](const Error& error) { log_warn("{}", error.what); }}),
+      samples_(steady_now()),
+      timer_(loop, [this] { sample(); }) {}
+
+void RunFolder::begin(const std::vector<std::string>& hosts, std::function<Goodput()> goodput) {
+  goodput_ = std::move(goodput);
+  const json job = {{"id", plan_.job_id},
+                    {"program", plan_.argv.at(0)},
+                    {"host", plan_.host},
+                    {"hosts", hosts},
+                    {"started", rfc3339(time_now().wall)},
+                    {"environment", environment_of(plan_)}};
+  writer_.write(job_, job.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  timer_.arm(samples_.due());
+}
+
+void RunFolder::end() {
+  if (goodput_) sample();
+  timer_.arm(kNever);
+}
+
+void RunFolder::sample() {
+  write(samples_.sample(steady_now(), goodput_()));
+  timer_.arm(samples_.due());
+}
+
+// A sample that finds no room is left out: the next one covers its time.
+void RunFolder::write(const std::string& line) {
+  if (line.size() > room_ || writer_.full()) return;
+  room_ -= line.size();
+  writer_.write(waiting_, line);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,22 @@
+// The files of a run folder, as `dlaunch report` reads them, divided by bytes of 0. What the page
+// gets must be JSON, and must not be able to end the page's script.
+#include <cstdlib>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/report/report_data.h"
+#include "fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string_view rest = fuzz_text(data, size);
+  dlaunch::RunFiles files;
+  for (std::string* file : {&files.job, &files.events, &files.error}) {
+    const std::size_t end = std::min(rest.find('\0'), rest.size());
+    *file = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  files.waiting = rest;
+  const std::string page = dlaunch::report_data(files);
+  if (page.find('<') != std::string::npos || !nlohmann::json::accept(page)) std::abort();
+  return 0;
+}

@@ -1,0 +1,59 @@
+#include "launcher/lead/report/wait_samples.h"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+namespace dlaunch {
+namespace {
+
+using nlohmann::json;
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Rank 1 has waited for rank 0 for that long.
+Goodput waited(Duration time) {
+  Goodput goodput;
+  goodput.ranks.resize(2);
+  goodput.ranks[1].rank = 1;
+  goodput.ranks[1].waits = {{.culprit = 0, .cause = WaitCause::compute, .time = time}};
+  return goodput;
+}
+
+TEST_CASE("wait samples: each has what came since the one before") {
+  const TimePoint begun{seconds(100)};
+  WaitSamples samples(begun);
+  CHECK(samples.due() == begun + seconds(1));
+  const json first = json::parse(samples.sample(begun + seconds(1), waited(milliseconds(250))));
+  CHECK(first["monotonic"] == 101);
+  CHECK(first["seconds"] == 1);
+  CHECK(first["ranks"][0] == json{{"rank", 0}, {"waiting", 0}, {"caused", 0.25}});
+  CHECK(first["ranks"][1] == json{{"rank", 1}, {"waiting", 0.25}, {"caused", 0}});
+  const json second = json::parse(samples.sample(begun + seconds(3), waited(milliseconds(1000))));
+  CHECK(second["seconds"] == 2);
+  CHECK(second["ranks"][1]["waiting"] == 0.75);
+}
+
+TEST_CASE("wait samples: lost work takes no time back") {
+  const TimePoint begun{seconds(100)};
+  WaitSamples samples(begun);
+  samples.sample(begun + seconds(1), waited(seconds(1)));
+  const json next = json::parse(samples.sample(begun + seconds(2), waited(seconds(0))));
+  CHECK(next["ranks"][0]["caused"] == 0);
+  CHECK(next["ranks"][1]["waiting"] == 0);
+}
+
+TEST_CASE("wait samples: a job of a month has some thousand") {
+  const TimePoint begun{seconds(100)};
+  WaitSamples samples(begun);
+  int count = 0;
+  for (TimePoint now = samples.due(); now < begun + hours(24 * 30); now = samples.due()) {
+    samples.sample(now, {});
+    ++count;
+  }
+  CHECK(count > 1000);
+  CHECK(count < 6000);
+}
+
+}  // namespace
+}  // namespace dlaunch
