@@ -11,7 +11,7 @@ void JobLedger::see(TimePoint now, const JobCore::Event& event, const JobCore& j
     version_ = std::max(version_, progress->version);
     ledger_.committed(now);
   } else if (const auto* ready = std::get_if<JobCore::Ready>(&event)) {
-    // A state of which no commit told: the member holds it.
+    // The member holds a state that no commit has reported.
     if (ready->version > version_) ledger_.kept();
     version_ = std::max(version_, ready->version);
   } else if (const auto* lost = std::get_if<JobCore::NodeLost>(&event)) {

@@ -100,7 +100,7 @@ TEST_CASE("job ledger: the events of a job change its books") {
   REQUIRE(before.costs.size() == 1);
   CHECK(before.costs[0].rank == 1);
   ledger.see(kStart + 7s, JobCore::Ready{1, 1, 7}, world.core);
-  CHECK(ledger.at(kStart + 7s).lost == 4s);  // a state that the commit had told of
+  CHECK(ledger.at(kStart + 7s).lost == 4s);  // the commit had reported that state
   ledger.see(kStart + 7s, JobCore::Ready{1, 1, 9}, world.core);
   CHECK(ledger.at(kStart + 7s).lost == 0s);
 }
