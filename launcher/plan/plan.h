@@ -237,7 +237,7 @@ struct Plan {
   Duration join_timeout = std::chrono::seconds(600);  // for a new member of a round
   std::string error_file;                             // the report as JSON; "": none
   std::string events_file;                            // what happens, as JSON lines; "": none
-  std::string run_dir;  // has the files of `dlaunch report`; "": none
+  std::string run_dir;                                // has the files of `dlaunch report`; "": none
   std::string metrics;  // HOST:PORT or unix:PATH, where metrics are served; "": nowhere
   std::string store_listen = "127.0.0.1:0";  // where the embedded store listens
   std::string master_addr = "127.0.0.1";     // the workers' MASTER_ADDR; an address of this host
