@@ -1,6 +1,7 @@
 #include "base/flight_tally.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 
@@ -11,13 +12,14 @@ namespace {
 
 // The class of a value. Each class but the last goes up to its bound.
 std::size_t class_of(std::uint64_t value, std::uint64_t first, std::size_t classes) {
-  std::size_t at = 0;
-  while (at + 1 < classes && value > tally_bound(first, at)) ++at;
-  return at;
+  if (value <= first) return 0;
+  // The bits above those of the first bound, two for each class: bounds are four times the last.
+  const auto bits = static_cast<std::size_t>(std::bit_width((value - 1) / first));
+  return std::min((bits + 1) / 2, classes - 1);
 }
 
 void add(std::atomic<std::uint64_t>& sum, std::uint64_t value) {
-  sum.fetch_add(value, std::memory_order_relaxed);
+  sum.store(sum.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Tallies of a rank's collectives, in its flight record: how many have ended well, by kind, size,
-// time and rate. The rank adds to them without locks; a reader may see one collective in part.
+// time and rate. A reader may see one collective in part.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ struct alignas(64) FlightTally {
 };
 
 // Adds a collective of that many bytes to the tallies of its kind, one for each class of sizes.
-// Thread-safe.
+// One thread at a time.
 void add_to_tally(FlightTally* of_kind, std::uint64_t bytes, std::uint64_t ns);
 
 // A tally as read from a file, or the sum of several.

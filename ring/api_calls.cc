@@ -127,7 +127,7 @@ dl_result end_of(dl_request*& request) {
 }
 
 dlaunch::FlightRecorder::Blocked blocked_by(const dl_request& request) {
-  return {request.comm->impl->flight(), true};
+  return dlaunch::FlightRecorder::Blocked(request.comm->impl->flight());
 }
 
 // Returns n if none is over.

@@ -168,7 +168,6 @@ Result<void> Communicator::collective(Call call) {
     if (auto ok = attach(call, true); !ok) return ok;
     call.seq = ++seq_;
     call.limit = op_timeout_;
-    const FlightRecorder::Blocked blocked(flight_, false);
     return run(call, SpanKind::call);
   }
   auto started = start(call);
@@ -211,8 +210,8 @@ Result<void> Communicator::run(Call call, SpanKind kind) {
   if (traits_of(call.collective).rooted) past_ = rooted_past(past_, signature);
   links_->enter(call.seq, signature);
   if (job_.explains && !on_device) explain_once(call, *plane_);
-  const auto ticket = flight_->begin(now, call, group_hash_, world_peer(call.root));
   if (call.task.ordered) kind = SpanKind::background;
+  const auto ticket = flight_->begin(now, call, group_hash_, world_peer(call.root), kind);
   const auto ended = [this, ticket, kind, seq = call.seq](bool failed) {
     flight_->end(ticket, failed, kind);
     failpoint("communicator.called");
@@ -278,7 +277,6 @@ Result<void> Communicator::transfer(Message& message) {
     if (auto ok = open_messenger(deadline_after(steady_now(), op_timeout())); !ok) {
       return finish(message, std::move(ok));
     }
-    const FlightRecorder::Blocked blocked(flight_, false);
     auto done = run(message, SpanKind::call);
     return done ? unstage(*staged) : done;
   }
@@ -292,7 +290,7 @@ Result<void> Communicator::transfer(Message& message) {
 Result<void> Communicator::run(Message& message, SpanKind kind) {
   const TimePoint now = steady_now();
   message.deadline = deadline_after(now, op_timeout());
-  const auto ticket = flight_->begin(now, message, world_peer(message.peer));
+  const auto ticket = flight_->begin(now, message, world_peer(message.peer), kind);
   auto done = without_exceptions([&] { return messenger_->transfer(message); });
   flight_->end(ticket, !done, kind);
   return finish(message, std::move(done));
@@ -328,7 +326,7 @@ Communicator::Started Communicator::start(Message message) {
 
 Result<void> Communicator::wait(const Operation& operation) {
   if (!operation.done()) {
-    const FlightRecorder::Blocked blocked(flight_, true);
+    const FlightRecorder::Blocked blocked(flight_);
     Completions::wait([&] { return operation.done(); });
   }
   if (!operation.is_message) return operation.outcome();

@@ -7,10 +7,25 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "base/unique_fd.h"
+#include "ring/call/spread.h"
 
 namespace dlaunch {
+
+class FlightRecorder::Turn {
+ public:
+  explicit Turn(FlightRecorder& recorder) : busy_(recorder.busy_) {
+    while (busy_.test_and_set(std::memory_order_acquire)) offer_core();
+  }
+  ~Turn() { busy_.clear(std::memory_order_release); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  std::atomic_flag& busy_;
+};
 
 std::shared_ptr<FlightRecorder> FlightRecorder::of_process(const std::string& path,
                                                            const std::string& spans, int ranks,
@@ -38,10 +53,36 @@ FlightRecorder::FlightRecorder(const std::string& path, const std::string& spans
                                       [](FlightFile* file) { ::munmap(file, kFlightBytes); });
 }
 
+void FlightRecorder::joined() {
+  const TimePoint now = steady_now();
+  const Turn turn(*this);
+  spans_.joined(now);
+  trace_.joined(now);
+}
+
+FlightRecorder::Blocked::Blocked(std::shared_ptr<FlightRecorder> recorder)
+    : recorder_(std::move(recorder)), since_(steady_now()) {
+  recorder_->block(since_);
+}
+
+FlightRecorder::Blocked::~Blocked() {
+  const TimePoint now = steady_now();
+  const Turn turn(*recorder_);
+  recorder_->spans_.unblock(since_, now, true);
+  recorder_->trace_.unblock(since_, now, true);
+}
+
+void FlightRecorder::block(TimePoint now) {
+  const Turn turn(*this);
+  spans_.block(now);
+  trace_.block(now);
+}
+
 // fill(record) sets what the operation is.
 template <class Fill>
-FlightRecorder::Ticket FlightRecorder::write(TimePoint now, Fill fill) {
+FlightRecorder::Ticket FlightRecorder::write(TimePoint now, SpanKind kind, Fill fill) {
   if (!file_) return 0;
+  if (kind == SpanKind::call) block(now);
   const Ticket ticket = ++last_;
   FlightRecord& record = file_->records[ticket % kFlightRecords];
   record.number.store(0, std::memory_order_release);
@@ -54,8 +95,8 @@ FlightRecorder::Ticket FlightRecorder::write(TimePoint now, Fill fill) {
 }
 
 FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Call& call, std::uint32_t group,
-                                             int world_peer) {
-  return write(now, [&](FlightRecord& record) {
+                                             int world_peer, SpanKind kind) {
+  return write(now, kind, [&](FlightRecord& record) {
     const bool reduces = traits_of(call.collective).reduces;
     record.what = static_cast<std::uint8_t>(call.collective);
     record.seq = call.seq;
@@ -69,9 +110,9 @@ FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Call& call, st
   });
 }
 
-FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Message& message,
-                                             int world_peer) {
-  return write(now, [&](FlightRecord& record) {
+FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Message& message, int world_peer,
+                                             SpanKind kind) {
+  return write(now, kind, [&](FlightRecord& record) {
     record.what = message.is_send ? kFlightSend : kFlightRecv;
     record.seq = 0;
     record.count = message.count;
@@ -86,9 +127,15 @@ FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Message& messa
 
 void FlightRecorder::end(Ticket ticket, bool failed, SpanKind kind) {
   if (ticket == 0) return;
+  const TimePoint now = steady_now();
+  const Turn turn(*this);
+  if (kind == SpanKind::call) {
+    spans_.unblock(now, now, false);
+    trace_.unblock(now, now, false);
+  }
   FlightRecord& record = file_->records[ticket % kFlightRecords];
   if (record.number.load(std::memory_order_relaxed) != ticket) return;  // long overwritten
-  record.ended_ns = steady_now().time_since_epoch().count();
+  record.ended_ns = now.time_since_epoch().count();
   record.state = failed ? FlightState::failed : FlightState::done;
   spans_.add(record, kind);
   trace_.add(record, kind);

@@ -1,5 +1,5 @@
 // FlightRecorder: writes what this rank does to its flight record (base/flight.h); this takes some
-// nanoseconds for each operation. Without a file it does nothing. Thread-safe.
+// tens of nanoseconds for each operation. Without a file it does nothing. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -25,37 +25,25 @@ class FlightRecorder {
   explicit FlightRecorder(const std::string& path, const std::string& spans = "", int ranks = 1,
                           const std::string& trace = "");
 
-  // Pass it to end() when the operation has ended. group, world_peer: FlightRecord's.
+  // Pass it to end() when the operation has ended, with the same kind. group, world_peer:
+  // FlightRecord's. kind `call`: a thread of the program is blocked in the library until end().
   using Ticket = std::uint64_t;
-  Ticket begin(TimePoint now, const Call& call, std::uint32_t group, int world_peer);
-  Ticket begin(TimePoint now, const Message& message, int world_peer);
-  void end(Ticket ticket, bool failed, SpanKind kind = SpanKind::call);
+  Ticket begin(TimePoint now, const Call& call, std::uint32_t group, int world_peer, SpanKind kind);
+  Ticket begin(TimePoint now, const Message& message, int world_peer, SpanKind kind);
+  void end(Ticket ticket, bool failed, SpanKind kind);
 
   // The rank has joined its round.
-  void joined() {
-    spans_.joined(steady_now());
-    trace_.joined(steady_now());
-  }
-  // A thread of the program is blocked in the library while this exists.
+  void joined();
+  // A thread of the program waits for operations in the background while this exists.
   class Blocked {
    public:
-    // waits: for operations in the background.
-    Blocked(std::shared_ptr<FlightRecorder> recorder, bool waits)
-        : recorder_(std::move(recorder)), waits_(waits), since_(steady_now()) {
-      recorder_->spans_.block(since_);
-      recorder_->trace_.block(since_);
-    }
-    ~Blocked() {
-      const TimePoint now = steady_now();
-      recorder_->spans_.unblock(since_, now, waits_);
-      recorder_->trace_.unblock(since_, now, waits_);
-    }
+    explicit Blocked(std::shared_ptr<FlightRecorder> recorder);
+    ~Blocked();
     Blocked(const Blocked&) = delete;
     Blocked& operator=(const Blocked&) = delete;
 
    private:
     const std::shared_ptr<FlightRecorder> recorder_;
-    const bool waits_;
     const TimePoint since_;
   };
 
@@ -65,9 +53,14 @@ class FlightRecorder {
 
  private:
   template <class Fill>
-  Ticket write(TimePoint now, Fill fill);
+  Ticket write(TimePoint now, SpanKind kind, Fill fill);
+  void block(TimePoint now);
 
   std::shared_ptr<FlightFile> file_;  // null: none
+  // Held for some nanoseconds by the thread that writes the tallies, spans_ or trace_. One exchange
+  // costs less than an atomic addition to each number there.
+  class Turn;
+  std::atomic_flag busy_;
   SpanRing spans_, trace_;
   std::atomic<std::uint64_t> last_{0};
 };

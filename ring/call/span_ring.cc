@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
+#include <utility>
 
 #include "base/unique_fd.h"
 
@@ -14,6 +15,14 @@ namespace dlaunch {
 namespace {
 
 std::atomic<std::int64_t> gc_ns{0}, input_ns{0};
+
+// Adds where one thread writes at a time: a store costs less than an atomic addition.
+template <class Number>
+Number add_to(std::atomic<Number>& sum, Number value) {
+  const Number now = sum.load(std::memory_order_relaxed) + value;
+  sum.store(now, std::memory_order_release);
+  return now;
+}
 
 std::int64_t ns_of(TimePoint time) { return time.time_since_epoch().count(); }
 
@@ -42,23 +51,23 @@ SpanRing::SpanRing(const std::string& path, std::uint32_t capacity, Duration lea
 
 void SpanRing::joined(TimePoint now) {
   if (head_ == nullptr) return;
-  last_left_.store(ns_of(now), std::memory_order_relaxed);
+  last_left_ = ns_of(now);
   head_->joined_ns.store(ns_of(now), std::memory_order_release);
 }
 
 void SpanRing::block(TimePoint now) {
   if (head_ == nullptr) return;
-  if (head_->depth.fetch_add(1, std::memory_order_acq_rel) == 0) {
+  if (head_->depth.load(std::memory_order_relaxed) == 0) {
     head_->since_ns.store(ns_of(now), std::memory_order_release);
   }
+  add_to(head_->depth, 1);
 }
 
 // Time in which several threads are blocked counts once.
 void SpanRing::unblock(TimePoint since, TimePoint now, bool waited) {
   if (head_ == nullptr) return;
-  const std::int64_t began = head_->since_ns.load(std::memory_order_acquire);
-  if (head_->depth.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    head_->blocked_ns.fetch_add(ns_of(now) - began, std::memory_order_acq_rel);
+  if (add_to(head_->depth, -1) == 0) {
+    add_to(head_->blocked_ns, ns_of(now) - head_->since_ns.load(std::memory_order_relaxed));
   }
   if (!waited || (now - since).count() < head_->least_ns) return;
   std::uint64_t number;
@@ -74,7 +83,7 @@ void SpanRing::unblock(TimePoint since, TimePoint now, bool waited) {
 }
 
 SpanRecord& SpanRing::claim(std::uint64_t& number) {
-  number = head_->written.fetch_add(1, std::memory_order_acq_rel) + 1;
+  number = add_to(head_->written, std::uint64_t{1});
   SpanRecord& record = records_[number % head_->capacity];
   record.number.store(0, std::memory_order_release);
   return record;
@@ -83,7 +92,7 @@ SpanRecord& SpanRing::claim(std::uint64_t& number) {
 void SpanRing::add(const FlightRecord& operation, SpanKind kind) {
   if (head_ == nullptr) return;
   const std::int64_t left = operation.ended_ns, entered = operation.started_ns;
-  const std::int64_t before = last_left_.exchange(left, std::memory_order_relaxed);
+  const std::int64_t before = std::exchange(last_left_, left);
   const std::int64_t least = head_->least_ns;
   if (left - entered < least && entered - before < least) return;
   std::uint64_t number;

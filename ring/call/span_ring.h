@@ -1,5 +1,6 @@
 // SpanRing: writes a rank's spans and the time in which it is blocked to a span file
-// (base/flight_spans.h). Without a file it does nothing. Thread-safe and without locks.
+// (base/flight_spans.h). Without a file it does nothing. One thread at a time; another process may
+// read the file meanwhile.
 #pragma once
 
 #include <atomic>
@@ -25,6 +26,7 @@ class SpanRing {
   // An operation that has ended.
   void add(const FlightRecord& operation, SpanKind kind);
   // The program's own account of what it does outside operations.
+  // Thread-safe.
   static void spent_in_gc(Duration time);
   static void spent_on_input(Duration time);
 
@@ -34,7 +36,7 @@ class SpanRing {
   std::shared_ptr<void> memory_;  // null: none
   SpanHead* head_ = nullptr;
   SpanRecord* records_ = nullptr;
-  std::atomic<std::int64_t> last_left_{0};
+  std::int64_t last_left_ = 0;
 };
 
 }  // namespace dlaunch

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -14,6 +15,8 @@ using namespace dlaunch;
 using namespace std::chrono_literals;
 
 namespace {
+
+constexpr SpanKind kBlocking = SpanKind::call;
 
 std::string content(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -154,12 +157,43 @@ TEST_CASE("flight: collectives that end well are counted, and no others") {
   call.collective = Collective::all_gather;
   call.dtype = DL_FLOAT32;
   call.count = 1 << 20;
-  for (int i = 0; i < 3; ++i) recorder.end(recorder.begin(steady_now() - 1s, call, 0, -1), false);
-  recorder.end(recorder.begin(steady_now(), call, 0, -1), true);
-  recorder.end(recorder.begin(steady_now(), Message{}, -1), false);
+  for (int i = 0; i < 3; ++i)
+    recorder.end(recorder.begin(steady_now() - 1s, call, 0, -1, kBlocking), false, kBlocking);
+  recorder.end(recorder.begin(steady_now(), call, 0, -1, kBlocking), true, kBlocking);
+  recorder.end(recorder.begin(steady_now(), Message{}, -1, kBlocking), false, kBlocking);
   const auto tallies = read_tallies(content(path));
   REQUIRE(tallies.size() == 1);
   CHECK((tallies[0].kind == 2 && tallies[0].size == 2 && tallies[0].bytes == 3ULL << 22));
   CHECK(tallies[0].times[9] == 3);  // up to 1.07 s
   CHECK(tallies[0].rates[1] == 3);  // up to 4 MiB/s
+}
+
+TEST_CASE("flight: threads that end calls at the same time lose no count") {
+  const TempFolder folder;
+  const std::string path = flight_file(folder.path.string(), 0);
+  const std::string spans = spans_file(folder.path.string(), 0);
+  FlightRecorder recorder(path, spans);
+  constexpr int kCalls = 20000;
+  const auto run = [&](SpanKind kind) {
+    Call call;
+    call.collective = Collective::all_reduce;
+    for (int i = 0; i < kCalls; ++i) {
+      recorder.end(recorder.begin(steady_now(), call, 0, -1, kind), false, kind);
+    }
+  };
+  const TimePoint begin = steady_now();
+  std::thread other([&] { run(SpanKind::background); });
+  run(kBlocking);
+  other.join();
+  const TimePoint end = steady_now();
+  std::uint64_t count = 0;
+  for (const auto& tally : read_tallies(content(path))) {
+    count = std::accumulate(tally.times.begin(), tally.times.end(), count);
+  }
+  // The calls of one thread may overwrite the record of the other's last one.
+  CHECK(count > 2 * kCalls - 2 * kFlightRecords);
+  CHECK(count <= 2 * kCalls);
+  const SpanFile file = read_span_file(spans, 0, end + 1h);
+  CHECK(file.blocked > Duration::zero());
+  CHECK(file.blocked <= end - begin);  // no block is left open
 }
