@@ -181,8 +181,13 @@ TEST_CASE("questions about workers and their answers survive the way") {
                         .spans = {{.kind = SpanKind::background, .seq = 7, .entered = kHere}}};
   const auto books = over(NodeBooks{{spans}});
   REQUIRE(books.ranks.size() == 1);
-  CHECK(books.ranks[0].joined == kHere - 2s);
-  CHECK(books.ranks[0].spans == spans.spans);
+  CHECK(books.ranks[0].joined == kThere - 2s);
+  CHECK(books.ranks[0].until == kThere + 1s);
+  CHECK(books.ranks[0].blocked == 5ms);
+  REQUIRE(books.ranks[0].spans.size() == 1);
+  CHECK(books.ranks[0].spans[0].kind == SpanKind::background);
+  CHECK(books.ranks[0].spans[0].seq == 7);
+  CHECK(books.ranks[0].spans[0].entered == kThere);
   CHECK(over(NodeDump{5, 2}).request == 5);
   CHECK(over(NodeHung{2, 77, "why"}).why == "why");
   const auto inject = over(NodeInject{2, 19, std::chrono::milliseconds(10)});
