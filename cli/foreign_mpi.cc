@@ -157,9 +157,8 @@ constexpr std::string_view kNoServer = "dlaunch has no server of this kind; leav
 constexpr std::string_view kNoCopies =
     "dlaunch copies no files of the program; put it on a file system that all hosts share";
 constexpr std::string_view kReport = "the report tells of every worker in any case";
-constexpr std::string_view kNoDebugger =
-    "dlaunch starts no debugger; dlaunchctl status has the pids to attach one to, and dlaunchctl "
-    "stacks shows where workers are";
+constexpr std::string_view kOwnDebugging =
+    "use --stop-at-start or --debugger; dlaunchctl stacks shows where workers are";
 constexpr std::string_view kOwnCpus =
     "dlaunch shares out the CPUs that it may use: taskset -c LIST dlaunch --bind core";
 constexpr std::string_view kFixedRanks =
@@ -209,10 +208,9 @@ constexpr ForeignOption kMpirun[] = {
     {"show-progress debug-daemons leave-session-attached debug-devel d", 0, Fate::ours,
      "--verbose"},
     {"debug-daemons-file", 0, Fate::refused, "dlaunch writes no such file; use --verbose"},
-    {"tv debug-on", 0, Fate::refused, kNoDebugger},
-    {"debugger", 1, Fate::refused, kNoDebugger},
-    {"stop-on-exec stop-in-init", 0, Fate::refused, kNoDebugger},
-    {"stop-in-app", 0, Fate::refused, kNoDebugger},
+    {"tv debug-on", 0, Fate::refused, kOwnDebugging},
+    {"stop-on-exec stop-in-init", 0, Fate::refused, kOwnDebugging},
+    {"stop-in-app", 0, Fate::refused, kOwnDebugging},
     {"continuous enable-recovery", 0, Fate::refused, kRestarts},
     {"disable-recovery", 0, Fate::nothing, "a failure ends the job unless --max-restarts is given"},
     {"with-ft", 1, Fate::refused, kRestarts},

@@ -203,6 +203,11 @@ Result<std::string> ask_flux(const std::vector<std::string>& words) {
                                    escaped(end->text.substr(0, end->text.find('\n'))))};
 }
 
+bool has_terminal() {
+  const UniqueFd terminal(::open("/dev/tty", O_RDWR | O_CLOEXEC));
+  return terminal && ::tcgetpgrp(terminal.get()) == ::getpgrp();
+}
+
 }  // namespace
 
 Machine this_machine() {
@@ -212,6 +217,7 @@ Machine this_machine() {
   if (std::getenv("JOB_COMPLETION_INDEX") != nullptr) machine.full_name = full_name();
   machine.stdout_is_terminal = ::isatty(STDOUT_FILENO) == 1;
   machine.stderr_is_terminal = ::isatty(STDERR_FILENO) == 1;
+  machine.has_terminal = has_terminal();
   machine.topology = discover_topology;
   machine.gpus = [] { return read_gpu_files(); };
   machine.accelerators = [](std::string_view kind) { return count_accelerators(kind); };

@@ -25,6 +25,7 @@ struct Machine {
   std::string full_name;  // with its domain, if it has one
   bool stdout_is_terminal = false;
   bool stderr_is_terminal = false;
+  bool has_terminal = false;  // and we are in its foreground
 
   // Takes some milliseconds: called only if placement is requested.
   std::function<Result<Topology>()> topology;

@@ -74,6 +74,20 @@ constexpr OptionRow kFailureRows[] = {
      "Kill, stop or slow random workers to test the program: kill=5s, stop=10s:500ms (stops for "
      "500 ms), slow=20s:5s, seed=7",
      &Options::chaos},
+    {"debugger", "", "", "RANK|all|on-failure", "", Group::failure,
+     "Run a rank under a debugger that has the terminal: pdb for Python, else gdb or lldb. With "
+     "on-failure the debugger opens on the rank that fails, while the others wait. all needs a "
+     "debugger that uses no terminal, such as debugpy",
+     &Options::debugger},
+    {"debugger-command", "", "", "gdb|lldb|pdb|debugpy|COMMAND", "", Group::failure,
+     "The debugger: a name, words to put before the program (cuda-gdb --args), or a module of "
+     "Python (-m ipdb). debugpy listens on port 5678 + rank and waits for an editor",
+     &Options::debugger_command},
+    {"stop-at-start", "", "", "R,...|all", "", Group::failure,
+     "Stop these ranks before their program begins, for a debugger to attach. dlaunch prints their "
+     "pids; 'kill -CONT PID' lets one continue. Limits for hangs, stragglers and new workers are "
+     "off",
+     &Options::stop_at_start},
     {"error-file", "", "", "FILE", "", Group::failure,
      "Write the report to this file as JSON, also if the job ends well", &Options::error_file},
     {"monitor-interval", "", "", "TIME", "", Group::failure,

@@ -138,6 +138,9 @@ struct Options {
   Text straggler;
   Text straggler_ratio;
   Text straggler_window;
+  Text stop_at_start;
+  Text debugger;
+  Text debugger_command;
   Text error_file;
   Text events;
   Text run_dir;

@@ -78,6 +78,11 @@ Result<void> plan_end_signal(PlanDraft& draft);  // before Slurm's time is up
 Result<void> plan_journal(PlanDraft& draft);     // for a leader that may be restarted
 Result<void> plan_elastic(PlanDraft& draft);     // sizes, hangs, stragglers, chaos, health
 
+Result<void> plan_debugging(PlanDraft& draft);  // stopped workers, debuggers
+
+// The Python that runs scripts and modules: $PYTHON_EXEC, or python3.
+std::string python_of(const Machine& machine);
+
 // Several programs, of a command line or a file, become options.segments, and their workers -n.
 Result<void> read_programs(const Machine& machine, Options& options);
 

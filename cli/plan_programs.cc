@@ -20,12 +20,6 @@ bool needs_python(const PlanDraft& draft, const std::string& word, const std::st
   return kind == FileKind::plain || (kind == FileKind::executable && !by_path);
 }
 
-// An empty PYTHON_EXEC counts as not set.
-std::string python_of(const Machine& machine) {
-  const std::string said = machine.environment("PYTHON_EXEC").value_or("");
-  return said.empty() ? "python3" : said;
-}
-
 struct Command {
   const std::vector<std::string>& program;
   const Switch& module;
@@ -223,6 +217,12 @@ Result<void> plan_several(PlanDraft& draft) {
 }
 
 }  // namespace
+
+// An empty PYTHON_EXEC counts as not set.
+std::string python_of(const Machine& machine) {
+  const std::string said = machine.environment("PYTHON_EXEC").value_or("");
+  return said.empty() ? "python3" : said;
+}
 
 Result<void> read_programs(const Machine& machine, Options& options) {
   if (!is_meant(options)) options.app = {};

@@ -155,7 +155,7 @@ JobConfig job_config(const Plan& plan) {
                    .same_failures = plan.same_failures,
                    .final_exit_codes = plan.final_exit_codes,
                    .seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count())},
-      .join_timeout = plan.join_timeout,
+      .join_timeout = plan.debugging.active() ? Duration::max() : plan.join_timeout,
       // They notice it a lease later than we do, and the clocks differ.
       .node_ends = 2 * plan.nodes.host_timeout +
                    (plan.nodes.outlives_leader() ? plan.join_timeout * 5 / 4 : Duration::zero()),

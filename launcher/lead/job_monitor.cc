@@ -230,8 +230,9 @@ void JobMonitor::on(int node, const NodeThrew& threw) {
                            rank, format_duration(now() - threw.threw), who, rank));
 }
 
+// A person who debugs stops workers, and others wait for them.
 void JobMonitor::warn(const RankSet& ranks, const std::string& sentence) {
-  if (job_.state() == JobState::ending) return;
+  if (plan_.debugging.active() || job_.state() == JobState::ending) return;
   effects_.warn(with_hosts(sentence, ranks));
 }
 

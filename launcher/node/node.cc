@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "launcher/node/placement/topology.h"
 #include "launcher/process/process_tree.h"
@@ -44,7 +46,7 @@ Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& com
       processes_(
           parts.loop, parts.hub, parts.starter, parts.helpers, slots,
           {.ended = [this](Slot slot, const WorkerEnd& end) { on_ended(slot, end); },
-           .child_changed = [this] { monitor_.look(); },
+           .child_changed = [this] { on_child_changed(); },
            .never_ran = [this](Slot slot,
                                const SpawnError& error) { driver_.never_ran(slot, error); }}),
       monitor_(parts.loop, processes_, parts.helpers, say_),
@@ -61,6 +63,11 @@ Result<std::unique_ptr<Node>> Node::open(const Parts& parts, int slots, Duration
                                          const WorkerPlace& common, Say say) {
   std::unique_ptr<Node> made(new Node(parts, slots, grace, common, std::move(say)));
   Node* node = made.get();
+  if (parts.starter.debugging().uses_terminal()) {
+    auto terminal = Terminal::open();
+    if (!terminal) return terminal.error();
+    node->lender_.emplace(std::move(*terminal), node->processes_);
+  }
   auto channel = WorkerChannel::open(
       parts.loop, node->common_.agent_socket,
       [node](int worker) { return node->processes_.slot_of_worker(worker).has_value(); },
@@ -200,10 +207,31 @@ SpawnError Node::spawn(Slot slot, int rank, int round) {
   place.round_dir = round_dir(round);
   place.error_file = job_dir_.path() + "/error." + std::to_string(place.worker) + ".json";
   const auto inherited = mpi_.invite(place);
-  return processes_.start(slot, place);
+  const SpawnError error = processes_.start(slot, place);
+  if (error.stage != Stage::none) return error;
+  if (starter_.debugging().stopped.has(rank)) show_stopped(slot);
+  if (starter_.debugging().has_terminal(rank)) lender_->started(slot);
+  return error;
 }
 
-void Node::perform(const AgentCore::SendSignal& send) { processes_.signal(send.slot, send.number); }
+// --quiet does not hide this line: without it nobody could let the worker continue.
+void Node::show_stopped(Slot slot) const {
+  const pid_t pid = processes_.pid(slot);
+  hub_.own_line(
+      fmt::format("dlaunch: rank {} (pid {} on {}) is stopped before its program begins: "
+                  "'gdb -p {}' attaches a debugger, 'kill -CONT {}' lets it continue",
+                  processes_.place(slot).rank, pid, starter_.host(), pid, pid));
+}
+
+void Node::perform(const AgentCore::SendSignal& send) {
+  if (lender_ && send.number == SIGCONT) lender_->before_continue();
+  processes_.signal(send.slot, send.number);
+}
+
+void Node::on_child_changed() {
+  if (lender_) lender_->look();
+  monitor_.look();
+}
 
 // The peer whose loss it reports may have ended before it, without our notice so far.
 void Node::on_ended(Slot slot, const WorkerEnd& end) {
@@ -214,6 +242,7 @@ void Node::on_ended(Slot slot, const WorkerEnd& end) {
     }
   }
   if (!failed) mpi_.ended_well(end.rank);
+  if (lender_) lender_->ended(slot);
   driver_.exited(slot);
   monitor_.last_spans(slot);
   say_(NodeEnded{slot, end});

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -18,6 +19,7 @@
 #include "launcher/node/watch/node_monitor.h"
 #include "launcher/node/worker_channel.h"
 #include "launcher/node/workers/processes.h"
+#include "launcher/node/workers/terminal_lender.h"
 #include "launcher/node/workers/worker_starter.h"
 #include "launcher/output/output_hub.h"
 #include "launcher/process/job_dir.h"
@@ -80,7 +82,9 @@ class Node final : public NodePort, private NodeDriver::Effects {
   void on_progress(const ProgressNotice& progress);
   void on_cut_off(int worker);
   void on_ended(Slot slot, const WorkerEnd& end);
+  void on_child_changed();
   std::string round_dir(int round);
+  void show_stopped(Slot slot) const;
 
   // -- NodeDriver::Effects
   TimePoint now() override { return steady_now(); }
@@ -95,6 +99,7 @@ class Node final : public NodePort, private NodeDriver::Effects {
   const Say say_;
   NodeDriver driver_;
   Processes processes_;
+  std::optional<TerminalLender> lender_;  // set if debuggers use the terminal
   NodeMonitor monitor_;
   std::unique_ptr<WorkerChannel> channel_;
   WorkerPlace common_;

@@ -52,6 +52,7 @@ Result<OutputHub::WorkerStdio> OutputHub::open_worker(int round, int slot, int r
     impl_->streams.erase(old);
   }
   impl_->last_words.erase(slot);
+  if (impl_->plan.debugging.has_terminal(rank)) return impl_->open_terminal();
   auto in = impl_->open_stdin(rank);
   if (!in) return in.error();
   auto out = impl_->open_stream(round, slot, rank, OutputStream::out);

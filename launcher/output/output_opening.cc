@@ -96,6 +96,16 @@ Result<UniqueFd> OutputHub::Impl::open_stdin(int rank) {
   return alone && stdin_pump.can_hand_over() ? stdin_pump.hand_over() : stdin_pump.add_taker();
 }
 
+// The terminal itself, even if our own input or output is something else.
+Result<OutputHub::WorkerStdio> OutputHub::Impl::open_terminal() {
+  WorkerStdio stdio;
+  for (UniqueFd* fd : {&stdio.in, &stdio.out, &stdio.err}) {
+    fd->reset(::open("/dev/tty", O_RDWR | O_CLOEXEC));
+    if (!*fd) return errno_error("open /dev/tty", errno);
+  }
+  return stdio;
+}
+
 // A shell's loop over the same input, or a script that the shell reads from it, misses those
 // bytes.
 void OutputHub::Impl::close_stdin() {

@@ -185,6 +185,25 @@ Facts about_watch(const Plan& plan) {
   return lines;
 }
 
+Facts about_debugging(const Plan& plan) {
+  const DebugPlan& debugging = plan.debugging;
+  Facts lines;
+  if (!debugging.stopped.none()) {
+    lines.emplace_back("stopped at their start", in_words(debugging.stopped));
+  }
+  if (!debugging.under.none()) {
+    lines.emplace_back("debugger", debugging.on_failure ? "opens on the rank that fails"
+                                                        : in_words(debugging.under));
+  }
+  if (debugging.on_failure) return lines;
+  for (const auto& words : debugging.commands) {
+    Plan alone;
+    alone.argv = words;
+    lines.emplace_back("debugger's command", command_line(alone));
+  }
+  return lines;
+}
+
 Facts about_times(const Plan& plan) {
   Facts lines = {{"grace", format_duration(plan.grace)}};
   if (plan.timeout > Duration::zero()) {
@@ -247,7 +266,7 @@ PlanFacts facts_of(const Plan& plan) {
   PlanFacts all = {{"command", command_line(plan)}};
   for (const auto part :
        {about_programs, about_workers, about_hosts, about_job, about_connections, about_restarts,
-        about_watch, about_times, about_output, about_placement}) {
+        about_watch, about_debugging, about_times, about_output, about_placement}) {
     for (auto& fact : part(plan)) all.push_back(std::move(fact));
   }
   return all;

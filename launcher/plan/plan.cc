@@ -43,6 +43,11 @@ std::set<int> serving_ranks(const std::vector<JobRole>& roles) {
   return ranks;
 }
 
+std::string in_words(const RankChoice& choice) {
+  if (choice.all) return "all ranks";
+  return (choice.ranks.size() == 1 ? "rank " : "ranks ") + format_rank_set(choice.ranks);
+}
+
 std::string stdin_of(const Plan& plan) {
   if (plan.stdin_to == StdinPlan::none) return "none";
   return plan.stdin_to == StdinPlan::all ? "all" : std::to_string(plan.stdin_rank);
@@ -57,6 +62,11 @@ int Plan::program_of(int rank) const {
 
 const std::vector<std::string>& Plan::argv_of(int rank) const {
   return programs.empty() ? argv : programs[static_cast<std::size_t>(program_of(rank))].argv;
+}
+
+const std::vector<std::string>& Plan::command_of(int rank) const {
+  if (!debugging.under.has(rank)) return argv_of(rank);
+  return debugging.commands.at(static_cast<std::size_t>(program_of(rank)));
 }
 
 const std::string& Plan::chdir_of(int rank) const {

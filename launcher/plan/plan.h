@@ -68,6 +68,27 @@ struct OutputPlan {
   bool passed_on = false;    // to another dlaunch, which may show it on a terminal
 };
 
+// The ranks that an option names.
+struct RankChoice {
+  bool all = false;
+  RankSet ranks;
+  bool has(int rank) const { return rank >= 0 && (all || ranks.contains(rank)); }
+  bool none() const { return !all && ranks.empty(); }
+};
+std::string in_words(const RankChoice& choice);
+
+// Workers that a person debugs. No limit of time for hangs, stragglers and new workers holds then.
+struct DebugPlan {
+  RankChoice stopped;        // before their program begins
+  RankChoice under;          // these run under a debugger
+  bool on_failure = false;   // `under` is all, and the debugger opens when a worker fails
+  bool on_terminal = false;  // the debugger of `under`, one rank, has the terminal from the start
+  std::vector<std::vector<std::string>> commands;  // by program: what a rank of `under` runs
+  bool active() const { return !stopped.none() || !under.none(); }
+  bool uses_terminal() const { return on_terminal || on_failure; }
+  bool has_terminal(int rank) const { return on_terminal && under.has(rank); }
+};
+
 enum class StdinPlan { none, one_rank, all };
 
 enum class BindPolicy { none, core, l3, numa, socket, gpu };
@@ -250,6 +271,7 @@ struct Plan {
   std::string interface;                       // exported as DLAUNCH_INTERFACE; "": not
   std::string port_range;                      // exported as DLAUNCH_PORT_RANGE; "": not
   bool tls = false;                            // connections are encrypted; exported as DLAUNCH_TLS
+  DebugPlan debugging;
   bool quiet = false;
   bool says_all = false;  // the program reports its errors itself: no report if it exits with 1
 
@@ -258,6 +280,8 @@ struct Plan {
   // The rank's command and its folder.
   const std::vector<std::string>& argv_of(int rank) const;
   const std::string& chdir_of(int rank) const;
+  // The same command, under a debugger if the rank has one.
+  const std::vector<std::string>& command_of(int rank) const;
 
   // After the loss of a worker or a host the job goes on: with new workers, or with fewer hosts.
   bool survives_losses() const { return max_restarts.restarts > 0 || nodes.min < nodes.max; }

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -41,6 +42,8 @@ struct Child {
   int heartbeat, heartbeat_as;
   rlimit open_files;
   bool ignore_hangup;
+  bool stop_at_start;
+  bool foreground;
   int death_signal;
   pid_t parent;
   int worker;
@@ -93,7 +96,12 @@ int run_child(void* argument) {
     fail(child, Stage::bind_cpu);
   }
   ::setrlimit(RLIMIT_NOFILE, &child.open_files);
+  // The agent ignores SIGTTOU, and so do we until the next line: it would stop us here.
+  if (child.foreground) ::tcsetpgrp(STDIN_FILENO, ::getpid());
   reset_signals(child);
+  // Traced, the child stops when exec has loaded the program: a debugger then finds that program,
+  // and not dlaunch. A container may forbid tracing: then the child stops before exec.
+  if (child.stop_at_start && ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::raise(SIGSTOP);
   ::execve(child.path, child.argv, child.env);
   fail(child, Stage::exec);
   return 127;
@@ -194,6 +202,18 @@ char* child_stack() {
   return stack;
 }
 
+// Waits until the child stands at the start of its program, and leaves it stopped, without a
+// tracer. A child that ends before stays a zombie, for its pidfd to report.
+void leave_stopped(pid_t pid) {
+  const auto id = static_cast<id_t>(pid);
+  siginfo_t info{};
+  while (::waitid(P_PID, id, &info, WEXITED | WSTOPPED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+  if (info.si_pid != pid || info.si_code != CLD_TRAPPED) return;
+  ::waitid(P_PID, id, &info, WSTOPPED);
+  ::ptrace(PTRACE_DETACH, pid, nullptr, reinterpret_cast<void*>(SIGSTOP));
+}
+
 // fork with a pidfd. Not fork(), because of its handlers: the child makes system calls only. Not
 // clone3, because the seccomp filters of containers refuse it.
 pid_t fork_child(Child& child, int& pidfd) {
@@ -226,6 +246,8 @@ SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
               .heartbeat_as = request.heartbeat_as,
               .open_files = request.open_files,
               .ignore_hangup = request.ignore_hangup,
+              .stop_at_start = request.stop_at_start,
+              .foreground = request.foreground,
               .death_signal = request.death_signal,
               .parent = ::getpid(),
               .worker = request.worker,
@@ -247,6 +269,7 @@ SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
   worker.pid = pid;
   worker.pidfd.reset(pidfd);
   ::fcntl(pidfd, F_SETFD, FD_CLOEXEC);
+  if (request.stop_at_start) leave_stopped(pid);
   if (child.failed_stage == Stage::none) return {};
   ::waitpid(pid, nullptr, 0);
   worker = {};

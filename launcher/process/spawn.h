@@ -31,6 +31,9 @@ struct SpawnRequest {
   int heartbeat_as = -1;
   rlimit open_files{};  // RLIMIT_NOFILE that the worker gets
   bool ignore_hangup = false;
+  bool stop_at_start = false;  // SIGSTOP before the program's first instruction; not with
+                               // wait_for_exec
+  bool foreground = false;     // its group becomes the foreground of the terminal that `in` is
   int death_signal = SIGKILL;  // that the worker gets when we die
   int worker = 0;
   bool wait_for_exec = true;

@@ -11,6 +11,9 @@
 namespace dlaunch {
 namespace {
 
+// The first rank's; debugpy's usual port.
+constexpr int kFirstDebugPort = 5678;
+
 // libdlring's own, dlring(3).
 constexpr Duration kOwnPatience = std::chrono::seconds(5);
 
@@ -82,6 +85,7 @@ std::vector<Macro> macros_of(const Plan& plan, const WorkerPlace& place) {
           {"${round}", std::to_string(place.round)},
           {"${master_addr}", place.master_addr},
           {"${master_port}", std::to_string(place.master_port)},
+          {"${debug_port}", std::to_string(kFirstDebugPort + place.rank)},
           {"${host}", plan.host},
           {"${job_id}", plan.job_id}};
 }
@@ -217,6 +221,12 @@ void set_patience(EnvByName& env, const Plan& plan) {
   env.emplace(contract::kLinkTimeout, std::to_string(seconds.count()));
 }
 
+// The ranks wait for one that a person debugs; a user's own limits stand.
+void set_no_limits(EnvByName& env) {
+  env.emplace(contract::kInitTimeout, "24h");
+  env.emplace(contract::kOpTimeout, "0");
+}
+
 void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   env[contract::kJobId] = plan.job_id;
   env[contract::kRound] = std::to_string(place.round);
@@ -245,6 +255,7 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   }
   set_nics(env, plan);
   set_patience(env, plan);
+  if (plan.debugging.active()) set_no_limits(env);
   env[contract::kLocalCores] = std::to_string(place.usable_cores);
   if (plan.omp_threads) env["OMP_NUM_THREADS"] = std::to_string(*plan.omp_threads);
   env.emplace("PYTHONUNBUFFERED", "1");  // lines appear when they are printed
@@ -290,7 +301,7 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
 
 std::vector<std::string> worker_arguments(const Plan& plan, const WorkerPlace& place) {
   std::vector<std::string> argv;
-  for (const auto& word : plan.argv_of(place.rank)) argv.push_back(expand(word, plan, place));
+  for (const auto& word : plan.command_of(place.rank)) argv.push_back(expand(word, plan, place));
   return argv;
 }
 

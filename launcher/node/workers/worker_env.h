@@ -45,8 +45,8 @@ std::vector<std::string> worker_environment(const Plan& plan, const WorkerPlace&
                                             const std::vector<std::string>& inherited);
 
 // The rank's command with ${rank}, ${program_rank}, ${local_rank}, ${world_size},
-// ${local_world_size}, ${node_rank}, ${host}, ${job_id}, ${round}, ${master_addr} and
-// ${master_port} filled in; an IPv6 address before a colon gets brackets. $${rank} is ${rank}.
+// ${local_world_size}, ${node_rank}, ${host}, ${job_id}, ${round}, ${master_addr}, ${master_port}
+// and ${debug_port} filled in; an IPv6 address before a colon gets brackets. $${rank} is ${rank}.
 // Anything else in ${…} stays as it is.
 std::vector<std::string> worker_arguments(const Plan& plan, const WorkerPlace& place);
 

@@ -147,8 +147,10 @@ SpawnError WorkerStarter::start(const WorkerPlace& given, const OutputHub::Worke
   request.heartbeat_as = place.heartbeat_fd;
   request.open_files = open_files_;
   request.ignore_hangup = ignore_hangup_;
+  request.stop_at_start = plan_->debugging.stopped.has(place.rank);
+  request.foreground = plan_->debugging.has_terminal(place.rank);
   request.worker = place.worker;
-  request.wait_for_exec = place.worker == 1;
+  request.wait_for_exec = place.worker == 1 && !request.stop_at_start;
   request.failure_pipe = failures_writing_.get();
   const SpawnError error = spawn(request, worker);
   if (error.stage == Stage::none) worker.heartbeats = std::move(heartbeats);

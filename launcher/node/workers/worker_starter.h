@@ -36,6 +36,9 @@ class WorkerStarter {
   // The number of the program that the rank runs.
   int program_of(int rank) const { return plan_->program_of(rank); }
 
+  const DebugPlan& debugging() const { return plan_->debugging; }
+  const std::string& host() const { return plan_->host; }
+
   // Why a started worker ended before its program ran; none if it did run. Call it after the worker
   // was reaped.
   std::optional<SpawnError> failure_of(const WorkerPlace& place);

@@ -36,7 +36,7 @@ struct FakeMachine {
     Machine m;
     m.cpus = cpus;
     m.hostname = "here";
-    m.stdout_is_terminal = m.stderr_is_terminal = terminal;
+    m.stdout_is_terminal = m.stderr_is_terminal = m.has_terminal = terminal;
     m.topology = [this] {
       ++topology_asked;
       return synthetic_topology(topology);

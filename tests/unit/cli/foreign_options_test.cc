@@ -123,7 +123,7 @@ constexpr Expected kExpected[] = {
      "stream-buffering/1 forward-signals/1 no-ready-msg/0 daemonize/0 set-sid/0"},
     {"mpirun", Fate::refused,
      "am/1 tune/1 bynode/0 cf/1 cartofile/1 continuous/0 cpu-list/1 cpu-set/1 cpus-per-proc/1 "
-     "cpus-per-rank/1 debug-daemons-file/0 debugger/1 tv/0 dvm/0 enable-recovery/0 "
+     "cpus-per-rank/1 debug-daemons-file/0 tv/0 dvm/0 enable-recovery/0 "
      "get-stack-traces/0 hnp/1 index-argv-by-rank/0 max-vm-size/1 merge-stderr-to-stdout/0 "
      "nolocal/0 nooversubscribe/0 ompi-server/1 output-proctable/0 path/1 prefix/1 "
      "preload-files/1 preload-binary/0 s/0 report-events/1 report-pid/1 report-uri/1 rf/1 "

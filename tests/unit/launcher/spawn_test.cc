@@ -15,6 +15,8 @@
 
 #include <doctest/doctest.h>
 
+#include "base/clock.h"
+#include "launcher/process/process_tree.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
@@ -102,6 +104,39 @@ TEST_CASE(
     CHECK(info.si_code == CLD_EXITED);
     CHECK(info.si_status == 7);
   }
+}
+
+TEST_CASE("a worker that stops at its start has its program loaded, and runs on a SIGCONT") {
+  Shell shell("echo runs; exit 7");
+  shell.request.wait_for_exec = false;
+  shell.request.stop_at_start = true;
+  REQUIRE(shell.start().stage == Stage::none);
+  const auto proc = fs::path("/proc") / std::to_string(shell.worker.pid);
+  const auto by = steady_now() + std::chrono::seconds(30);  // for a test that hangs
+  while (state_of_process(shell.worker.pid) != ProcessState::stopped && steady_now() < by) {
+    ::usleep(1000);
+  }
+  CHECK(state_of_process(shell.worker.pid) == ProcessState::stopped);
+  CHECK(fs::read_symlink(proc / "exe") == fs::canonical("/bin/sh"));
+  pollfd output{shell.reading.get(), POLLIN, 0};
+  CHECK(::poll(&output, 1, 50) == 0);
+  ::kill(shell.worker.pid, SIGCONT);
+  CHECK(shell.output() == "runs\n");
+  CHECK(shell.end().si_status == 7);
+}
+
+TEST_CASE("a worker that cannot run its program does not stop at its start") {
+  SpawnRequest request = program("/no/such/program");
+  request.wait_for_exec = false;
+  request.stop_at_start = true;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const UniqueFd reading(ends[0]), writing(ends[1]);
+  request.failure_pipe = writing.get();
+  CHECK(start(request).stage == Stage::none);
+  SpawnFailure failure{};
+  CHECK(::read(reading.get(), &failure, sizeof failure) == sizeof failure);
+  CHECK(failure.stage == Stage::exec);
 }
 
 TEST_CASE("a worker starts with nothing blocked, nothing ignored, and dies with its parent") {

@@ -112,9 +112,24 @@ TEST_CASE("a spare has no rank yet, not even that of an enclosing launcher") {
   CHECK(has(env, "DLAUNCH_WORKER=9"));
 }
 
+TEST_CASE("libdlring waits without a limit for ranks that a person debugs") {
+  Plan p = plan();
+  CHECK_FALSE(times_set(worker_environment(p, kPlace, {}), "DLAUNCH_OP_TIMEOUT"));
+  p.debugging.stopped.ranks = {2};
+  const auto env = worker_environment(p, kPlace, {"DLAUNCH_INIT_TIMEOUT=5s"});
+  CHECK(has(env, "DLAUNCH_OP_TIMEOUT=0"));
+  CHECK(has(env, "DLAUNCH_INIT_TIMEOUT=5s"));
+}
+
 TEST_CASE("macros are replaced, and other text stays") {
   CHECK(worker_arguments(plan(), kPlace) ==
         std::vector<std::string>{"train", "--rank=1/4", "1", "${other}", "$", "${rank"});
+}
+
+TEST_CASE("a debugger that listens gets a port of its rank") {
+  Plan p = plan();
+  p.argv = {"debugpy", "${debug_port}"};
+  CHECK(worker_arguments(p, kPlace) == std::vector<std::string>{"debugpy", "5679"});
 }
 
 TEST_CASE("counts are found in cgroup files of both versions") {
