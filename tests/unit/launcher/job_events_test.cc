@@ -206,8 +206,8 @@ TEST_CASE("event log: a file that does not take them holds up nobody, and the lo
   (*log)->close([&] { closed = true; });
   turn_until(loop, [&] { return text += available(reader), closed; });
   (*log)->add(job_event::HostJoined{"b"});
-  (*log)->close([&] { closed = true; });
   closed = false;
+  (*log)->close([&] { closed = true; });
   turn_until(loop, [&] { return text += available(reader), closed; });
   text += available(reader);
   std::size_t lost = 0, whole = 0;
