@@ -31,6 +31,6 @@ $command >../printed || fail "$command"
 diff <(sed '1,/^$/d' cluster/kubernetes.yaml | of_any_job) <(of_any_job <../printed) >../differ ||
   fail "examples/cluster/kubernetes.yaml is not what its command prints: $(cat ../differ)"
 # README.md names each program, and no other file.
-grep -oE '[a-z_/]+\.(cc|cu|c|h|py|sh|yaml)\b' README.md | grep / | sort -u >../named
+grep -oE '[a-z_/-]+\.(cc|cu|c|h|py|sh|yaml)\b' README.md | grep / | sort -u >../named
 sed -nE 's#^\./(.*/.*\.(cc|py|sh|yaml))$#\1#p' ../installed | grep -vE '/(layer|plot|workers)\.py$' >../there
 diff ../named ../there >../differ || fail "README.md and the folder differ: $(cat ../differ)"

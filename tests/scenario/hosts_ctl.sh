@@ -17,8 +17,8 @@ far secret --job other status; [ "$code" != 0 ] || job_fails "it speaks of anoth
 far secret top --once --interval 0.2; expect_code 0; expect_out '^RANK '
 far secret stacks 3; expect_code 0; expect_out '^rank 3'
 far secret restart 9; expect_code 1; expect_err 'there is no rank 9'
-start_on 3 dlaunchctl --leader host1:29400 --secret-file secret --job test $tls events --follow >events 2>follow.err & follower=$!
-start_on 3 dlaunchctl --leader host1:29400 --secret-file secret --job test $tls wait 2>wait.err & waiter=$!
+start_on 3 dlaunchctl --leader host1:29400 --secret-file secret --job test $tls events --follow >events 2>follow.err; follower=$!
+start_on 3 dlaunchctl --leader host1:29400 --secret-file secret --job test $tls wait 2>wait.err; waiter=$!
 wait_until 20 grep -q '"event":"round"' events || job_fails "no events: $(cat events follow.err)"
 far secret restart 1; expect_code 0
 wait_until 20 grep -q '"reason":"voluntary"' events || job_fails "no restart in $(cat events)"
