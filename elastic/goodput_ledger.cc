@@ -299,9 +299,10 @@ Goodput::Rank GoodputLedger::rank_at(int rank, Book book, TimePoint now) const {
   out.transfer = blocked - booked;
   out.compute = book.worked - blocked;
   for (const auto& [culprit, time] : book.idle) {
-    const auto same = std::find_if(out.waits.begin(), out.waits.end(), [&](const auto& wait) {
-      return wait.culprit == culprit && wait.cause == WaitCause::compute;
-    });
+    const auto same = std::find_if(
+        out.waits.begin(), out.waits.end(), [last = culprit](const Goodput::Waits& wait) {
+          return wait.culprit == last && wait.cause == WaitCause::compute;
+        });
     if (same != out.waits.end()) {
       same->time += time;
     } else {

@@ -24,7 +24,7 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 
 run dlaunchctl top; expect_code 69
 start_job 'gpus=4,uncorrected=1:3'
-all_work() { dlaunchctl top --once --interval 0.2 >out 2>err && [ "$(grep -cE '^ +[0-3] +[0-9]+ .* all_reduce|^ +[0-3] +[0-9]+ .*barrier' out)" = 4 ]; }
+all_work() { dlaunchctl top --once --interval 0.2 >out 2>err && [ "$(grep -cE '^ +[0-3] +[0-9]+ .* \(?all_reduce|^ +[0-3] +[0-9]+ .* \(?barrier' out)" = 4 ]; }
 wait_until 60 all_work || fail "not four that work"
 expect_out '^job j: active, round 1, 4 of at most 4 workers'
 expect_out '^RANK +PID +ROUND +CPU% +MEMORY +OP/S +DATA +STEP MS +WAIT% +GPU +GPU% +GPU MEMORY +TEMP +ECC +HOST +STATE +OPERATION'
