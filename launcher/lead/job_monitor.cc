@@ -238,7 +238,7 @@ void JobMonitor::warn(const RankSet& ranks, const std::string& sentence) {
 
 // Calls `each` for those that still run, and then `done`.
 void JobMonitor::collect(const RankSet& ranks, const EachStack& each,
-                         std::function<void(const RankStacks&)> done) {
+                         const std::function<void(const RankStacks&)>& done) {
   struct Collected {
     RankStacks stacks;
     std::size_t open = 0;

@@ -75,7 +75,7 @@ class JobMonitor final : private ProgressWatch::Effects {
   std::vector<Slot> members() const;
   using EachStack = std::function<void(Slot slot, int pid, const std::vector<std::string>& lines)>;
   void collect(const RankSet& ranks, const EachStack& each,
-               std::function<void(const RankStacks&)> done);
+               const std::function<void(const RankStacks&)>& done);
   void show_stack(Slot slot, int pid, const std::vector<std::string>& lines);
   void call_hung(const RankSet& ranks, const std::string& why);
   std::vector<Slot> slots_of(const RankSet& ranks) const;

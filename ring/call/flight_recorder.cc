@@ -82,7 +82,11 @@ void FlightRecorder::block(TimePoint now) {
 template <class Fill>
 FlightRecorder::Ticket FlightRecorder::write(TimePoint now, SpanKind kind, Fill fill) {
   if (!file_) return 0;
-  if (kind == SpanKind::call) block(now);
+  const Turn turn(*this);
+  if (kind == SpanKind::call) {
+    spans_.block(now);
+    trace_.block(now);
+  }
   const Ticket ticket = ++last_;
   FlightRecord& record = file_->records[ticket % kFlightRecords];
   record.number.store(0, std::memory_order_release);

@@ -57,8 +57,8 @@ class FlightRecorder {
   void block(TimePoint now);
 
   std::shared_ptr<FlightFile> file_;  // null: none
-  // Held for some nanoseconds by the thread that writes the tallies, spans_ or trace_. One exchange
-  // costs less than an atomic addition to each number there.
+  // Held for some nanoseconds by the thread that writes a record, the tallies, spans_ or trace_.
+  // One exchange costs less than an atomic addition to each number there.
   class Turn;
   std::atomic_flag busy_;
   SpanRing spans_, trace_;

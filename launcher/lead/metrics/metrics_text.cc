@@ -29,7 +29,7 @@ std::string label_value(std::string_view text) {
 
 class MetricsWriter {
  public:
-  MetricsWriter(MetricsForm form, std::string job) : form_(form), job_(label_value(job)) {}
+  MetricsWriter(MetricsForm form, const std::string& job) : form_(form), job_(label_value(job)) {}
 
   // A family begins, and its samples follow. Its name is without _total.
   void gauge(std::string_view name, std::string_view help) { begin(name, "gauge", "", help); }
