@@ -57,25 +57,20 @@ void FlightRecorder::joined() {
   const TimePoint now = steady_now();
   const Turn turn(*this);
   spans_.joined(now);
-  trace_.joined(now);
 }
 
 FlightRecorder::Blocked::Blocked(std::shared_ptr<FlightRecorder> recorder)
     : recorder_(std::move(recorder)), since_(steady_now()) {
-  recorder_->block(since_);
+  const Turn turn(*recorder_);
+  recorder_->spans_.block(since_);
 }
 
 FlightRecorder::Blocked::~Blocked() {
   const TimePoint now = steady_now();
   const Turn turn(*recorder_);
-  recorder_->spans_.unblock(since_, now, true);
-  recorder_->trace_.unblock(since_, now, true);
-}
-
-void FlightRecorder::block(TimePoint now) {
-  const Turn turn(*this);
-  spans_.block(now);
-  trace_.block(now);
+  recorder_->spans_.unblock(now);
+  recorder_->spans_.add_wait(since_, now);
+  recorder_->trace_.add_wait(since_, now);
 }
 
 // fill(record) sets what the operation is.
@@ -83,10 +78,7 @@ template <class Fill>
 FlightRecorder::Ticket FlightRecorder::write(TimePoint now, SpanKind kind, Fill fill) {
   if (!file_) return 0;
   const Turn turn(*this);
-  if (kind == SpanKind::call) {
-    spans_.block(now);
-    trace_.block(now);
-  }
+  if (kind == SpanKind::call) spans_.block(now);
   const Ticket ticket = ++last_;
   FlightRecord& record = file_->records[ticket % kFlightRecords];
   record.number.store(0, std::memory_order_release);
@@ -133,10 +125,7 @@ void FlightRecorder::end(Ticket ticket, bool failed, SpanKind kind) {
   if (ticket == 0) return;
   const TimePoint now = steady_now();
   const Turn turn(*this);
-  if (kind == SpanKind::call) {
-    spans_.unblock(now, now, false);
-    trace_.unblock(now, now, false);
-  }
+  if (kind == SpanKind::call) spans_.unblock(now);
   FlightRecord& record = file_->records[ticket % kFlightRecords];
   if (record.number.load(std::memory_order_relaxed) != ticket) return;  // long overwritten
   record.ended_ns = now.time_since_epoch().count();

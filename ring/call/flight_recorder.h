@@ -54,7 +54,6 @@ class FlightRecorder {
  private:
   template <class Fill>
   Ticket write(TimePoint now, SpanKind kind, Fill fill);
-  void block(TimePoint now);
 
   std::shared_ptr<FlightFile> file_;  // null: none
   // Held for some nanoseconds by the thread that writes a record, the tallies, spans_ or trace_.

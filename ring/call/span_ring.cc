@@ -64,12 +64,15 @@ void SpanRing::block(TimePoint now) {
 }
 
 // Time in which several threads are blocked counts once.
-void SpanRing::unblock(TimePoint since, TimePoint now, bool waited) {
+void SpanRing::unblock(TimePoint now) {
   if (head_ == nullptr) return;
   if (add_to(head_->depth, -1) == 0) {
     add_to(head_->blocked_ns, ns_of(now) - head_->since_ns.load(std::memory_order_relaxed));
   }
-  if (!waited || (now - since).count() < head_->least_ns) return;
+}
+
+void SpanRing::add_wait(TimePoint since, TimePoint now) {
+  if (head_ == nullptr || (now - since).count() < head_->least_ns) return;
   std::uint64_t number;
   SpanRecord& record = claim(number);
   record.what = record.dtype = record.op = record.failed = 0;

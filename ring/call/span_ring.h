@@ -20,11 +20,13 @@ class SpanRing {
   SpanRing(const std::string& path, std::uint32_t capacity, Duration least);
 
   void joined(TimePoint now);
+  // The time between them counts as blocked. Blocks of several threads may overlap.
   void block(TimePoint now);
-  // since: the time of the block() that ends. waited: in no operation of its own.
-  void unblock(TimePoint since, TimePoint now, bool waited);
+  void unblock(TimePoint now);
   // An operation that has ended.
   void add(const FlightRecord& operation, SpanKind kind);
+  // The program has waited for operations in the background.
+  void add_wait(TimePoint since, TimePoint now);
   // The program's own account of what it does outside operations.
   // Thread-safe.
   static void spent_in_gc(Duration time);

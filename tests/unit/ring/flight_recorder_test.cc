@@ -89,7 +89,7 @@ TEST_CASE(
     record.world_peer = 2;
     ring.block(now + pause);
     now += pause + time;
-    ring.unblock(now - time, now, false);
+    ring.unblock(now);
     ring.add(record, SpanKind::call);
   };
   call(1, 10us, 10us);  // short
@@ -115,8 +115,10 @@ TEST_CASE(
   ring.block(now);
   ring.block(now + 1s);
   CHECK(read_span_file(path, 0, now + 3s).blocked == file.blocked + 3s);
-  ring.unblock(now + 1s, now + 4s, true);
-  ring.unblock(now, now + 5s, true);
+  ring.unblock(now + 4s);
+  ring.add_wait(now + 1s, now + 4s);
+  ring.unblock(now + 5s);
+  ring.add_wait(now, now + 5s);
   const SpanFile later = read_span_file(path, file.written, now + 9s);
   CHECK(later.blocked == file.blocked + 5s);
   REQUIRE(later.spans.size() == 2);
