@@ -17,11 +17,9 @@
 #include "launcher/agent/agent.h"
 #include "launcher/agent/agent_base.h"
 #include "launcher/lead/job_control.h"
-#include "launcher/lead/job_ledger.h"
 #include "launcher/lead/job_monitor.h"
 #include "launcher/lead/job_story.h"
 #include "launcher/lead/job_telemetry.h"
-#include "launcher/lead/job_trace.h"
 #include "launcher/lead/leader_signals.h"
 #include "launcher/lead/membership/drained_hosts.h"
 #include "launcher/lead/membership/membership_shell.h"
@@ -73,7 +71,7 @@ class JobLeader final : private AgentBase,
   void wake_monitor_at(TimePoint due) override { monitor_timer_.arm(due); }
   void warn(const std::string& words) override { log_warn("{}", words); }
   void show(const std::string& line) override { hub_->own_line(line); }
-  void slow_link(int rank, double share) override { ledger_.slow_link(rank, share); }
+  void slow_link(int rank, double share) override { telemetry_.slow_link(rank, share); }
   void ended(Slot slot, const WorkerEnd& end) override;
   void note_stacks(int rank, const std::vector<std::string>& lines) override {
     story_.note_stacks(rank, lines);
@@ -99,8 +97,7 @@ class JobLeader final : private AgentBase,
     control_->answer(request, [this, link](const auto& text) { membership_.answer(link, text); });
   }
   void on_monitor(int node, const NodeMessage& what) override {
-    ledger_.take(steady_now(), node, what);
-    trace_.take(node, membership_.name_of(node), membership_.clock_error(node), what);
+    telemetry_.take(node, membership_.name_of(node), membership_.clock_error(node), what);
     monitor_->take(node, what);
   }
 
@@ -128,8 +125,6 @@ class JobLeader final : private AgentBase,
   TimePoint end_signal_at_;
   DrainedHosts drained_;
   JobStory story_;
-  JobLedger ledger_{steady_now()};
-  JobTrace trace_{plan_.trace, plan_.job_id, steady_now()};
   LeaderSignals signals_;
   JobTelemetry telemetry_;
   const TimePoint began_ = steady_now();
@@ -294,15 +289,13 @@ void JobLeader::begin() {
   node_ = std::move(*node);
   shell_.set_own(*node_);
   control_->begin({job(), *monitor_, [this](Slot slot) { return membership_.host_of(slot); },
-                   [this](const JobCore::Event& event) { feed(event); },
-                   [this] { return ledger_.at(steady_now()); }});
+                   [this](const JobCore::Event& event) { feed(event); }});
   if (plan_.stdin_to == StdinPlan::all) {
     for (const int other : membership_.others_here()) hub_->stdin_pump().expect(other);
   }
   const auto resumed = membership_.resumed();
-  telemetry_.events().begins(job(), membership_.hosts_here(),
-                             resumed ? std::optional(resumed->was) : std::nullopt);
-  telemetry_.begin_run(membership_.hosts_here(), [this] { return ledger_.at(steady_now()); });
+  telemetry_.begins(job(), membership_.hosts_here(),
+                    resumed ? std::optional(resumed->was) : std::nullopt);
   for (const int absent : membership_.absent()) feed(JobCore::NodeLost{absent});
   if (resumed) return take_over(*resumed);
   feed(JobCore::Start{});
@@ -326,7 +319,7 @@ void JobLeader::take_over(const JobCore::Resume& resumed) {
     log_warn("none of its last round's workers is here");
   }
   feed(resumed);
-  ledger_.begin_round(steady_now(), job().round(), job().size());
+  telemetry_.begin_round(job().round(), job().size());
   drained_.go_on();
 }
 
@@ -429,8 +422,7 @@ void JobLeader::perform(const JobCore::StartWorkers& start) {
       node_->end_leftovers();
     }
     story_.begin_round(start.round, job().size());
-    ledger_.begin_round(steady_now(), start.round, job().size());
-    trace_.begin_round(steady_now(), start.round, job().size());
+    telemetry_.begin_round(start.round, job().size());
     monitor_->begin_round(start.round, job().size(), std::nullopt);
   }
   if (!start.all && job().are_tasks()) {
@@ -459,8 +451,7 @@ void JobLeader::perform(const JobCore::Announce& announce) {
   membership_.announce(announce);
   const int size = static_cast<int>(announce.slots.size());
   story_.begin_round(announce.round, size);
-  ledger_.begin_round(steady_now(), announce.round, size);
-  trace_.begin_round(steady_now(), announce.round, size);
+  telemetry_.begin_round(announce.round, size);
   monitor_->begin_round(announce.round, size, fenced_);
   if (fenced_) {
     log_warn("round {}: {} after {}", announce.round,
@@ -474,9 +465,7 @@ void JobLeader::perform(const JobCore::Announce& announce) {
 
 void JobLeader::feed(const JobCore::Event& event) {
   if (monitor_ && !std::holds_alternative<JobCore::Clock>(event)) monitor_->let_ends_pass();
-  ledger_.see(steady_now(), event, job());
-  trace_.see(steady_now(), event, job());
-  telemetry_.events().fed(steady_now(), event, job());
+  telemetry_.see(event, job());
   driver_->feed(event);
 }
 
@@ -497,8 +486,7 @@ void JobLeader::on_back(int node, const std::string& host) {
 
 void JobLeader::on_ended(Slot slot, const WorkerEnd& end) {
   story_.ended(end);
-  ledger_.ended(end, job());
-  trace_.ended(end);
+  telemetry_.worker_ended(end, job());
   monitor_->ended(slot, end);
 }
 
@@ -547,9 +535,8 @@ void JobLeader::perform(const JobCore::Finish& how) {
   std::vector<int> left;
   const Processes& processes = node_->processes();
   for (const Slot slot : processes.running_slots()) left.push_back(processes.place(slot).rank);
-  ledger_.finish(steady_now());
-  trace_.finish(steady_now());
-  story_.set_goodput(ledger_.at(steady_now()));
+  telemetry_.finish();
+  story_.set_goodput(telemetry_.goodput());
   auto ending = story_.finish(how, job(), std::move(left), [this](int rank, const auto& lines) {
     return hub_->shown_last(rank, lines);
   });

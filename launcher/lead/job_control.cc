@@ -150,7 +150,7 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
     case ControlRequest::Command::top:
       return reply("{\"ok\":true,\"status\":" + render_json(now) + "}");
     case ControlRequest::Command::goodput:
-      return reply(json_text({{"ok", true}, {"goodput", goodput_json(job_->goodput())}}));
+      return reply(json_text({{"ok", true}, {"goodput", goodput_json(telemetry_.goodput())}}));
     case ControlRequest::Command::stacks:
       return std::make_shared<ManyStacks>(job_->monitor, decision.stacks_of, reply)->start();
     default:

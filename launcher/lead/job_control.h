@@ -12,7 +12,6 @@
 
 #include <asio/io_context.hpp>
 
-#include "elastic/goodput_ledger.h"
 #include "elastic/job_core.h"
 #include "launcher/lead/control/control_request.h"
 #include "launcher/lead/control/control_server.h"
@@ -39,7 +38,6 @@ class JobControl {
     JobMonitor& monitor;
     std::function<std::string(Slot)> host_of;
     std::function<void(JobCore::Event)> feed;
-    std::function<Goodput()> goodput;
   };
   static Result<std::unique_ptr<JobControl>> open(asio::io_context& loop, const std::string& folder,
                                                   const Plan& plan, JobTelemetry& telemetry,

@@ -7,7 +7,10 @@
 namespace dlaunch {
 
 JobTelemetry::JobTelemetry(const Plan& plan)
-    : plan_(plan), events_(plan, [this](const JobEvent& event) { take(event); }) {}
+    : plan_(plan),
+      ledger_(steady_now()),
+      trace_(plan.trace, plan.job_id, steady_now()),
+      events_(plan, [this](const JobEvent& event) { take(event); }) {}
 
 Result<void> JobTelemetry::open(asio::io_context& loop, Look look, bool takes_over) {
   if (!plan_.metrics.empty()) {
@@ -43,9 +46,40 @@ void JobTelemetry::take(const JobEvent& event) {
   if (log_) log_->add(event);
 }
 
-void JobTelemetry::begin_run(const std::vector<std::string>& hosts,
-                             std::function<Goodput()> goodput) {
-  if (run_folder_) run_folder_->begin(hosts, std::move(goodput));
+void JobTelemetry::begins(const JobCore& job, const std::vector<std::string>& hosts,
+                          const std::optional<JobRecord>& was) {
+  events_.begins(job, hosts, was);
+  if (run_folder_) run_folder_->begin(hosts, [this] { return goodput(); });
+}
+
+void JobTelemetry::begin_round(int round, int size) {
+  const TimePoint now = steady_now();
+  ledger_.begin_round(now, round, size);
+  trace_.begin_round(now, round, size);
+}
+
+void JobTelemetry::see(const JobCore::Event& event, const JobCore& job) {
+  const TimePoint now = steady_now();
+  ledger_.see(now, event, job);
+  trace_.see(now, event, job);
+  events_.fed(now, event, job);
+}
+
+void JobTelemetry::worker_ended(const WorkerEnd& end, const JobCore& job) {
+  ledger_.ended(end, job);
+  trace_.ended(end);
+}
+
+void JobTelemetry::take(int node, const std::string& host, Duration clock_error,
+                        const NodeMessage& message) {
+  ledger_.take(steady_now(), node, message);
+  trace_.take(node, host, clock_error, message);
+}
+
+void JobTelemetry::finish() {
+  const TimePoint now = steady_now();
+  ledger_.finish(now);
+  trace_.finish(now);
 }
 
 void JobTelemetry::close(std::function<void()> then) {

@@ -1,5 +1,6 @@
-// JobTelemetry: what outside programs learn about a job: its events (--events) and its metrics
-// (--metrics). One thread, the loop's.
+// JobTelemetry: all that is written down about a job while it runs: its events (--events), its
+// metrics (--metrics), its ledger of goodput, its timeline (--trace) and its run folder
+// (--run-dir). One thread, the loop's.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,8 @@
 #include "base/result.h"
 #include "launcher/lead/events/event_log.h"
 #include "launcher/lead/job_events.h"
+#include "launcher/lead/job_ledger.h"
+#include "launcher/lead/job_trace.h"
 #include "launcher/lead/metrics/job_counters.h"
 #include "launcher/lead/metrics/metrics_server.h"
 #include "launcher/lead/run_folder.h"
@@ -29,8 +32,23 @@ class JobTelemetry {
   // Opens what the plan asks for. takes_over: the job goes on, so that an address for metrics that
   // is not free costs only a warning.
   Result<void> open(asio::io_context& loop, Look look, bool takes_over);
-  // The job begins. goodput: the accounts up to now.
-  void begin_run(const std::vector<std::string>& hosts, std::function<Goodput()> goodput);
+
+  // The job begins on these hosts. was: the state under the leader before, of a job that goes on.
+  void begins(const JobCore& job, const std::vector<std::string>& hosts,
+              const std::optional<JobRecord>& was);
+  void begin_round(int round, int size);
+  // An event for the job, before the job takes it.
+  void see(const JobCore::Event& event, const JobCore& job);
+  // A worker has ended; the job may learn of it later.
+  void worker_ended(const WorkerEnd& end, const JobCore& job);
+  // clock_error: of that host's clock here.
+  void take(int node, const std::string& host, Duration clock_error, const NodeMessage& message);
+  // Data moves slowly on a link of that rank, which costs this share of a step; 0: no longer.
+  void slow_link(int rank, double share) { ledger_.slow_link(rank, share); }
+  // The job has ended: closes the books, and writes the timeline.
+  void finish();
+  // The accounts up to now.
+  Goodput goodput() const { return ledger_.at(steady_now()); }
   // Calls then() once all events are written, or after 5 s.
   void close(std::function<void()> then);
 
@@ -47,6 +65,8 @@ class JobTelemetry {
   void take(const JobEvent& event);
 
   const Plan& plan_;
+  JobLedger ledger_;
+  JobTrace trace_;
   JobEvents events_;
   JobCounters counters_;
   std::unique_ptr<EventLog> log_;  // once open
