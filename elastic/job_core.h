@@ -273,6 +273,8 @@ class JobCore {
   std::optional<TimePoint> starts_at(Slot slot) const;
   // No process is there, and none is expected.
   bool nobody_on(int node) const;
+  // Of the job's slots there, in their order.
+  std::vector<int> ranks_on(int node) const;
   // Processes are expected there that do not start without a rank.
   bool holds_back_on(int node) const;
   // The state of the process there, in words: "running", "to be started", "absent".

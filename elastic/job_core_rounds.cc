@@ -154,6 +154,14 @@ void JobCore::leave_drained() {
   lower_target();
 }
 
+std::vector<int> JobCore::ranks_on(int node) const {
+  std::vector<int> ranks;
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    if (node_of(slot) == node && rank_of(slot) >= 0) ranks.push_back(rank_of(slot));
+  }
+  return ranks;
+}
+
 bool JobCore::nobody_on(int node) const {
   for (Slot slot = 0; slot < slots(); ++slot) {
     const Process& process = at(slot);

@@ -107,7 +107,7 @@ void WaitFinder::judge(const Entries& entries, std::vector<Wait>& found) const {
   }
   for (const Entry& entry : entries) {
     if (entry.rank == last->rank) add_stood(entry, entry.span.entered, found);
-    if (entry.rank == last->rank || (to_root && &entry != &*root)) continue;
+    if (entry.rank == last->rank || (to_root && entry.span.peer != entry.rank)) continue;
     add_stood(entry, std::max(last->span.entered, entry.span.entered), found);
     const TimePoint to = std::min(last->span.entered, entry.span.left);
     if (to <= entry.span.entered) continue;

@@ -19,11 +19,17 @@
 
 #include "base/clock.h"
 #include "base/flight_spans.h"
+#include "base/words.h"
 
 namespace dlaunch {
 
 // What made a culprit late, as far as it is known.
 enum class WaitCause : std::uint8_t { compute, input, gc, link, host };
+inline constexpr WordTable<WaitCause, 5> kWaitCauseWords = {{{"compute", WaitCause::compute},
+                                                             {"input", WaitCause::input},
+                                                             {"gc", WaitCause::gc},
+                                                             {"link", WaitCause::link},
+                                                             {"host", WaitCause::host}}};
 
 struct Wait {
   int rank = 0, culprit = 0;

@@ -134,11 +134,6 @@ class JobLeader final : private AgentBase,
   bool all_start_again_ = false;  // since the last end; the user was informed
 };
 
-FailureKind failure_kind(const WorkerEnd& end) {
-  if (end.signal == 0) return FailureKind::exit_code;
-  return end.oom_evidence ? FailureKind::out_of_memory : FailureKind::signal;
-}
-
 JobConfig job_config(const Plan& plan) {
   return {
       .size = plan.nproc,
@@ -491,7 +486,7 @@ void JobLeader::on_ended(Slot slot, const WorkerEnd& end) {
 }
 
 void JobLeader::ended(Slot slot, const WorkerEnd& end) {
-  const bool well = end.signal == 0 && end.exit_code == 0;
+  const bool well = !has_failed(end);
   telemetry_.events().observe(steady_now(), job());
   telemetry_.events().ended(end, job());
   const int size_before = job().size();

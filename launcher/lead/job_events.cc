@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/signal_name.h"
+#include "launcher/lead/report/report.h"
 
 namespace dlaunch {
 namespace {
@@ -12,12 +13,11 @@ constexpr Duration kCommitsTogether = std::chrono::milliseconds(100);
 
 FailureKind kind_of_failure(const WorkerEnd& end) {
   if (!end.hung.empty()) return FailureKind::hung;
-  if (end.oom_evidence) return FailureKind::out_of_memory;
-  return end.signal != 0 ? FailureKind::signal : FailureKind::exit_code;
+  return failure_kind(end);
 }
 
 job_event::Ending how(const WorkerEnd& end) {
-  if (end.signal == 0 && end.exit_code == 0) return job_event::Ending::well;
+  if (!has_failed(end)) return job_event::Ending::well;
   return end.signal_we_sent != 0 && end.hung.empty() ? job_event::Ending::stopped
                                                      : job_event::Ending::failed;
 }
@@ -143,10 +143,8 @@ void JobEvents::start_failed(int rank, const SpawnError& error) {
 void JobEvents::host_joined(const std::string& host) { emit(job_event::HostJoined{host}); }
 
 void JobEvents::host_lost(const std::string& host, int node, const JobCore& job) {
-  job_event::HostLost event{.host = host, .ranks = {}};
-  for (Slot slot = 0; slot < job.slots(); ++slot) {
-    if (job.node_of(slot) == node && job.rank_of(slot) >= 0) event.ranks.insert(job.rank_of(slot));
-  }
+  const auto ranks = job.ranks_on(node);
+  const job_event::HostLost event{.host = host, .ranks = {ranks.begin(), ranks.end()}};
   if (!event.ranks.empty()) note_reason(FailureKind::lost, false);
   emit(event);
 }

@@ -15,19 +15,15 @@ void JobLedger::see(TimePoint now, const JobCore::Event& event, const JobCore& j
     if (ready->version > version_) ledger_.kept();
     version_ = std::max(version_, ready->version);
   } else if (const auto* lost = std::get_if<JobCore::NodeLost>(&event)) {
-    for (Slot slot = 0; slot < job.slots(); ++slot) {
-      const int rank = job.rank_of(slot);
-      if (job.node_of(slot) != lost->node || rank < 0) continue;
-      return ledger_.failed(now, rank, false);  // stands for all ranks of that host
-    }
+    const auto ranks = job.ranks_on(lost->node);
+    if (!ranks.empty()) ledger_.failed(now, ranks.front(), false);  // stands for all of them
   }
 }
 
 void JobLedger::ended(const WorkerEnd& end, const JobCore& job) {
   if (end.rank < 0) return;
   const bool ends = job.state() == JobState::ending || job.state() == JobState::ended;
-  const bool well = end.signal == 0 && end.exit_code == 0;
-  if (well || ends) return ledger_.done(end.ended, end.rank);
+  if (!has_failed(end) || ends) return ledger_.done(end.ended, end.rank);
   const int culprit = end.peer_lost >= 0 ? end.peer_lost : end.rank;
   ledger_.failed(end.ended, culprit, job.are_tasks());
 }

@@ -88,10 +88,7 @@ void JobStory::begins_again(int rank) {
 
 void JobStory::lost_host(const std::string& host, const JobCore& job, int node) {
   if (!facts_.lost_host.empty()) return;
-  std::vector<int> ranks;
-  for (Slot slot = 0; slot < job.slots(); ++slot) {
-    if (job.node_of(slot) == node && job.rank_of(slot) >= 0) ranks.push_back(job.rank_of(slot));
-  }
+  std::vector<int> ranks = job.ranks_on(node);
   if (ranks.empty()) return;
   facts_.lost_host = host;
   facts_.lost_ranks = std::move(ranks);

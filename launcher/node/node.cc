@@ -235,7 +235,7 @@ void Node::on_child_changed() {
 
 // The peer whose loss it reports may have ended before it, without our notice so far.
 void Node::on_ended(Slot slot, const WorkerEnd& end) {
-  const bool failed = end.signal != 0 || end.exit_code != 0;
+  const bool failed = has_failed(end);
   if (failed && end.peer_lost >= 0) {
     if (const auto blamed = processes_.slot_of_rank(end.peer_lost)) {
       processes_.reap_if_ended(*blamed);

@@ -240,8 +240,8 @@ NodeFound& NodeSession::found(Slot slot) {
 void NodeSession::report(const NodeMessage& message) {
   if (!joined_) return keep_for_next_leader(message);
   if (const auto* ended = std::get_if<NodeEnded>(&message)) {
-    const bool well = ended->end.signal == 0 && ended->end.exit_code == 0;
-    well ? void(found(ended->slot).done = true) : void(found_.erase(ended->slot));
+    const bool failed = has_failed(ended->end);
+    failed ? void(found_.erase(ended->slot)) : void(found(ended->slot).done = true);
   } else if (const auto* failed = std::get_if<NodeStartFailed>(&message)) {
     found_.erase(failed->slot);
   } else if (const auto* not_started = std::get_if<NodeNotStarted>(&message)) {

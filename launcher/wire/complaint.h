@@ -22,5 +22,9 @@ bool gave_up_in(const Traceback& traceback);
 
 // Its failure may follow from another rank: that one has failed, or it does not come.
 inline bool may_follow(Complaint complaint) { return complaint != Complaint::none; }
+// Its words are about another rank, and not about a time-out of any kind.
+inline bool is_about_others(Complaint complaint) {
+  return may_follow(complaint) && complaint != Complaint::timeout;
+}
 
 }  // namespace dlaunch

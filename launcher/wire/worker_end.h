@@ -47,4 +47,6 @@ struct WorkerEnd {
   int peer_lost = -1;               // the rank whose loss libdlring reported to it; -1: none
 };
 
+inline bool has_failed(const WorkerEnd& end) { return end.signal != 0 || end.exit_code != 0; }
+
 }  // namespace dlaunch

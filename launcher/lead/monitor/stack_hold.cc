@@ -15,7 +15,7 @@ std::vector<StackHold::Action> StackHold::step(TimePoint now, const Event& event
 }
 
 std::vector<StackHold::Action> StackHold::on(TimePoint now, const Ended& event) {
-  const bool failed = event.end.signal != 0 || event.end.exit_code != 0;
+  const bool failed = has_failed(event.end);
   held_.push_back({event.slot, event.end});
   if (until_) return failed && !event.may_follow ? pass_all() : std::vector<Action>();
   if (!failed || !event.may_follow || event.others.empty()) return pass_all();

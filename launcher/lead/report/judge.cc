@@ -26,7 +26,10 @@ enum class Kind {
   own,                // by itself
 };
 
-bool failed(const WorkerEnd& worker) { return worker.signal != 0 || worker.exit_code != 0; }
+// An uncaught exception (SIGABRT) may be a reaction to another rank, and so may a broken pipe.
+bool crashed(const WorkerEnd& worker) {
+  return worker.signal != 0 && worker.signal != SIGABRT && worker.signal != SIGPIPE;
+}
 
 // A signal that dlaunch sends; the worker may have ended by an earlier one than the last.
 bool may_be_ours(const WorkerEnd& worker) {
@@ -42,32 +45,31 @@ bool may_be_ours(const WorkerEnd& worker) {
 }
 
 // by_traceback: its last traceback is about this failure.
-Kind kind_of(const WorkerEnd& worker, bool by_traceback) {
-  if (!failed(worker)) return Kind::fine;
+Kind kind_of(const WorkerEnd& worker, bool by_traceback, Complaint complaint) {
+  if (!has_failed(worker)) return Kind::fine;
   if (!worker.hung.empty()) return Kind::own;
   if (worker.peer_lost >= 0) return Kind::lost_peer;
-  const Complaint complaint = complaint_of(worker, by_traceback);
-  const bool gave_up = complaint == Complaint::gave_up_waiting;
-  const bool complains = gave_up || complaint == Complaint::lost_connection ||
-                         complaint == Complaint::lost_service || worker.signal == SIGPIPE;
+  const bool complains = is_about_others(complaint) || worker.signal == SIGPIPE;
   if (worker.signal_we_sent != 0) {
     const bool complained = worker.signal == SIGPIPE || (worker.signal == SIGABRT && complains);
-    const bool crashed = worker.signal != 0 && !may_be_ours(worker) && !complained;
+    const bool by_itself = worker.signal != 0 && !may_be_ours(worker) && !complained;
     // It had begun to fail before our signal came: an exception was ending it.
     const bool thrown = by_traceback || !worker.error_file.empty();
-    return crashed || (thrown && !complains) ? Kind::failed_meanwhile : Kind::stopped;
+    return by_itself || (thrown && !complains) ? Kind::failed_meanwhile : Kind::stopped;
   }
-  // A crash is no reaction to another rank; an uncaught exception is (SIGABRT).
-  const bool crashed = worker.signal != 0 && worker.signal != SIGABRT && worker.signal != SIGPIPE;
-  if (!complains || crashed) return Kind::own;
-  return gave_up ? Kind::gave_up_waiting : Kind::broken_connection;
+  if (!complains || crashed(worker)) return Kind::own;
+  return complaint == Complaint::gave_up_waiting ? Kind::gave_up_waiting : Kind::broken_connection;
 }
 
 class Judge {
  public:
   explicit Judge(const JobFacts& facts) : facts_(facts) {
-    for (const auto& worker : facts.workers)
-      kinds_.push_back(kind_of(worker, by_traceback(worker)));
+    for (const auto& worker : facts.workers) {
+      const bool by_its_traceback = by_traceback(worker);
+      complaints_.push_back(has_failed(worker) ? complaint_of(worker, by_its_traceback)
+                                               : Complaint::none);
+      kinds_.push_back(kind_of(worker, by_its_traceback, complaints_.back()));
+    }
   }
 
   Verdict decide();
@@ -89,7 +91,6 @@ class Judge {
   void find_other_end();
   bool leaves_cause_open() const;
   void find_likely_cause();
-  Complaint complaint(std::size_t index) const;
   RankSet waited() const;
   void find_suspects();
   int exit_code() const;
@@ -97,6 +98,7 @@ class Judge {
   int spawn_exit_code() const;
 
   const JobFacts& facts_;
+  std::vector<Complaint> complaints_;  // by index in facts_.workers, as kinds_
   std::vector<Kind> kinds_;
   Verdict verdict_;
   int unseen_ = -1;  // a lost peer that had not failed
@@ -134,9 +136,9 @@ Judge::Index Judge::with_rank(int rank) const {
 }
 
 bool Judge::by_traceback(const WorkerEnd& worker) const {
-  if (!failed(worker)) return false;
+  if (!has_failed(worker)) return false;
   // Uses the first failure's time: how long it took to end after our signal says nothing.
-  const auto first = std::find_if(facts_.workers.begin(), facts_.workers.end(), failed);
+  const auto first = std::find_if(facts_.workers.begin(), facts_.workers.end(), has_failed);
   const WorkerEnd& failure = worker.signal_we_sent != 0 ? *first : worker;
   return tells_of_failure(worker, failure.ended);
 }
@@ -257,22 +259,17 @@ bool Judge::leaves_cause_open() const {
   if (facts_.end == JobEnd::timed_out || facts_.end == JobEnd::interrupted) return true;
   if (!verdict_.root) return facts_.end == JobEnd::given_up;
   const WorkerEnd& root = facts_.workers[*verdict_.root];
-  return !root.hung.empty() || may_follow(complaint(*verdict_.root));
-}
-
-Complaint Judge::complaint(std::size_t index) const {
-  const WorkerEnd& worker = facts_.workers[index];
-  return complaint_of(worker, by_traceback(worker));
+  return !root.hung.empty() || may_follow(complaints_[*verdict_.root]);
 }
 
 // The ranks that say so, also those that our signal kept from ending by themselves.
 RankSet Judge::waited() const {
   RankSet ranks;
   for (std::size_t i = 0; i < facts_.workers.size(); ++i) {
-    const Complaint said = complaint(i);
-    const bool says = failed(facts_.workers[i]) &&
+    const Complaint said = complaints_[i];
+    const bool says = has_failed(facts_.workers[i]) &&
                       (said == Complaint::gave_up_waiting || said == Complaint::lost_connection ||
-                       (said == Complaint::timeout && said == complaint(*verdict_.root)));
+                       (said == Complaint::timeout && said == complaints_[*verdict_.root]));
     if (says || verdict_.root == i) ranks.insert(facts_.workers[i].rank);
   }
   return ranks;
@@ -280,11 +277,11 @@ RankSet Judge::waited() const {
 
 void Judge::find_suspects() {
   if (facts_.end != JobEnd::worker_failed || !verdict_.root) return;
-  if (!may_follow(complaint(*verdict_.root))) return;
+  if (!may_follow(complaints_[*verdict_.root])) return;
   verdict_.groups = group_stacks(facts_.stacks);
   verdict_.suspects = dlaunch::find_suspects(verdict_.groups, waited(), facts_.nproc);
   // That a connection broke does not show that the root had waited.
-  if (complaint(*verdict_.root) == Complaint::lost_connection) verdict_.suspects.only_one = false;
+  if (complaints_[*verdict_.root] == Complaint::lost_connection) verdict_.suspects.only_one = false;
 }
 
 void Judge::find_likely_cause() {
@@ -367,15 +364,15 @@ bool tells_of_failure(const WorkerEnd& end, TimePoint failed) {
   return end.traceback && end.traceback->begun >= failed - kSameTime;
 }
 
-bool speaks_of_others(const WorkerEnd& end) {
-  const Complaint complaint = complaint_of(end, tells_of_failure(end, end.ended));
-  return complaint != Complaint::none && complaint != Complaint::timeout;
+static Complaint complaint_of_end(const WorkerEnd& end) {
+  return complaint_of(end, tells_of_failure(end, end.ended));
 }
 
+bool speaks_of_others(const WorkerEnd& end) { return is_about_others(complaint_of_end(end)); }
+
 bool may_follow_from_wait(const WorkerEnd& end) {
-  const bool crashed = end.signal != 0 && end.signal != SIGABRT && end.signal != SIGPIPE;
-  return failed(end) && !crashed && end.signal_we_sent == 0 && end.peer_lost < 0 &&
-         may_follow(complaint_of(end, tells_of_failure(end, end.ended)));
+  return has_failed(end) && !crashed(end) && end.signal_we_sent == 0 && end.peer_lost < 0 &&
+         may_follow(complaint_of_end(end));
 }
 
 Verdict judge(const JobFacts& facts) { return Judge(facts).decide(); }

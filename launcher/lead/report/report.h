@@ -20,6 +20,8 @@ namespace dlaunch {
 // long before.
 bool tells_of_failure(const WorkerEnd& end, TimePoint failed);
 
+FailureKind failure_kind(const WorkerEnd& end);
+
 // A hash of a failure, to recognise the same failure again: how the worker ended and its innermost
 // words, with numbers or without, because numbers differ from rank to rank. 0: too little is known.
 std::uint64_t signature_of(const WorkerEnd& end, bool with_numbers = false);

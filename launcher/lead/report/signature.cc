@@ -31,6 +31,11 @@ std::string innermost_words(const WorkerEnd& end, bool with_numbers) {
 
 }  // namespace
 
+FailureKind failure_kind(const WorkerEnd& end) {
+  if (end.signal == 0) return FailureKind::exit_code;
+  return end.oom_evidence ? FailureKind::out_of_memory : FailureKind::signal;
+}
+
 std::uint64_t signature_of(const WorkerEnd& end, bool with_numbers) {
   if (end.signal_we_sent != 0) return 0;
   if (end.oom_evidence) return std::hash<std::string>()("out of memory");

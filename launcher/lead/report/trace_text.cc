@@ -19,14 +19,6 @@ using nlohmann::json;
 constexpr int kJobTrack = 1'000'000;
 int track_of(int rank) { return rank + 1; }
 
-constexpr std::uint64_t kElementBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};  // by dl_dtype
-static_assert(std::size(kElementBytes) == std::size(kDtypeNames));
-
-const char* word_for(WaitCause cause) {
-  static constexpr const char* kWords[] = {"compute", "input", "gc", "link", "host"};
-  return kWords[static_cast<int>(cause)];
-}
-
 // Hosts and programs name themselves as they like: bytes that are no UTF-8 become U+FFFD.
 std::string text_of(const json& what) {
   return what.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -131,8 +123,7 @@ class TraceText {
     args["seq"] = span.seq;
     args["group"] = span.group;
     args["dtype"] = span.dtype < std::size(kDtypeNames) ? kDtypeNames[span.dtype] : "?";
-    args["bytes"] =
-        span.dtype < std::size(kElementBytes) ? span.count * kElementBytes[span.dtype] : 0;
+    args["bytes"] = span.dtype < std::size(kDtypeBytes) ? span.count * kDtypeBytes[span.dtype] : 0;
     if (span.op < std::size(kOpNames)) args["op"] = kOpNames[span.op];
     if (span.failed) args["failed"] = true;
     return args;
@@ -162,7 +153,8 @@ class TraceText {
     for (const Wait& wait : finder.take(TimePoint::max())) {
       if (wait.to - wait.from < least_span(1)) continue;
       slice(wait.rank, fmt::format("wait for rank {}", wait.culprit), "wait", wait.from, wait.to,
-            {{"rank", wait.culprit}, {"cause", word_for(wait.cause)}}, 3);
+            {{"rank", wait.culprit}, {"cause", std::string(word_of(kWaitCauseWords, wait.cause))}},
+            3);
       const auto end = [&](const char* kind, int track, int thread) {
         json flow = {{"ph", kind},   {"name", "waited for"}, {"cat", "wait"},      {"id", arrow},
                      {"pid", track}, {"tid", thread},        {"ts", time(wait.to)}};
