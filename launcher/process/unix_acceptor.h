@@ -1,5 +1,4 @@
-// UnixAcceptor: a listening socket at a path. When it is out of descriptors, it leaves connections
-// in the backlog for a while. An asio shell; one thread, the loop's.
+// UnixAcceptor: a listening socket at a path. An asio shell; one thread, the loop's.
 #pragma once
 
 #include <sys/socket.h>
@@ -9,11 +8,10 @@
 #include <string>
 
 #include <asio/io_context.hpp>
-#include <asio/posix/stream_descriptor.hpp>
-#include <asio/steady_timer.hpp>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/process/acceptor.h"
 
 namespace dlaunch {
 
@@ -27,12 +25,9 @@ class UnixAcceptor {
 
  private:
   UnixAcceptor(asio::io_context& loop, UniqueFd listener, OnPeer on_peer);
-  void wait();
-  void accept();
 
-  asio::posix::stream_descriptor listener_;
-  asio::steady_timer pause_;
   const OnPeer on_peer_;
+  Acceptor acceptor_;
 };
 
 }  // namespace dlaunch

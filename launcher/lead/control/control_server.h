@@ -9,7 +9,6 @@
 #include <string>
 
 #include <asio/io_context.hpp>
-#include <asio/posix/stream_descriptor.hpp>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -28,8 +27,6 @@ class ControlServer {
 
  private:
   class Session;
-  using Socket = asio::posix::stream_descriptor;
-
   ControlServer(asio::io_context& loop, std::size_t max_request, Handler handler);
   void let_in(UniqueFd fd, const ucred& peer);
 

@@ -3,26 +3,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <utility>
 
-#include <asio/buffer.hpp>
-#include <asio/posix/stream_descriptor.hpp>
-#include <asio/steady_timer.hpp>
-#include <asio/write.hpp>
+#include <asio/ip/tcp.hpp>
 
-#include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/socket.h"
 #include "launcher/lead/metrics/http_request.h"
+#include "launcher/process/answer_session.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr int kMostScrapes = 16;
-constexpr Duration kScrapePatience = std::chrono::seconds(5);
-constexpr Duration kAcceptAgain = std::chrono::milliseconds(50);  // without free descriptors
 constexpr std::string_view kUnix = "unix:";
 constexpr const char* kOpenMetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 constexpr const char* kPlain = "text/plain; version=0.0.4; charset=utf-8";
@@ -35,75 +29,27 @@ Error listen_error(const std::string& where, int err) {
 
 }  // namespace
 
-// Lives as long as an operation of the loop is pending, or the metrics are being rendered.
-class MetricsServer::Session : public std::enable_shared_from_this<Session> {
+class MetricsServer::Session final : public AnswerSession {
  public:
   Session(asio::io_context& loop, UniqueFd fd, Render render, std::shared_ptr<int> count)
-      : socket_(loop, fd.release()),
-        timer_(loop),
-        render_(std::move(render)),
-        count_(std::move(count)) {
-    ++*count_;
-  }
-  ~Session() { --*count_; }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-
-  void start() {
-    limit_time();
-    read();
-  }
+      : AnswerSession(loop, std::move(fd), std::move(count)), render_(std::move(render)) {}
 
  private:
-  void limit_time() {
-    timer_.expires_after(kScrapePatience);
-    timer_.async_wait([self = shared_from_this()](asio::error_code ec) {
-      if (!ec) self->close();
-    });
-  }
-
-  void read() {
-    socket_.async_read_some(asio::buffer(bytes_),
-                            [self = shared_from_this()](asio::error_code ec, std::size_t n) {
-                              if (ec) return self->close();
-                              self->received_.append(self->bytes_.data(), n);
-                              const auto request = parse_http_request(self->received_);
-                              if (!request) return self->read();
-                              self->timer_.cancel();
-                              self->answer(*request);
-                            });
-  }
-
-  void answer(const HttpRequest& request) {
-    if (request.status != 200) {
-      return write(http_answer(request, "text/plain", "dlaunch serves GET /metrics\n"));
+  void received(bool ended) override {
+    if (ended) return close();
+    const auto asked = parse_http_request(request());
+    if (!asked) return read();
+    complete();
+    if (asked->status != 200) {
+      return answer(http_answer(*asked, "text/plain", "dlaunch serves GET /metrics\n"));
     }
-    const auto form = request.openmetrics ? MetricsForm::openmetrics : MetricsForm::plain;
-    render_(form, [self = shared_from_this(), request](const std::string& text) {
-      self->write(http_answer(request, request.openmetrics ? kOpenMetrics : kPlain, text));
+    const auto form = asked->openmetrics ? MetricsForm::openmetrics : MetricsForm::plain;
+    render_(form, [self = shared_from_this(), this, asked = *asked](const std::string& text) {
+      answer(http_answer(asked, asked.openmetrics ? kOpenMetrics : kPlain, text));
     });
   }
 
-  void write(std::string answer) {
-    answer_ = std::move(answer);
-    limit_time();
-    asio::async_write(
-        socket_, asio::buffer(answer_),
-        [self = shared_from_this()](asio::error_code, std::size_t) { self->close(); });
-  }
-
-  void close() {
-    timer_.cancel();
-    asio::error_code ignored;
-    socket_.close(ignored);
-  }
-
-  asio::posix::stream_descriptor socket_;
-  asio::steady_timer timer_;
   const Render render_;
-  const std::shared_ptr<int> count_;
-  std::array<char, 4096> bytes_;
-  std::string received_, answer_;
 };
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::open(asio::io_context& loop,
@@ -117,12 +63,11 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(asio::io_context& loo
     return server;
   }
   if (auto done = server->listen(address); !done) return done.error();
-  server->accept();
   return server;
 }
 
 MetricsServer::MetricsServer(asio::io_context& loop, Render render)
-    : loop_(loop), render_(std::move(render)), acceptor_(loop), pause_(loop) {}
+    : loop_(loop), render_(std::move(render)) {}
 
 MetricsServer::~MetricsServer() {
   if (!path_.empty()) ::unlink(path_.c_str());
@@ -138,13 +83,16 @@ Result<void> MetricsServer::listen(const std::string& address) {
     return Error{.code = Errc::io, .what = "--metrics: " + endpoint->host + ": " + ec.message()};
   }
   const asio::ip::tcp::endpoint local = *found.begin();
-  acceptor_.open(local.protocol(), ec);
-  if (!ec) acceptor_.set_option(asio::socket_base::reuse_address(true), ec);
-  if (!ec) acceptor_.bind(local, ec);
-  if (!ec) acceptor_.listen(kMostScrapes, ec);
-  if (!ec) acceptor_.non_blocking(true, ec);
-  if (!ec) endpoint->port = acceptor_.local_endpoint(ec).port();
+  asio::ip::tcp::acceptor listener(loop_);
+  listener.open(local.protocol(), ec);
+  if (!ec) listener.set_option(asio::socket_base::reuse_address(true), ec);
+  if (!ec) listener.bind(local, ec);
+  if (!ec) listener.listen(kMostScrapes, ec);
+  if (!ec) listener.non_blocking(true, ec);
+  if (!ec) endpoint->port = listener.local_endpoint(ec).port();
+  UniqueFd fd(ec ? -1 : listener.release(ec));
   if (ec) return listen_error(address, ec.value());
+  tcp_acceptor_.emplace(loop_, std::move(fd), [this](UniqueFd peer) { let_in(std::move(peer)); });
   where_ = "http://" + to_string(*endpoint) + "/metrics";
   return {};
 }
@@ -161,22 +109,6 @@ Result<void> MetricsServer::listen_at_path(const std::string& path) {
   path_ = path;
   where_ = std::string(kUnix) + path;
   return {};
-}
-
-void MetricsServer::accept() {
-  acceptor_.async_wait(asio::ip::tcp::acceptor::wait_read, [this](asio::error_code ec) {
-    if (ec) return;
-    UniqueFd fd(
-        ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-      pause_.expires_after(kAcceptAgain);
-      return pause_.async_wait([this](asio::error_code late) {
-        if (!late) accept();
-      });
-    }
-    if (fd) let_in(std::move(fd));
-    accept();
-  });
 }
 
 void MetricsServer::let_in(UniqueFd fd) {

@@ -5,10 +5,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <asio/io_context.hpp>
-#include <asio/ip/tcp.hpp>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -37,15 +37,13 @@ class MetricsServer {
   MetricsServer(asio::io_context& loop, Render render);
   Result<void> listen(const std::string& address);
   Result<void> listen_at_path(const std::string& path);
-  void accept();
   void let_in(UniqueFd fd);
 
   asio::io_context& loop_;
   const Render render_;
   std::string where_;
   std::string path_;  // of a socket of our own
-  asio::ip::tcp::acceptor acceptor_;
-  asio::steady_timer pause_;
+  std::optional<Acceptor> tcp_acceptor_;
   std::unique_ptr<UnixAcceptor> unix_acceptor_;
   std::shared_ptr<int> sessions_ = std::make_shared<int>(0);
 };
