@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -59,9 +58,10 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 
 // A file that the job did not write is no error: it may have had no such thing to say.
 Result<std::string> if_there(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return std::string();
-  return read_file(path);
+  auto text = read_file(path);
+  const int err = text ? 0 : text.error().os_errno;
+  if (err == ENOENT || err == ENOTDIR) return std::string();
+  return text;
 }
 
 Result<RunFiles> read_files(const std::string& folder) {

@@ -288,7 +288,7 @@ void JobMonitor::replace_hung(const RankSet& ranks, const std::string& why) {
     const bool all = ranks.size() == members().size() && dumped_.size() == ranks.size();
     const auto culprits =
         all ? culprits_by_stacks(dumped_, ranks) : HangCulprits{.ranks = ranks, .note = ""};
-    call_hung(culprits.ranks, culprits.note.empty() ? why : why + "; " + culprits.note);
+    call_hung(culprits.ranks, why + culprits.note);
   };
   // Its end would cut short the dump of its stacks, and the job's end that of another worker's.
   dumps_ > 0 ? after_dumps_.push_back(replace) : replace();
@@ -311,8 +311,7 @@ void JobMonitor::replace_if_others_wait(const RankSet& quiet, const RankSet& bus
               show_stack(slot, watch_.pid_of(found->first), found->second);
             }
             const auto culprits = culprits_by_stacks(stacks, all);
-            call_hung(culprits.note.empty() ? quiet : culprits.ranks,
-                      culprits.note.empty() ? why : why + "; " + culprits.note);
+            call_hung(culprits.note.empty() ? quiet : culprits.ranks, why + culprits.note);
           });
 }
 

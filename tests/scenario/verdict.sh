@@ -2,6 +2,24 @@
 # The report names C, with its stack, and the job has the exit code of the rank that gave up first.
 source "$SOURCE/tests/scenario/common.sh"
 kinds="lock sleep loop read stopped"
+# For programs in Python.
+cat >stuck_rank.py <<'P'
+import os, signal, threading, time
+
+def get_stuck(kind):
+    lock = threading.Lock()
+    if kind == "lock":
+        with lock:
+            lock.acquire()
+    elif kind == "sleep":
+        time.sleep(1000)
+    elif kind == "read":
+        os.read(os.pipe()[0], 1)
+    elif kind == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while kind == "loop":
+        pass
+P
 
 # verdict KIND CULPRIT CODE COMMAND…: runs it as a job of four ranks; MAYBE=1: the suspicion may be a wrong one, but then
 # it must not be called certain; sets $right.

@@ -3,22 +3,9 @@ source "$SOURCE/tests/scenario/verdict.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed' 2>/dev/null || skip "PyTorch is not installed"
 cat >stuck.py <<'P'
-import datetime, os, signal, threading, time
+import datetime, os
 import torch, torch.distributed as dist
-
-def get_stuck(kind):
-    lock = threading.Lock()
-    if kind == "lock":
-        with lock:
-            lock.acquire()
-    elif kind == "sleep":
-        time.sleep(1000)
-    elif kind == "read":
-        os.read(os.pipe()[0], 1)
-    elif kind == "stopped":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    while kind == "loop":
-        pass
+from stuck_rank import get_stuck
 
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
 group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=3))

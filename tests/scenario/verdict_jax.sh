@@ -5,23 +5,10 @@ python=${JAX_PYTHON:-/usr/bin/python3}
 "$python" -c 'import jax' 2>/dev/null || skip "no JAX is here: JAX_PYTHON names a Python that has it"
 export JAX_PLATFORMS=cpu
 cat >stuck.py <<'P'
-import os, signal, threading, time
+import os
 import jax
 from jax._src import distributed
-
-def get_stuck(kind):
-    lock = threading.Lock()
-    if kind == "lock":
-        with lock:
-            lock.acquire()
-    elif kind == "sleep":
-        time.sleep(1000)
-    elif kind == "read":
-        os.read(os.pipe()[0], 1)
-    elif kind == "stopped":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    while kind == "loop":
-        pass
+from stuck_rank import get_stuck
 
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 jax.distributed.initialize(f"127.0.0.1:{os.environ['MASTER_PORT']}", size, rank, shutdown_timeout_seconds=4)

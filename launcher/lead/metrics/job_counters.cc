@@ -12,28 +12,27 @@ auto latest_of(const StepTimes& step) {
 
 // Adds what is more in `now` than in `before`; a tally never shrinks.
 void add_news(std::vector<std::uint64_t>& sums, const std::vector<std::uint64_t>& now,
-              const std::vector<std::uint64_t>* before, std::size_t classes) {
+              const std::vector<std::uint64_t>& before, std::size_t classes) {
   sums.resize(classes);
   for (std::size_t i = 0; i < std::min(classes, now.size()); ++i) {
-    const std::uint64_t was = before != nullptr && i < before->size() ? (*before)[i] : 0;
+    const std::uint64_t was = i < before.size() ? before[i] : 0;
     sums[i] += now[i] - std::min(was, now[i]);
   }
 }
 
-void add_news(TallySums& sums, const TallySums& now, const TallySums* before) {
-  add_news(sums.times, now.times, before != nullptr ? &before->times : nullptr, kTallyTimes);
-  add_news(sums.rates, now.rates, before != nullptr ? &before->rates : nullptr, kTallyRates);
-  const TallySums none;
-  const TallySums& was = before != nullptr ? *before : none;
-  sums.ns += now.ns - std::min(was.ns, now.ns);
-  sums.bytes += now.bytes - std::min(was.bytes, now.bytes);
+void add_news(TallySums& sums, const TallySums& now, const TallySums& before) {
+  add_news(sums.times, now.times, before.times, kTallyTimes);
+  add_news(sums.rates, now.rates, before.rates, kTallyRates);
+  sums.ns += now.ns - std::min(before.ns, now.ns);
+  sums.bytes += now.bytes - std::min(before.bytes, now.bytes);
 }
 
-const TallySums* find_tally(const std::vector<TallySums>& all, const TallySums& like) {
+// Empty if there is none.
+TallySums find_tally(const std::vector<TallySums>& all, const TallySums& like) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const TallySums& tally) {
     return tally.kind == like.kind && tally.size == like.size;
   });
-  return found == all.end() ? nullptr : &*found;
+  return found == all.end() ? TallySums() : *found;
 }
 
 }  // namespace

@@ -36,6 +36,17 @@ class MetricsWriter {
   void counter(std::string_view name, std::string_view help) {
     begin(name, "counter", "_total", help);
   }
+  // The same for a family of one sample.
+  template <class Number>
+  void gauge(std::string_view name, std::string_view help, Number value) {
+    gauge(name, help);
+    sample(value);
+  }
+  template <class Number>
+  void counter(std::string_view name, std::string_view help, Number value) {
+    counter(name, help);
+    sample(value);
+  }
   // Its samples are parts().
   void histogram(std::string_view name, std::string_view help) {
     begin(name, "histogram", "", help);
@@ -88,18 +99,13 @@ void add_job(MetricsWriter& out, const JobStatus& job) {
   for (const JobPhase phase : kJobPhases) {
     out.sample(job.phase == phase ? 1 : 0, {{"state", name(phase)}});
   }
-  out.gauge("job_run_seconds", "For how long this dlaunch has led the job.");
-  out.sample(to_seconds(job.ran));
-  out.gauge("job_round", "The number of the newest round.");
-  out.sample(job.round);
-  out.gauge("job_workers", "The number of workers in the newest round.");
-  out.sample(job.size);
-  out.gauge("job_workers_wanted", "The number of workers that the job grows to.");
-  out.sample(job.target_size);
-  out.gauge("job_workers_limit", "The largest number of workers.");
-  out.sample(job.max_size);
-  out.gauge("job_restarts_left", "The number of restarts that would be granted now.");
-  out.sample(job.restarts_left);
+  out.gauge("job_run_seconds", "For how long this dlaunch has led the job.", to_seconds(job.ran));
+  out.gauge("job_round", "The number of the newest round.", job.round);
+  out.gauge("job_workers", "The number of workers in the newest round.", job.size);
+  out.gauge("job_workers_wanted", "The number of workers that the job grows to.", job.target_size);
+  out.gauge("job_workers_limit", "The largest number of workers.", job.max_size);
+  out.gauge("job_restarts_left", "The number of restarts that would be granted now.",
+            job.restarts_left);
 }
 
 void add_by_kind(MetricsWriter& out, const char* label,
@@ -111,24 +117,18 @@ void add_by_kind(MetricsWriter& out, const char* label,
 }
 
 void add_counters(MetricsWriter& out, const JobCounters& counters) {
-  out.counter("rounds", "Rounds that have begun.");
-  out.sample(counters.rounds);
+  out.counter("rounds", "Rounds that have begun.", counters.rounds);
   out.counter("failures", "Workers that have failed, by kind.");
   add_by_kind(out, "kind", counters.failures);
   out.counter("restarts", "Restarts, by reason.");
   add_by_kind(out, "reason", counters.restarts);
-  out.counter("hosts_lost", "Hosts that were lost.");
-  out.sample(counters.hosts_lost);
-  out.counter("commits", "Commits of the program's state.");
-  out.sample(counters.commits);
-  out.gauge("commit_version", "The version of the newest commit.");
-  out.sample(counters.version);
-  out.counter("hang_findings", "Findings that a worker hangs, or no longer does.");
-  out.sample(counters.hangs);
-  out.counter("straggler_findings", "Findings that a worker or a connection is slow.");
-  out.sample(counters.stragglers);
-  out.counter("steps", "Collectives of all ranks.");
-  out.sample(counters.steps);
+  out.counter("hosts_lost", "Hosts that were lost.", counters.hosts_lost);
+  out.counter("commits", "Commits of the program's state.", counters.commits);
+  out.gauge("commit_version", "The version of the newest commit.", counters.version);
+  out.counter("hang_findings", "Findings that a worker hangs, or no longer does.", counters.hangs);
+  out.counter("straggler_findings", "Findings that a worker or a connection is slow.",
+              counters.stragglers);
+  out.counter("steps", "Collectives of all ranks.", counters.steps);
   out.counter("wait_seconds", "For how long other ranks have waited for this one in collectives.");
   for (const auto& [rank, waited] : counters.waited_for) {
     out.sample(waited, {{"culprit", std::to_string(rank)}});

@@ -18,7 +18,7 @@ HangCulprits culprits_by_stacks(const RankStacks& stacks, const RankSet& hung) {
   for (const StackGroup& group : groups) {
     if (suspects.contains(*group.ranks.begin())) places.push_back(in_words(group));
   }
-  return {.ranks = suspects, .note = fmt::format("{}", fmt::join(places, "; "))};
+  return {.ranks = suspects, .note = fmt::format("; {}", fmt::join(places, "; "))};
 }
 
 std::optional<std::map<int, std::string>> waits_of(const RankStacks& stacks, const RankSet& busy) {

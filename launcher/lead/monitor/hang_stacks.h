@@ -13,7 +13,7 @@ namespace dlaunch {
 
 struct HangCulprits {
   RankSet ranks;
-  std::string note;  // "rank 1: in time.sleep, train.py:8"; "": the stacks do not tell them apart
+  std::string note;  // "; rank 1: in time.sleep, train.py:8"; "": the stacks do not tell them apart
 };
 
 // Of ranks that all make no progress, those to replace: those for which the others wait, if the

@@ -12,10 +12,7 @@ namespace {
 
 // The ranks from `first` to 2 send a heartbeat each second.
 void beat_on(HangWorld& world, Duration time, int first = 0) {
-  for (Duration passed{}; passed < time; passed += 1s) {
-    for (int rank = first; rank < 3; ++rank) world.beat(rank);
-    world.run(1s);
-  }
+  world.keep_on(&HangWorld::beat, first, 2, 1s, time);
 }
 
 }  // namespace

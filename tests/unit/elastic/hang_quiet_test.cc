@@ -12,10 +12,7 @@ namespace {
 
 // Ranks `first` to 3 are active.
 void act_on(HangWorld& world, Duration time, int first = 0) {
-  for (Duration passed{}; passed < time; passed += 250ms) {
-    for (int rank = first; rank < 4; ++rank) world.act(rank);
-    world.run(250ms);
-  }
+  world.keep_on(&HangWorld::act, first, 3, 250ms, time);
 }
 
 }  // namespace

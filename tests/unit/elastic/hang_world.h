@@ -44,6 +44,13 @@ class HangWorld {
     if (!samples.contains({rank, 0})) put(rank, 0, false);
     acts[rank] = now;
   }
+  // The ranks from `first` to `last` do so again and again for that time.
+  void keep_on(void (HangWorld::*what)(int), int first, int last, Duration every, Duration time) {
+    for (Duration passed{}; passed < time; passed += every) {
+      for (int rank = first; rank <= last; ++rank) (this->*what)(rank);
+      run(every);
+    }
+  }
   void put_all(int ranks, std::uint64_t seq, bool inside) {
     for (int rank = 0; rank < ranks; ++rank) put(rank, seq, inside);
   }
