@@ -16,7 +16,7 @@ using Command = ControlRequest::Command;
 
 // Asks again and again until take(event) is false. The answer comes with the next event.
 void follow_events(const RunningJob& job, const std::function<bool(const Json&)>& take) {
-  ControlRequest request{.command = Command::events, .number = {}};
+  ControlRequest request{.command = Command::events, .number = {}, .after = 0};
   while (true) {
     const Json answer = ask_in_order(job, request);
     for (const Json& event : answer.at("events")) {

@@ -38,10 +38,12 @@ void NodeLinks::send(Link link, const NodeMessage& message) {
 
 void NodeLinks::part_all(std::function<void()> then) {
   stop();
-  for (const auto& [link, connection] : links_) parting_.insert(link);
+  for (const auto& [link, connection] : links_) {
+    if (connection.joins) parting_.insert(link);
+  }
   if (parting_.empty()) return then();
   then_ = std::move(then);
-  for (const auto& [link, connection] : links_) store_->part(link);
+  for (const Link link : parting_) store_->part(link);
   timer_.expires_after(lease_);
   timer_.async_wait([this](asio::error_code error) {
     if (!error && then_) std::exchange(then_, nullptr)();
@@ -65,6 +67,7 @@ void NodeLinks::message(Link link, std::string_view frame) {
     return store_->close(link);
   }
   if (const auto* pong = std::get_if<NodePong>(&*message)) return on(link, *pong);
+  if (std::holds_alternative<NodeJoin>(*message)) connection.joins = true;
   handlers_.message(link, *message);
 }
 

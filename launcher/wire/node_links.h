@@ -38,8 +38,9 @@ class NodeLinks {
   void send(Link link, const NodeMessage& message);
   // Closes the link once the kernel has what was sent.
   void close(Link link) { store_->close(link); }
-  // Calls then() when each peer has closed its end, and so has all that was sent, or after a lease.
-  // Call it once.
+  // Parts with the hosts: calls then() when each has closed its end, and so has all that was sent,
+  // or after a lease. Call it once. A program that asks (NodeAsks) still gets its answer, also if
+  // its question has not come yet.
   void part_all(std::function<void()> then);
   // Starts measuring the clock of a node of the job, at first with several pings in a row.
   void watch_clock(Link link);
@@ -54,6 +55,7 @@ class NodeLinks {
     std::string address;
     TimePoint opened, heard;
     HostClock clock;
+    bool joins = false;  // a host; else it asks, or has not said what it wants
     bool timed = false;
     int quick_pings = 0;  // still to be sent
   };

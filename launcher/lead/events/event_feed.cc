@@ -7,7 +7,7 @@ namespace dlaunch {
 namespace {
 
 // A program asks again within this time, or never.
-constexpr Duration kBetween = std::chrono::milliseconds(500);
+constexpr Duration kBetween = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -25,15 +25,20 @@ void EventFeed::ask(TimePoint now, std::optional<std::uint64_t> after, const Rep
   if (after && from == count_ && !ended_) {
     waiting_.push_back({from, reply, now + kPatience});
   } else {
-    answer(now, from, reply);
+    if (after) remember(now);
+    answer(from, reply);
   }
 }
 
-void EventFeed::answer(TimePoint now, std::uint64_t after, const Reply& reply) {
-  const auto fresh = static_cast<std::size_t>(
-      std::min<std::uint64_t>(count_ - std::min(after, count_), lines_.size()));
+// Its program should ask again.
+void EventFeed::remember(TimePoint now) {
   std::erase_if(between_, [&](TimePoint then) { return now - then >= kBetween; });
   if (!ended_) between_.push_back(now);
+}
+
+void EventFeed::answer(std::uint64_t after, const Reply& reply) const {
+  const auto fresh = static_cast<std::size_t>(
+      std::min<std::uint64_t>(count_ - std::min(after, count_), lines_.size()));
   reply(
       {.lines = {lines_.end() - static_cast<std::ptrdiff_t>(fresh), lines_.end()}, .next = count_});
 }
@@ -54,7 +59,10 @@ void EventFeed::on_clock(TimePoint now) {
     if (is_due) due.push_back(question);
     return is_due;
   });
-  for (const Question& question : due) answer(now, question.after, question.reply);
+  for (const Question& question : due) {
+    remember(now);
+    answer(question.after, question.reply);
+  }
 }
 
 bool EventFeed::owes_last(TimePoint now) const {

@@ -28,7 +28,8 @@ class EventFeed {
   // last: no other event follows.
   void add(std::string line, bool last);
   // after: an earlier answer's `next`. Without it, or if there are newer events, the answer comes
-  // at once, with those that are still kept; else with the next event, or empty after kPatience.
+  // at once, with those that are still kept; else with the next event, or empty after kPatience. A
+  // program that follows the events asks with `after`, at first 0.
   void ask(TimePoint now, std::optional<std::uint64_t> after, const Reply& reply);
   std::optional<TimePoint> deadline() const;
   void on_clock(TimePoint now);
@@ -41,7 +42,8 @@ class EventFeed {
     Reply reply;
     TimePoint until;
   };
-  void answer(TimePoint now, std::uint64_t after, const Reply& reply);
+  void remember(TimePoint now);
+  void answer(std::uint64_t after, const Reply& reply) const;
 
   std::deque<std::string> lines_;
   std::uint64_t count_ = 0;  // of all lines so far

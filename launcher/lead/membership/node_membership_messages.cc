@@ -25,7 +25,7 @@ constexpr std::size_t kAnswerPart = 512 << 10;  // bytes in a message
 void NodeMembership::message(Link link, const NodeMessage& message) {
   const auto node = roster_.node_of(link);
   if (const auto* asks = std::get_if<NodeJoin>(&message)) {
-    if (!node) join(link, *asks);
+    if (!node && !finished_) join(link, *asks);
   } else if (const auto* question = std::get_if<NodeAsks>(&message)) {
     if (!node) job_.on_asked(link, question->request);
   } else if (const auto* tested = std::get_if<NodeTested>(&message)) {

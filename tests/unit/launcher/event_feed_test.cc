@@ -84,11 +84,19 @@ TEST_CASE("event feed: who follows gets the last event, if it asks within a mome
   world.ask(1);
   CHECK(world.answers.back().lines == Lines{"end"});
   CHECK_FALSE(world.feed.owes_last(world.now));
-  // One that never comes again holds up nobody for long.
+  // One that never comes again holds up the end for a moment only.
   FeedWorld gone;
   gone.add("a");
   gone.ask(0);
   gone.add("end", true);
   gone.pass(1s);
+  CHECK(gone.feed.owes_last(gone.now));
+  gone.pass(1s);
   CHECK_FALSE(gone.feed.owes_last(gone.now));
+  // One that asked once for what is there does not come again.
+  FeedWorld once;
+  once.add("a");
+  once.ask({});
+  once.add("end", true);
+  CHECK_FALSE(once.feed.owes_last(once.now));
 }

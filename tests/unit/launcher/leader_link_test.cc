@@ -117,8 +117,8 @@ TEST_CASE("node links: the end of a job waits for each host to close its end, or
     NodeLinks::Link host = 0;
     constexpr auto kLease = milliseconds(400);
     NodeLinks links(loop, leaves ? seconds(60) : Duration(kLease),
-                    {.opened = [&](NodeLinks::Link link, const std::string&) { host = link; },
-                     .message = [](NodeLinks::Link, const NodeMessage&) {},
+                    {.opened = [](NodeLinks::Link, const std::string&) {},
+                     .message = [&](NodeLinks::Link link, const NodeMessage&) { host = link; },
                      .closed = [](NodeLinks::Link) {}});
     auto server = StoreServer::open(loop, {.listen = {"127.0.0.1", 0},
                                            .job_id = "job",
@@ -132,7 +132,7 @@ TEST_CASE("node links: the end of a job waits for each host to close its end, or
     LeaderLink link(
         other, (*server)->endpoint(), {.purpose = Purpose::node, .job_id = "job", .who = "a test"},
         secret, seconds(60),
-        {.opened = [] {},
+        {.opened = [&] { link.send(encode(NodeMessage(NodeJoin{.host = "host"}), TimePoint())); },
          .message =
              [&](std::string_view frame) {
                const auto message = decode_node_message(frame, steady_now());
@@ -170,6 +170,57 @@ TEST_CASE("node links: the end of a job waits for each host to close its end, or
     if (leaves) links.part_all([&] { over = false; });  // no peer is left
     CHECK(over != leaves);
   }
+}
+
+TEST_CASE("node links: a question that comes while the job ends gets its answer") {
+  const Secret secret(std::string(32, 's'));
+  asio::io_context loop, other;
+  NodeLinks::Link opened = 0;
+  NodeLinks* leader = nullptr;
+  NodeLinks links(loop, seconds(60),
+                  {.opened = [&](NodeLinks::Link link, const std::string&) { opened = link; },
+                   .message =
+                       [&](NodeLinks::Link link, const NodeMessage& message) {
+                         REQUIRE(std::holds_alternative<NodeAsks>(message));
+                         leader->send(link, NodeAnswers{.part = "the end", .last = true});
+                         leader->close(link);
+                       },
+                   .closed = [](NodeLinks::Link) {}});
+  leader = &links;
+  auto server = StoreServer::open(
+      loop,
+      {.listen = {"127.0.0.1", 0}, .job_id = "job", .secret = secret, .nodes = links.for_store()});
+  REQUIRE(server);
+  links.serve(**server);
+  std::string answer;
+  bool ready = false;
+  LeaderLink link(other, (*server)->endpoint(),
+                  {.purpose = Purpose::node, .job_id = "job", .who = "a test"}, secret, seconds(60),
+                  {.opened = [&] { ready = true; },
+                   .message =
+                       [&](std::string_view frame) {
+                         const auto message = decode_node_message(frame, steady_now());
+                         const auto* part = message ? std::get_if<NodeAnswers>(&*message) : nullptr;
+                         if (part != nullptr) answer = part->part;
+                       },
+                   .lost = [](const std::string&) {},
+                   .failed = [](const LeaderLink::Failure&) {}});
+  link.start();
+  const auto until = steady_now() + seconds(20);
+  const auto run_until = [&](const auto& comes_true) {
+    while (!comes_true() && steady_now() < until) {
+      loop.run_one_for(milliseconds(1));
+      other.run_one_for(milliseconds(1));
+    }
+  };
+  run_until([&] { return opened != 0 && ready; });
+  bool over = false;
+  links.part_all([&] { over = true; });
+  CHECK(over);  // no host is left
+  link.send(encode(NodeMessage(NodeAsks{"the end?"}), TimePoint()));
+  run_until([&] { return !answer.empty(); });
+  CHECK(answer == "the end");
+  link.stop();
 }
 
 }  // namespace
