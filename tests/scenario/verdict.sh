@@ -42,3 +42,18 @@ sys.exit(not right and (certain or not maybe))
 P
   right=0; ! grep -q '^right' said || right=1
 }
+
+# random_culprits SEEDS CODE COMMAND…: a random kind of culprit in a random rank. Of twenty at most one is not found, and a
+# wrong one is never called certain. VERDICT_SEEDS overrides the number of seeds. BEFORE: a command to run before each.
+random_culprits() {
+  local seeds=${VERDICT_SEEDS:-$1} want=$2 found=0 seed; shift 2
+  local -a list; read -ra list <<<"$kinds"
+  for ((seed = 1; seed <= seeds; ++seed)); do
+    ${BEFORE:-true}
+    RANDOM=$seed
+    MAYBE=1 verdict "${list[RANDOM % 5]}" $((RANDOM % 4)) "$want" "$@"
+    found=$((found + right))
+  done
+  echo "random culprits: found $found of $seeds"
+  [ $((20 * (seeds - found))) -le "$seeds" ] || fail "found $found of $seeds"
+}

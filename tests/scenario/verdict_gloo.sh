@@ -16,3 +16,4 @@ dist.all_reduce(torch.ones(10), group=group)
 P
 for kind in ${GLOO_KINDS:-$kinds}; do verdict "$kind" 1 1 "$python" stuck.py; done
 expect_err 'first to give up waiting for .*rank 1'
+random_culprits 0 1 "$python" stuck.py

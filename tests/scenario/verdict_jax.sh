@@ -20,3 +20,4 @@ client.wait_at_barrier("step", 3000)
 P
 for kind in ${JAX_KINDS:-$kinds}; do verdict "$kind" 1 134 "$python" stuck.py; done
 expect_err 'give up waiting for .*rank 1'
+random_culprits 0 134 "$python" stuck.py

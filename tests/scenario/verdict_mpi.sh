@@ -43,13 +43,4 @@ run dlaunch --nproc 4 env CULPRIT=9 KIND=- ./stuck
 [ "$code" = 0 ] || skip "Open MPI does not work here"
 
 for kind in $kinds; do verdict "$kind" 1 3 ./stuck; done
-
-# Random culprits: at most one of twenty is not found, and a wrong one is never called certain.
-read -ra list <<<"$kinds"
-found=0
-for seed in {1..20}; do
-  RANDOM=$seed
-  MAYBE=1 verdict "${list[RANDOM % 5]}" $((RANDOM % 4)) 3 ./stuck
-  found=$((found + right))
-done
-[ "$found" -ge 19 ] || fail "found $found of 20"
+random_culprits 20 3 ./stuck

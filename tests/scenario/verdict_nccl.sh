@@ -5,3 +5,4 @@ program=$BUILD/tests/support/nccl_stuck
 CULPRIT=9 run dlaunch --nproc 4 "$program"; expect_code 0
 for kind in $kinds; do rm -f id; verdict "$kind" 1 134 "$program"; done
 expect_err 'first to give up waiting for .*rank 1'
+BEFORE="rm -f id" random_culprits 5 134 "$program"

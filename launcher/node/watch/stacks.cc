@@ -65,6 +65,26 @@ bool runs_python(pid_t pid) {
   return false;
 }
 
+// An entry of /proc/PID/environ or, without a name, the first word of its command.
+std::string string_of(pid_t pid, const char* file, std::string_view name) {
+  std::ifstream strings(fmt::format("/proc/{}/{}", pid, file), std::ios::binary);
+  for (std::string item; std::getline(strings, item, '\0');) {
+    if (item.starts_with(name)) return item.substr(name.size());
+  }
+  return "";
+}
+
+// In our PATH, in that of the process, or beside its Python, as in a virtual environment that is
+// not activated.
+Result<std::string> find_py_spy(pid_t pid) {
+  const char* own = ::getenv("PATH");
+  std::string folders = own != nullptr ? own : "";
+  folders += ":" + string_of(pid, "environ", "PATH=");
+  const std::string command = string_of(pid, "cmdline", "");
+  if (command.starts_with('/')) folders += ":" + command.substr(0, command.rfind('/'));
+  return find_program("py-spy", folders);
+}
+
 // False: it has printed the reason.
 bool py_spy(const std::string& program, pid_t pid, bool stopped) {
   const pid_t child = ::fork();
@@ -92,10 +112,9 @@ void look(pid_t pid) {
   const bool stopped = status_of(pid, "State").starts_with("T");
   if (stopped) emit(kStoppedLine);
   if (runs_python(pid)) {
-    const char* path = ::getenv("PATH");
-    const auto program = find_program("py-spy", path != nullptr ? path : "");
+    const auto program = find_py_spy(pid);
     if (program && py_spy(*program, pid, stopped)) return;
-    if (!program) emit("a Python program: install py-spy into PATH to see its Python stacks here");
+    if (!program) emit("a Python program: 'pip install py-spy' shows its Python stacks here");
   }
   native_stacks(pid, emit);
 }

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -84,7 +85,7 @@ namespace {
 
 class Process {
  public:
-  explicit Process(void (*what)(int)) {
+  explicit Process(const std::function<void(int)>& what) {
     int ends[2];
     REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
     reading.reset(ends[0]);
@@ -320,9 +321,39 @@ TEST_CASE("py-spy shows a Python program, also a stopped one; without py-spy it 
     if (expected == 'T') ::kill(process.pid, SIGSTOP);
     REQUIRE(comes_true([&] { return process.state() == expected; }));
     const auto text = stacks(process.pid);
-    CHECK(contains(
-        text, is_there("py-spy") ? "waits_in_python (<string>:4)" : "install py-spy into PATH"));
+    CHECK(
+        contains(text, is_there("py-spy") ? "waits_in_python (<string>:4)" : "pip install py-spy"));
     CHECK(comes_true([&] { return process.state() == expected; }));
+  }
+}
+
+TEST_CASE("py-spy is found beside the Python of a worker, and in the worker's own PATH") {
+  if (!is_there("python3")) return;
+  const TempFolder folder;
+  std::ofstream(folder.path / "py-spy") << "#!/bin/sh\necho this is py-spy\n";
+  fs::permissions(folder.path / "py-spy", fs::perms::owner_all);
+  const std::string path = ::getenv("PATH");
+  const std::string python = folder.path / "python3";
+  // What is in PATH may be a script.
+  const std::string real =
+      fs::read_symlink("/proc/" + std::to_string(Process(runs_python).pid) + "/exe");
+  fs::create_symlink(real, python);
+  // Neither folder has a py-spy, so that ours is the only one.
+  const std::string bare = folder.path / "bare";
+  for (const bool beside : {true, false}) {
+    CAPTURE(beside);
+    const Process process([&](int pipe) {
+      ::dup2(pipe, 1);
+      ::setenv("PATH", beside ? bare.c_str() : folder.path.c_str(), 1);
+      ::execl(beside ? python.c_str() : real.c_str(), beside ? python.c_str() : "python3", "-c",
+              "import os, time; os.write(1, bytes(4)); time.sleep(1000)", nullptr);
+      target::tell(pipe, 1);
+    });
+    REQUIRE(comes_true([&] { return process.state() == 'S'; }));
+    ::setenv("PATH", bare.c_str(), 1);
+    const auto text = stacks(process.pid);
+    ::setenv("PATH", path.c_str(), 1);
+    CHECK(contains(text, "this is py-spy"));
   }
 }
 
