@@ -35,8 +35,17 @@ Duration Goodput::Rank::sum() const {
 
 Duration Goodput::Cost::sum() const { return sum_of_values(waits) + recovery + lost; }
 
-double Goodput::share(Duration part) const {
+double GoodputTotals::share(Duration part) const {
   return total > kNone ? to_seconds(part) / to_seconds(total) : 0;
+}
+
+std::array<std::pair<std::string_view, Duration>, 6> GoodputTotals::accounts() const {
+  return {{{"compute", compute},
+           {"transfer", transfer},
+           {"waiting", waiting},
+           {"recovery", recovery},
+           {"lost_work", lost},
+           {"start", start}}};
 }
 
 // -- Changes of a book's state

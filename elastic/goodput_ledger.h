@@ -19,10 +19,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,8 +45,19 @@ struct RankSpans {
   std::vector<Span> spans;    // since the last report
 };
 
+// The sums over all ranks at one moment.
+struct GoodputTotals {
+  Duration wall{};   // of the job, up to now
+  Duration total{};  // all ranks' walls
+  Duration compute{}, transfer{}, waiting{}, recovery{}, lost{}, start{};
+  double share(Duration part) const;  // of total
+  double goodput() const { return share(compute + transfer); }
+  // All of them by name, which sum up to the total.
+  std::array<std::pair<std::string_view, Duration>, 6> accounts() const;
+};
+
 // The accounts at one moment. Plain values, for reports, metrics and events.
-struct Goodput {
+struct Goodput : GoodputTotals {
   struct Waits {
     int culprit = -1;  // -1: not known
     WaitCause cause = WaitCause::compute;
@@ -70,14 +83,9 @@ struct Goodput {
   };
   std::vector<Rank> ranks;
   std::vector<Cost> costs;  // the largest first
-  Duration wall{};          // of the job, up to now
-  Duration total{};         // all ranks' walls
-  Duration compute{}, transfer{}, start{}, waiting{}, recovery{}, lost{};
   bool sees_waits = false;  // some rank has used libdlring
   Duration least{};         // shorter waits count as transfer
   std::uint64_t dropped = 0;
-  double share(Duration part) const;  // of total
-  double goodput() const { return share(compute + transfer); }
 };
 
 class GoodputLedger {

@@ -18,6 +18,7 @@ Result<void> JobTelemetry::open(asio::io_context& loop, Look look, bool takes_ov
         loop, plan_.metrics,
         [this, look = std::move(look)](MetricsForm form, const MetricsServer::Done& done) {
           look([this, form, done](const JobStatus& job) {
+            counters_.take(goodput());
             done(render_metrics(job, counters_, form));
           });
         });

@@ -27,10 +27,24 @@ done
 grep -q EOF text && fail "OpenMetrics, for which nobody asked"
 get "$(where)" 'application/openmetrics-text; version=1.0.0' >open; [ "$(tail -1 open)" = '# EOF' ] || fail "no OpenMetrics: $(cat open)"
 [ "$(dlaunchctl status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["phase"])')" = running ] || fail "no phase"
+# The accounts of goodput: all of them, and none falls, also when a failure makes work lost work.
+wait_until 60 shows 'rank_seconds_total\{job_id="j",account="compute"\} [1-9]' || fail "no goodput: $(cat text)"
+for line in 'goodput_ratio\{job_id="j"\} 0\.[0-9]*[1-9]' 'rank_seconds_total\{job_id="j",account="transfer"\} ' \
+  'rank_seconds_total\{job_id="j",account="start"\} [0-9.]*[1-9]' 'rank_seconds_total\{job_id="j",account="waiting",culprit="[0-2]",cause="compute"\} '; do
+  grep -qE "^dlaunch_$line" text || fail "no $line in $(cat text)"
+done
+cp text before
 pid=$(dlaunchctl status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["workers"][1]["pid"])')
 kill -9 "$pid"
 wait_until 60 shows 'restarts_total\{job_id="j",reason="signal"\} 1' || fail "the restart is not counted: $(cat text)"
 grep -q 'failures_total{job_id="j",kind="signal"} 1' text || fail "the failure is not counted"
+wait_until 60 shows 'rank_seconds_total\{job_id="j",account="recovery",culprit="1"\} [0-9.]*[1-9]' || fail "rank 1 has cost no recovery: $(cat text)"
+python3 - <<'P' || fail "a counter of goodput has fallen, or is gone"
+def accounts(path): return dict(line.rsplit(" ", 1) for line in open(path) if line.startswith("dlaunch_rank_seconds_total{"))
+before, now = accounts("before"), accounts("text")
+wrong = {key: (before[key], now.get(key)) for key in before if float(now.get(key, -1)) < float(before[key])}
+if wrong or not before: raise SystemExit(wrong)
+P
 
 # Other requests, and an address that is taken.
 get "$(where | sed 's/metrics/secret/')" 2>/dev/null && fail "it serves something else"
@@ -74,6 +88,7 @@ wait_until 60 query 'up{job="dlaunch"}' 'r[0]["value"][1] == "1"' || fail "not s
 query dlaunch_job_workers '(r[0]["metric"]["job_id"], r[0]["value"][1]) == ("j", "3")' || fail "no workers in Prometheus"
 wait_until 60 query 'rate(dlaunch_steps_total[10s])' 'float(r[0]["value"][1]) > 0' || fail "no rate of steps"
 wait_until 60 query 'dlaunch:wait_ratio:by_culprit' 'all(0 <= float(x["value"][1]) < 1 for x in r)' || fail "no wait ratio"
+wait_until 60 query 'dlaunch:goodput:ratio30m' '0 < float(r[0]["value"][1]) <= 1' || fail "no goodput in Prometheus"
 query 'dlaunch_restarts_total{reason="signal"}' 'r[0]["value"][1] == "1"' || fail "no restarts"
 # Each expression of the dashboard means something to Prometheus.
 python3 - <<'P' >expressions

@@ -5,11 +5,6 @@
 namespace dlaunch {
 namespace {
 
-auto latest_of(const StepTimes& step) {
-  return std::max_element(step.ranks.begin(), step.ranks.end(),
-                          [](const RankTimes& a, const RankTimes& b) { return a.late < b.late; });
-}
-
 // Adds what is more in `now` than in `before`; a tally never shrinks.
 void add_news(std::vector<std::uint64_t>& sums, const std::vector<std::uint64_t>& now,
               const std::vector<std::uint64_t>& before, std::size_t classes) {
@@ -69,7 +64,10 @@ void JobCounters::on(const job_event::Round&) {
 
 std::optional<double> JobCounters::wait_of(int rank) const {
   if (!last_step || rank < 0 || rank >= static_cast<int>(last_step->ranks.size())) return {};
-  return latest_of(*last_step)->late - last_step->ranks[static_cast<std::size_t>(rank)].late;
+  const auto latest =
+      std::max_element(last_step->ranks.begin(), last_step->ranks.end(),
+                       [](const RankTimes& a, const RankTimes& b) { return a.late < b.late; });
+  return latest->late - last_step->ranks[static_cast<std::size_t>(rank)].late;
 }
 
 void JobCounters::on(const job_event::Commit& event) {
@@ -84,13 +82,6 @@ void JobCounters::on(const job_event::Straggler& event) {
 void JobCounters::take(const StepTimes& step) {
   steps += static_cast<std::uint64_t>(std::max(step.steps, 0));
   last_step = step;
-  const auto last = latest_of(step);
-  if (last == step.ranks.end()) return;
-  double waited = 0;
-  for (const RankTimes& rank : step.ranks) waited += last->late - rank.late;
-  if (waited > 0) {
-    waited_for[static_cast<int>(last - step.ranks.begin())] += waited * step.steps;
-  }
 }
 
 }  // namespace dlaunch

@@ -14,6 +14,7 @@
 #include "elastic/straggler_detector.h"
 #include "launcher/lead/control/job_status.h"
 #include "launcher/lead/events/job_event.h"
+#include "launcher/lead/metrics/goodput_counters.h"
 
 namespace dlaunch {
 
@@ -21,19 +22,18 @@ class JobCounters {
  public:
   void take(const JobEvent& event);
   void take(const StepTimes& step);
+  void take(const Goodput& now) { goodput.take(now); }
   // The workers' tallies, as of now.
   void take(const JobStatus& status);
 
   std::map<FailureKind, std::uint64_t> failures, restarts;  // by kind, by reason
   std::uint64_t rounds = 0, commits = 0, hosts_lost = 0, hangs = 0, stragglers = 0, orders = 0;
-  std::uint64_t version = 0;  // of the newest commit
-  std::uint64_t steps = 0;    // collectives of all ranks
-  // By rank: for how long the others have waited for it in these, all together. The rank that comes
-  // last on average is the one that a look's waits are for.
-  std::map<int, double> waited_for;
+  std::uint64_t version = 0;           // of the newest commit
+  std::uint64_t steps = 0;             // collectives of all ranks
   std::optional<StepTimes> last_step;  // of the last look
   // How long that rank waited in each of its collectives for the last rank; none: not known.
   std::optional<double> wait_of(int rank) const;
+  GoodputCounters goodput;
   std::optional<int> exit_code;  // the job has ended
   // Of all ranks together, by kind and size; without what a process did after the last look at it.
   std::map<std::pair<int, int>, TallySums> tallies;

@@ -129,9 +129,27 @@ void add_counters(MetricsWriter& out, const JobCounters& counters) {
   out.counter("straggler_findings", "Findings that a worker or a connection is slow.",
               counters.stragglers);
   out.counter("steps", "Collectives of all ranks.", counters.steps);
-  out.counter("wait_seconds", "For how long other ranks have waited for this one in collectives.");
-  for (const auto& [rank, waited] : counters.waited_for) {
-    out.sample(waited, {{"culprit", std::to_string(rank)}});
+}
+
+void add_goodput(MetricsWriter& out, const GoodputCounters& goodput) {
+  if (!goodput.goodput) return;
+  out.gauge("goodput_ratio", "The share of compute and transfer in the time of all ranks.",
+            *goodput.goodput);
+  out.counter("rank_seconds",
+              "The time of all ranks, by account, and by the rank that it is due to.");
+  for (const auto& [key, time] : goodput.counters) {
+    const double seconds = to_seconds(time);
+    const std::string culprit =
+        key.culprit.value_or(-1) < 0 ? "other" : std::to_string(*key.culprit);
+    if (key.cause) {
+      out.sample(seconds, {{"account", key.account},
+                           {"culprit", culprit},
+                           {"cause", word_of(kWaitCauseWords, *key.cause)}});
+    } else if (key.culprit) {
+      out.sample(seconds, {{"account", key.account}, {"culprit", culprit}});
+    } else {
+      out.sample(seconds, {{"account", key.account}});
+    }
   }
 }
 
@@ -261,6 +279,7 @@ std::string render_metrics(const JobStatus& job, const JobCounters& counters, Me
   MetricsWriter out(form, job.job_id);
   add_job(out, job);
   add_counters(out, counters);
+  add_goodput(out, counters.goodput);
   add_steps(out, counters);
   add_collectives(out, counters);
   add_hosts(out, job);

@@ -28,7 +28,7 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 class Parts {
  public:
   Parts(std::string& line, const Goodput& goodput) : line_(line), goodput_(goodput) {}
-  void add(const char* what, Duration time) {
+  void add(std::string_view what, Duration time) {
     const double share = goodput_.share(time);
     if (share < kShownShare) return;
     line_ += fmt::format("{}{} {}", separator_, what, percent(share));
@@ -46,12 +46,9 @@ std::string total_line(const Goodput& goodput) {
       fmt::format("goodput {} of {} rank{} in {}", percent(goodput.goodput()), goodput.ranks.size(),
                   goodput.ranks.size() == 1 ? "" : "s", format_duration(goodput.wall));
   Parts parts(line, goodput);
-  parts.add("compute", goodput.compute);
-  parts.add("transfer", goodput.transfer);
-  parts.add("waiting", goodput.waiting);
-  parts.add("recovery", goodput.recovery);
-  parts.add("lost work", goodput.lost);
-  parts.add("start", goodput.start);
+  for (const auto& [account, time] : goodput.accounts()) {
+    parts.add(account == "lost_work" ? "lost work" : account, time);
+  }
   return line;
 }
 
@@ -121,21 +118,19 @@ json goodput_json(const Goodput& goodput) {
   }
   json ranks = json::array();
   for (const auto& rank : goodput.ranks) ranks.push_back(rank_json(rank));
-  return {{"goodput", goodput.goodput()},
-          {"wall_s", to_seconds(goodput.wall)},
-          {"rank_seconds", to_seconds(goodput.total)},
-          {"compute_s", to_seconds(goodput.compute)},
-          {"transfer_s", to_seconds(goodput.transfer)},
-          {"waiting_s", to_seconds(goodput.waiting)},
-          {"recovery_s", to_seconds(goodput.recovery)},
-          {"lost_work_s", to_seconds(goodput.lost)},
-          {"start_s", to_seconds(goodput.start)},
-          {"sees_waits", goodput.sees_waits},
-          {"least_wait_s", to_seconds(goodput.least)},
-          {"dropped_spans", goodput.dropped},
-          {"text", goodput_lines(goodput)},
-          {"costs", std::move(costs)},
-          {"ranks", std::move(ranks)}};
+  json out = {{"goodput", goodput.goodput()},
+              {"wall_s", to_seconds(goodput.wall)},
+              {"rank_seconds", to_seconds(goodput.total)},
+              {"sees_waits", goodput.sees_waits},
+              {"least_wait_s", to_seconds(goodput.least)},
+              {"dropped_spans", goodput.dropped},
+              {"text", goodput_lines(goodput)},
+              {"costs", std::move(costs)},
+              {"ranks", std::move(ranks)}};
+  for (const auto& [account, time] : goodput.accounts()) {
+    out[std::string(account) + "_s"] = to_seconds(time);
+  }
+  return out;
 }
 
 }  // namespace dlaunch

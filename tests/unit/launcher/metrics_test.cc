@@ -107,7 +107,7 @@ TEST_CASE("http: only GET and HEAD of /metrics, in one request of bounded size")
   CHECK(http_answer({.head = true}, "text/plain", "text").ends_with("\r\n\r\n"));
 }
 
-TEST_CASE("job counters: events, and the waits by the rank that they were for") {
+TEST_CASE("job counters: events and steps") {
   JobCounters counters;
   counters.take(JobEvent(job_event::Round{.round = 1, .size = 3, .without = {}}));
   counters.take(JobEvent(
@@ -123,10 +123,9 @@ TEST_CASE("job counters: events, and the waits by the rank that they were for") 
   counters.take(step);
   counters.take(step);
   CHECK(counters.steps == 20);
-  REQUIRE(counters.waited_for.size() == 1);
-  CHECK(counters.waited_for.at(2) == doctest::Approx(1.0));
-  counters.take(StepTimes{.steps = 3, .ranks = {{}, {}}, .links = {}});
-  CHECK(counters.waited_for.size() == 1);
+  CHECK(counters.wait_of(0) == doctest::Approx(0.03));
+  CHECK(counters.wait_of(2) == 0);
+  CHECK_FALSE(counters.wait_of(3));
 }
 
 TEST_CASE("metrics: OpenMetrics, and the older format for those who do not ask for it") {
@@ -144,9 +143,9 @@ TEST_CASE("metrics: OpenMetrics, and the older format for those who do not ask f
        {"job_info{JOB,host=\"h1\",program=\"./train\"} 1", "job_state{JOB,state=\"running\"} 1",
         "job_state{JOB,state=\"failed\"} 0", "job_round{JOB} 3",
         "restarts_total{JOB,reason=\"hung\"} 1", "restarts_total{JOB,reason=\"signal\"} 0",
-        "steps_total{JOB} 2", "wait_seconds_total{JOB,culprit=\"1\"} 0.5",
-        "rank_step_seconds{JOB,rank=\"1\"} 0.75", "host_ranks{JOB,host=\"h2\"} 1",
-        "host_drained{JOB,host=\"h2\"} 1", "worker_up{JOB,rank=\"1\",host=\"h2\"} 0",
+        "steps_total{JOB} 2", "rank_step_seconds{JOB,rank=\"1\"} 0.75",
+        "host_ranks{JOB,host=\"h2\"} 1", "host_drained{JOB,host=\"h2\"} 1",
+        "worker_up{JOB,rank=\"1\",host=\"h2\"} 0",
         "worker_cpu_seconds_total{JOB,rank=\"0\",host=\"h1\"} 30",
         "worker_operations_per_second{JOB,rank=\"0\",host=\"h1\"} 2",
         "gpu_utilization_ratio{JOB,rank=\"0\",host=\"h1\",gpu=\"2\"} 0.4",
@@ -163,6 +162,85 @@ TEST_CASE("metrics: OpenMetrics, and the older format for those who do not ask f
   CHECK(has_line(plain, "# TYPE dlaunch_restarts_total counter"));
   CHECK(has_line(plain, "# TYPE dlaunch_job_info gauge"));
   CHECK(plain.find("# EOF") == std::string::npos);
+}
+
+TEST_CASE("metrics: goodput by account, culprit and cause") {
+  JobCounters counters;
+  const auto text = [&] { return render_metrics(job_at_work(), counters, MetricsForm::plain); };
+  counters.take(Goodput());
+  CHECK(text().find("goodput_ratio") == std::string::npos);  // no rank has begun
+  Goodput goodput;
+  goodput.total = 20s;
+  goodput.compute = 12s;
+  goodput.transfer = 3s;
+  goodput.ranks = {{.rank = 0,
+                    .waits = {{.culprit = 1, .cause = WaitCause::gc, .time = 2s},
+                              {.culprit = -1, .cause = WaitCause::compute, .time = 500ms}},
+                    .recovery = {{1, 1s}},
+                    .lost = {{1, 1500ms}}},
+                   {.rank = 1, .waits = {}, .recovery = {}, .lost = {}}};
+  goodput.costs = {{.rank = 1, .waits = {{WaitCause::gc, 2s}}, .recovery = 1s, .lost = 1500ms}};
+  counters.take(goodput);
+  for (const char* line :
+       {R"(goodput_ratio{JOB} 0.75)", R"(rank_seconds_total{JOB,account="compute"} 12)",
+        R"(rank_seconds_total{JOB,account="transfer"} 3)",
+        R"(rank_seconds_total{JOB,account="start"} 0)",
+        R"(rank_seconds_total{JOB,account="waiting",culprit="1",cause="gc"} 2)",
+        R"(rank_seconds_total{JOB,account="waiting",culprit="other",cause="compute"} 0.5)",
+        R"(rank_seconds_total{JOB,account="recovery",culprit="1"} 1)",
+        R"(rank_seconds_total{JOB,account="lost_work",culprit="1"} 1.5)"}) {
+    std::string sample = std::string("dlaunch_") + line;
+    sample.replace(sample.find("JOB"), 3, R"(job_id="a \"b\"")");
+    CHECK_MESSAGE(has_line(text(), sample), sample);
+  }
+}
+
+TEST_CASE("goodput counters: never fall, and catch up with an account that has shrunk") {
+  GoodputCounters counters;
+  Goodput goodput;
+  goodput.ranks = {{.rank = 0, .waits = {}, .recovery = {}, .lost = {}}};
+  const auto compute = [&](Duration time) {
+    goodput.total = goodput.compute = time;
+    counters.take(goodput);
+    return counters.counters.at({"compute", {}, {}});
+  };
+  CHECK(compute(10s) == 10s);
+  goodput.ranks[0].lost = {{0, 4s}};
+  CHECK(compute(6s) == 10s);
+  CHECK(counters.counters.at({"lost_work", GoodputCounters::kOthers, {}}) == 4s);
+  CHECK(compute(9s) == 10s);
+  CHECK(compute(12s) == 12s);
+}
+
+TEST_CASE("goodput counters: their number is bounded, also in a job of thousands of ranks") {
+  constexpr int kRanks = 5000;
+  GoodputCounters counters;
+  Goodput goodput;
+  goodput.total = 1000s * kRanks;
+  const auto costs = [&](int culprit, Duration time) {
+    goodput.ranks[0].waits.push_back({.culprit = culprit, .cause = WaitCause::host, .time = time});
+    goodput.costs.push_back({.rank = culprit, .waits = {{WaitCause::host, time}}});
+  };
+  goodput.ranks.resize(kRanks);
+  costs(7, 5000s);  // 0.1 % of all
+  for (int rank = 100; rank < 4100; ++rank) costs(rank, 1s);
+  counters.take(goodput);
+  const auto waits_for = [&](int culprit) {
+    const auto found = counters.counters.find({"waiting", culprit, WaitCause::host});
+    return found == counters.counters.end() ? Duration() : found->second;
+  };
+  CHECK(counters.counters.size() == 5);
+  CHECK(waits_for(7) == 5000s);
+  CHECK(waits_for(GoodputCounters::kOthers) == 4000s);
+  // What a rank cost before it had counters of its own stays where it was.
+  goodput.ranks[0].waits[1].time = goodput.costs[1].waits[WaitCause::host] = 6000s;
+  counters.take(goodput);
+  CHECK(waits_for(100) == 5999s);
+  CHECK(waits_for(GoodputCounters::kOthers) == 4000s);
+  // All of them at once.
+  goodput.total = 500s;
+  counters.take(goodput);
+  CHECK(counters.counters.size() == 4 + GoodputCounters::kMostCulprits);
 }
 
 TEST_CASE("metrics: histograms of collectives, which add up over looks and rounds") {
