@@ -48,6 +48,23 @@ std::array<std::pair<std::string_view, Duration>, 6> GoodputTotals::accounts() c
            {"start", start}}};
 }
 
+std::vector<std::pair<std::string, double>> GoodputTotals::figures() const {
+  std::vector<std::pair<std::string, double>> all = {
+      {"goodput", goodput()}, {"wall_s", to_seconds(wall)}, {"rank_seconds", to_seconds(total)}};
+  for (const auto& [account, time] : accounts()) {
+    all.emplace_back(std::string(account) + "_s", to_seconds(time));
+  }
+  return all;
+}
+
+GoodputSummary Goodput::summary() const {
+  GoodputSummary summary{.totals = *this};
+  if (costs.empty()) return summary;
+  summary.culprit = costs.front().rank;
+  summary.cost = costs.front().sum();
+  return summary;
+}
+
 // -- Changes of a book's state
 
 // What the rank has done since the last time is safe.

@@ -24,6 +24,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -54,6 +55,16 @@ struct GoodputTotals {
   double goodput() const { return share(compute + transfer); }
   // All of them by name, which sum up to the total.
   std::array<std::pair<std::string_view, Duration>, 6> accounts() const;
+  // The same for JSON, in seconds and with the share: "goodput", "wall_s", "rank_seconds",
+  // "compute_s" …
+  std::vector<std::pair<std::string, double>> figures() const;
+};
+
+// The sums, and the rank that cost most.
+struct GoodputSummary {
+  GoodputTotals totals;
+  int culprit = -1;  // -1: no rank has cost anything
+  Duration cost{};
 };
 
 // The accounts at one moment. Plain values, for reports, metrics and events.
@@ -86,6 +97,7 @@ struct Goodput : GoodputTotals {
   bool sees_waits = false;  // some rank has used libdlring
   Duration least{};         // shorter waits count as transfer
   std::uint64_t dropped = 0;
+  GoodputSummary summary() const;
 };
 
 class GoodputLedger {

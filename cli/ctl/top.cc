@@ -167,6 +167,18 @@ bool is_removed(const std::string& folder) {
   return false;
 }
 
+// "goodput 93.1 %; rank 3 cost most, 4.2 %\n"
+std::string goodput_line(const json& goodput) {
+  const double all = goodput.is_null() ? 0 : goodput.at("rank_seconds").get<double>();
+  if (all <= 0) return "";
+  std::string line = fmt::format("goodput {:.1f} %", 100 * goodput.at("goodput").get<double>());
+  const double cost = 100 * goodput.at("culprit_s").get<double>() / all;
+  if (cost >= 0.05) {
+    line += fmt::format("; rank {} cost most, {:.1f} %", goodput.at("culprit").get<int>(), cost);
+  }
+  return line + "\n";
+}
+
 }  // namespace
 
 std::string render_top(const json& now, const json& before) {
@@ -183,6 +195,7 @@ std::string render_top(const json& now, const json& before) {
   if (const auto whom = escaped(now.at("waits_for").get<std::string>()); !whom.empty()) {
     text += fmt::format("waits for {}\n", whom);
   }
+  text += goodput_line(now.at("goodput"));
   Row head = {"RANK", "PID", "ROUND", "CPU%", "MEMORY", "OP/S", "DATA", "STEP MS", "WAIT%"};
   if (gpus) head.insert(head.end(), {"GPU", "GPU%", "GPU MEMORY", "TEMP", "ECC"});
   const std::size_t numbers = head.size();

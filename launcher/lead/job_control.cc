@@ -198,6 +198,7 @@ JobStatus JobControl::status(const Workers& workers) const {
   status.waits_for = core.waits_for();
   status.restarts_used = core.restarts_used();
   status.restarts_left = core.restarts_left(status.now);
+  status.goodput = telemetry_.goodput().summary();
   for (Slot slot = 0; slot < core.slots(); ++slot) {
     WorkerStatus worker = status_of(slot, workers, status.now);
     if (worker.rank >= 0 || worker.pid > 0 || worker.state != "absent") {

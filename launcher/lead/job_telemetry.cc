@@ -56,6 +56,8 @@ void JobTelemetry::begins(const JobCore& job, const std::vector<std::string>& ho
 void JobTelemetry::begin_round(int round, int size) {
   const TimePoint now = steady_now();
   ledger_.begin_round(now, round, size);
+  if (round_ != round) end_round(now);
+  round_ = round;
   trace_.begin_round(now, round, size);
 }
 
@@ -80,7 +82,12 @@ void JobTelemetry::take(int node, const std::string& host, Duration clock_error,
 void JobTelemetry::finish() {
   const TimePoint now = steady_now();
   ledger_.finish(now);
+  end_round(now);
   trace_.finish(now);
+}
+
+void JobTelemetry::end_round(TimePoint now) {
+  if (round_ != 0) events_.happened(job_event::GoodputSums{round_, ledger_.at(now).summary()});
 }
 
 void JobTelemetry::close(std::function<void()> then) {

@@ -63,6 +63,7 @@ class JobTelemetry {
 
  private:
   void take(const JobEvent& event);
+  void end_round(TimePoint now);
 
   const Plan& plan_;
   JobLedger ledger_;
@@ -72,6 +73,7 @@ class JobTelemetry {
   std::unique_ptr<EventLog> log_;  // once open
   std::unique_ptr<MetricsServer> metrics_;
   std::unique_ptr<RunFolder> run_folder_;  // null: none
+  int round_ = 0;                          // 0: none has begun
 };
 
 }  // namespace dlaunch

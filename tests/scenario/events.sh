@@ -15,6 +15,7 @@ all_valid() { valid 'events.schema.json*' events; rm events; }
 run dlaunch --job-id j --events events --nproc 2 true; expect_code 0
 holds "kinds[:3] == ['job_started', 'host_joined', 'start'] and kinds[-1] == 'job_ended' and kinds.count('exit') == 2"
 holds "e[2]['ranks'] == '0-1' and e[-1]['exit_code'] == 0 and {x['job'] for x in e} == {'j'}"
+holds "kinds[-2] == 'goodput' and kinds.count('goodput') == 1 and e[-2]['round'] == 1 and e[-2]['culprit_s'] >= 0"
 holds "[x['monotonic'] for x in e] == sorted(x['monotonic'] for x in e) and [x['time'] for x in e] == sorted(x['time'] for x in e)"
 
 # The next job appends. Its failure is restarted once, and then ends it.
@@ -43,6 +44,10 @@ wait_until 60 is "[(x['reason'], x['restarts_used']) for x in e if x['event'] ==
 wait_until 60 is "kinds[::-1].index('round') < kinds[::-1].index('restart')" || fail "no round: $(cat events)"
 holds "[(x['rank'], x['signal'], x['pid']) for x in e if x['event'] == 'failure' and x['lost_peer'] is None] == [(1, 'SIGKILL', $pid)]"
 holds "all(x['without_s'] is None or 0 < x['without_s'] < 60 for x in e if x['event'] == 'round')"
+# The goodput at the end of each round, whose accounts sum up to the time of all ranks.
+holds "[x['round'] for x in e if x['event'] == 'goodput'] == [x['round'] for x in e if x['event'] == 'round'][:-1]"
+holds "all(abs(sum(x[a + '_s'] for a in 'compute transfer waiting recovery lost_work start'.split()) - x['rank_seconds']) < 0.01 for x in e if x['event'] == 'goodput')"
+holds "[x for x in e if x['event'] == 'goodput'][-1]['recovery_s'] > 0"
 versions="[x['version'] for x in e if x['event'] == 'commit']"
 holds "$versions == sorted(set($versions))"
 kill -TERM "$keeper"; wait "$keeper"; code=$?; expect_code 143

@@ -32,7 +32,7 @@ ctl=$BUILD/cli/ctl/dlaunchctl
 dlaunch --nproc 2 --spares 1 --max-restarts 3/1h --error-file end.json "$BUILD/tests/support/rounds_worker" --until enough >out 2>err </dev/null &
 job=$!; started+=($job)
 wait_until 60 grep -q 'in round' out || fail "no round"
-"$ctl" status --json >status.json && valid status.schema.json status.json workers spares window_s
+"$ctl" status --json >status.json && valid status.schema.json status.json workers spares window_s goodput culprit_s
 "$ctl" top --once --json >top.json && valid 'status.schema.json*' top.json
 "$ctl" goodput --json >goodput.json && valid goodput.schema.json goodput.json costs ranks goodput
 "$ctl" list --json >list.json && valid list.schema.json list.json

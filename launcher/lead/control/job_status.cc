@@ -64,6 +64,12 @@ json json_of(const JobStatus& status, const WorkerStatus& worker) {
   return out;
 }
 
+json json_of(const GoodputSummary& goodput) {
+  json out = {{"culprit", from_zero(goodput.culprit)}, {"culprit_s", to_seconds(goodput.cost)}};
+  for (const auto& [name, value] : goodput.totals.figures()) out[name] = value;
+  return out;
+}
+
 }  // namespace
 
 const char* name(JobState state) {
@@ -105,6 +111,7 @@ std::string render_json(const JobStatus& status) {
         {"left", status.restarts_left},
         {"limit", status.restarts.restarts},
         {"window_s", status.restarts.window ? json(to_seconds(*status.restarts.window)) : json()}}},
+      {"goodput", status.goodput ? json_of(*status.goodput) : json()},
       {"workers", workers},
       {"spares", others}};
   return json_text(out);

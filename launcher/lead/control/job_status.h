@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/flight.h"
 #include "elastic/agent_core.h"
+#include "elastic/goodput_ledger.h"
 #include "elastic/job_table.h"
 #include "elastic/restart_policy.h"
 #include "launcher/wire/monitor_message.h"
@@ -75,7 +76,8 @@ struct JobStatus {
   int restarts_left = 0;  // number that would be granted at once
   RestartLimit restarts;
   Duration ran{};
-  std::vector<WorkerStatus> workers;  // by rank, then those without one
+  std::optional<GoodputSummary> goodput = {};  // none: the job has not begun
+  std::vector<WorkerStatus> workers;           // by rank, then those without one
 };
 
 // One object, as in status.schema.json.

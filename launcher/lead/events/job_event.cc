@@ -38,6 +38,7 @@ const char* name(const Straggler&) { return "straggler"; }
 const char* name(const HangFinding&) { return "hang"; }
 const char* name(const Order&) { return "order"; }
 const char* name(const Signal&) { return "signal"; }
+const char* name(const GoodputSums&) { return "goodput"; }
 const char* name(const JobEnded&) { return "job_ended"; }
 const char* name(const Lost&) { return "lost"; }
 
@@ -138,6 +139,13 @@ void add(Json& out, const HangFinding& e) {
 void add(Json& out, const Order& e) { out["what"] = e.what; }
 
 void add(Json& out, const Signal& e) { out["signal"] = signal_name(e.signal); }
+
+void add(Json& out, const GoodputSums& e) {
+  out["round"] = e.round;
+  for (const auto& [figure, value] : e.summary.totals.figures()) out[figure] = value;
+  out["culprit"] = number_or_null(e.summary.culprit);
+  out["culprit_s"] = to_seconds(e.summary.cost);
+}
 
 void add(Json& out, const JobEnded& e) {
   out["exit_code"] = e.exit_code;

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/rank_set.h"
 #include "base/words.h"
+#include "elastic/goodput_ledger.h"
 #include "elastic/restart_policy.h"
 
 namespace dlaunch {
@@ -110,6 +111,10 @@ struct Order {  // of dlaunchctl
 struct Signal {  // of the user or a scheduler, to the job
   int signal = 0;
 };
+struct GoodputSums {  // up to the end of this round, since this dlaunch leads the job
+  int round = 0;
+  GoodputSummary summary;
+};
 struct JobEnded {
   int exit_code = 0;
   int round = 0, restarts_used = 0;
@@ -122,12 +127,13 @@ struct Lost {  // so many events before this one could not be written
 
 }  // namespace job_event
 
-using JobEvent = std::variant<job_event::Queued, job_event::JobStarted, job_event::LeadTaken,
-                              job_event::HostJoined, job_event::HostLost, job_event::Start,
-                              job_event::Round, job_event::Resize, job_event::WorkerEnded,
-                              job_event::StartFailed, job_event::Restart, job_event::Commit,
-                              job_event::Straggler, job_event::HangFinding, job_event::Order,
-                              job_event::Signal, job_event::JobEnded, job_event::Lost>;
+using JobEvent =
+    std::variant<job_event::Queued, job_event::JobStarted, job_event::LeadTaken,
+                 job_event::HostJoined, job_event::HostLost, job_event::Start, job_event::Round,
+                 job_event::Resize, job_event::WorkerEnded, job_event::StartFailed,
+                 job_event::Restart, job_event::Commit, job_event::Straggler,
+                 job_event::HangFinding, job_event::Order, job_event::Signal,
+                 job_event::GoodputSums, job_event::JobEnded, job_event::Lost>;
 
 // "2026-11-27T14:02:03.456Z"
 std::string rfc3339(std::chrono::sys_time<std::chrono::milliseconds> time);

@@ -118,18 +118,10 @@ json goodput_json(const Goodput& goodput) {
   }
   json ranks = json::array();
   for (const auto& rank : goodput.ranks) ranks.push_back(rank_json(rank));
-  json out = {{"goodput", goodput.goodput()},
-              {"wall_s", to_seconds(goodput.wall)},
-              {"rank_seconds", to_seconds(goodput.total)},
-              {"sees_waits", goodput.sees_waits},
-              {"least_wait_s", to_seconds(goodput.least)},
-              {"dropped_spans", goodput.dropped},
-              {"text", goodput_lines(goodput)},
-              {"costs", std::move(costs)},
-              {"ranks", std::move(ranks)}};
-  for (const auto& [account, time] : goodput.accounts()) {
-    out[std::string(account) + "_s"] = to_seconds(time);
-  }
+  json out = {{"sees_waits", goodput.sees_waits}, {"least_wait_s", to_seconds(goodput.least)},
+              {"dropped_spans", goodput.dropped}, {"text", goodput_lines(goodput)},
+              {"costs", std::move(costs)},        {"ranks", std::move(ranks)}};
+  for (const auto& [name, value] : goodput.figures()) out[name] = value;
   return out;
 }
 

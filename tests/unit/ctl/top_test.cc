@@ -59,6 +59,21 @@ TEST_CASE("top: what each worker does") {
         "-\n");
 }
 
+TEST_CASE("top: its head shows the goodput, and the rank that cost most") {
+  JobStatus job = at_work();
+  CHECK(render_top(json_of(job), nullptr).find("goodput") == std::string::npos);
+  job.goodput = GoodputSummary();  // no rank has begun
+  CHECK(render_top(json_of(job), nullptr).find("goodput") == std::string::npos);
+  job.goodput->totals.total = 200s;
+  job.goodput->totals.compute = 150s;
+  job.goodput->totals.transfer = 20s;
+  CHECK(render_top(json_of(job), nullptr).find("\ngoodput 85.0 %\nRANK") != std::string::npos);
+  job.goodput->culprit = 3;
+  job.goodput->cost = 9s;
+  CHECK(render_top(json_of(job), nullptr).find("\ngoodput 85.0 %; rank 3 cost most, 4.5 %\nRANK") !=
+        std::string::npos);
+}
+
 TEST_CASE("top: CPU time since the look before, and of that process only") {
   const auto row = [](const JobStatus& now, const JobStatus& before) {
     const std::string text = render_top(json_of(now), json_of(before));
