@@ -19,7 +19,7 @@ complete -c dlaunchctl -n "$before" -a drain -d 'Take a host out of an elastic j
 complete -c dlaunchctl -n "$before" -a undrain -d 'Let a drained host come back'
 complete -c dlaunchctl -n "$before" -a stop -d 'End the job'
 complete -c dlaunchctl -n "$before" -l version -d 'Print the version'
-complete -c dlaunchctl -l leader -x -d 'The leader of a job on another machine'
+complete -c dlaunchctl -l leader -x -d 'The leader of a job on another machine, or where it is elected'
 complete -c dlaunchctl -l secret-file -r -F -d 'Its secret'
 complete -c dlaunchctl -l tls -d 'It has --tls'
 complete -c dlaunchctl -l help -d 'Print this'

@@ -15,14 +15,26 @@ using Json = nlohmann::ordered_json;  // as in the line
 using Command = ControlRequest::Command;
 
 // Asks again and again until take(event) is false. The answer comes with the next event.
-void follow_events(const RunningJob& job, const std::function<bool(const Json&)>& take) {
+void follow_events(RunningJob job, const std::function<bool(const Json&)>& take) {
   ControlRequest request{.command = Command::events, .number = {}, .after = 0};
+  bool outlives_leader = false;
+  const auto ask_on = [&]() -> Json {
+    while (true) {
+      try {
+        return ask_in_order(job, request);
+      } catch (const Failure& failure) {
+        if (!outlives_leader) throw;
+        find_next_leader(job, failure);
+      }
+    }
+  };
   while (true) {
-    const Json answer = ask_in_order(job, request);
+    const Json answer = ask_on();
     for (const Json& event : answer.at("events")) {
       if (!take(event)) return;
     }
     request.after = answer.at("next").get<std::uint64_t>();
+    outlives_leader = answer.at("outlives_leader").get<bool>();
   }
 }
 

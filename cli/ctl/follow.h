@@ -1,4 +1,4 @@
-// dlaunchctl events and wait: a job's events, as they come.
+// dlaunchctl events and wait: a job's events, as they come, also under its next leader.
 #pragma once
 
 #include "cli/ctl/jobs.h"

@@ -103,6 +103,17 @@ std::string similar_id(const std::vector<RunningJob>& jobs, const std::string& i
   return did_you_mean(id, std::vector<std::string_view>(ids.begin(), ids.end()));
 }
 
+// How to reach the leader of a job that a dlaunch here follows.
+std::optional<RemoteJob> leader_of(const std::string& folder, const json& referral) {
+  auto remote = parse_leader(referral.value("leader", ""));
+  auto secret = Secret::load(folder + "/" + kSecretInJobDir);
+  if (!remote || !secret) return {};
+  secret->set_encrypts(referral.value("tls", false));
+  remote->job_id = referral.value("job_id", "");
+  remote->secret = *secret;
+  return *remote;
+}
+
 }  // namespace
 
 std::string id_of(const RunningJob& job) {
@@ -137,6 +148,7 @@ std::vector<RunningJob> running_jobs() {
       const json answer = answer_of<json>(job, {Command::status, {}});
       job.status = answer.value("status", json());
       job.led = {answer.value("job_id", ""), answer.value("led_by", "")};
+      if (!job.led.id.empty()) job.remote = leader_of(job.folder, answer);
     } catch (const Failure&) {
       // An unanswering job is listed, too.
     }
@@ -148,6 +160,36 @@ std::vector<RunningJob> running_jobs() {
   }
   std::erase_if(jobs, [&](const RunningJob& job) { return led_here.contains(job.led.id); });
   return jobs;
+}
+
+namespace {
+
+bool answers(const RunningJob& job) {
+  try {
+    return ask(job, {Command::status, {}}).contains("status");
+  } catch (const Failure&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void find_next_leader(RunningJob& job, const Failure& why) {
+  // So long a dlaunch of the job that changes its leader may not answer here.
+  constexpr Duration kChange = std::chrono::seconds(2), kLimit = std::chrono::minutes(1);
+  const std::string id = job.remote ? job.remote->job_id : id_of(job);
+  TimePoint by = steady_now() + (job.folder.empty() ? kLimit : kChange);
+  while (!answers(job)) {
+    ::poll(nullptr, 0, 200);
+    const auto jobs = job.folder.empty() ? std::vector<RunningJob>() : running_jobs();
+    const auto found = std::find_if(jobs.begin(), jobs.end(),
+                                    [&](const RunningJob& one) { return id_of(one) == id; });
+    if (found != jobs.end()) {
+      job = *found;
+      by = steady_now() + kChange;
+    }
+    if (steady_now() >= by) throw why;
+  }
 }
 
 const RunningJob& choose(const std::vector<RunningJob>& jobs, const std::string& id) {

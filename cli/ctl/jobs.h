@@ -7,18 +7,19 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/ctl/options.h"
 #include "cli/ctl/remote.h"
 #include "launcher/lead/control/control_request.h"
 
 namespace dlaunch::ctl {
 
 struct RunningJob {
-  std::string folder;     // "": it is led from another machine
+  std::string folder;     // of its dlaunch here; "": none is known
   nlohmann::json status;  // as in dlaunchctl(1); null: it does not answer
   struct Elsewhere {
     std::string id, by;  // the job's id; its leader's host; "": led here
   } led = {};
-  std::optional<RemoteJob> remote = {};  // how to reach it there
+  std::optional<RemoteJob> remote = {};  // how to reach it there; none: it is led here
 };
 
 std::string id_of(const RunningJob& job);  // "": it does not answer
@@ -29,6 +30,10 @@ std::vector<RunningJob> running_jobs();
 // The only job, or the one with this id. Throws a Failure that lists the jobs if there is no such
 // job.
 const RunningJob& choose(const std::vector<RunningJob>& jobs, const std::string& id);
+
+// Waits until the job's next leader answers. Throws `why` if there is none: no dlaunch of the job
+// is left here, or a job of another machine has none after a minute.
+void find_next_leader(RunningJob& job, const Failure& why);
 
 // The answer of a job, an object. Throws a Failure if it refuses, has ended, or does not answer.
 // ask_in_order() keeps the order of its members.

@@ -40,12 +40,14 @@ const char* answer_key(Command command) {
 }
 
 RunningJob remote_job(const Options& options) {
-  auto leader = parse_endpoint(options.leader);
-  if (!leader) throw Failure{kExitUsage, "--leader: " + leader.error().what};
+  auto remote = parse_leader(options.leader);
+  if (!remote) throw Failure{kExitUsage, "--leader: " + remote.error().what};
   auto secret = Secret::load(options.secret_file);
   if (!secret) throw Failure{kExitNoInput, "--secret-file: " + secret.error().what};
   secret->set_encrypts(options.tls);
-  return {.folder = "", .status = nullptr, .remote = RemoteJob{*leader, options.job, *secret}};
+  remote->job_id = options.job;
+  remote->secret = *secret;
+  return {.folder = "", .status = nullptr, .remote = *remote};
 }
 
 std::string run(const Options& options, int& exit_code) {

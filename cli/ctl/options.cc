@@ -29,8 +29,9 @@ CLI::App* declare(CLI::App& app, const char* name, const char* help) {
 void declare_all(CLI::App& app, Words& words) {
   app.add_option("--job", words.options.job, "the job's id; the only job that runs")
       ->type_name("ID");
-  auto* const leader = app.add_option("--leader", words.options.leader,
-                                      "the leader of a job on another machine; with --job");
+  auto* const leader =
+      app.add_option("--leader", words.options.leader,
+                     "the leader of a job on another machine, or what --rdzv says; with --job");
   auto* const secret =
       app.add_option("--secret-file", words.options.secret_file, "that job's secret");
   leader->type_name("HOST:PORT")->needs(secret)->needs("--job");

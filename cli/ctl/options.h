@@ -19,9 +19,9 @@ struct Failure {
 struct Options {
   std::optional<ControlRequest> request;  // none: list, or wait
   std::string job;                        // its id; "": the only running job
-  std::string leader;                     // HOST:PORT of a job of another machine; "": of this one
-  std::string secret_file;                // of that job
-  bool tls = false;                       // that job encrypts its connections
+  std::string leader;       // of a job of another machine, as parse_leader(); "": here
+  std::string secret_file;  // of that job
+  bool tls = false;         // that job encrypts its connections
   bool json = false;
   bool once = false;      // top: do not repeat
   bool wait = false;      // wait for its end, in place of a request

@@ -1,12 +1,14 @@
 #include "cli/ctl/remote.h"
 
 #include <poll.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,6 +17,8 @@
 #include "base/socket.h"
 #include "base/write_all.h"
 #include "launcher/wire/node_message.h"
+#include "rendezvous/etcd_election.h"
+#include "rendezvous/file_election.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/tls_tunnel.h"
 #include "rendezvous/wire.h"
@@ -23,6 +27,7 @@ namespace dlaunch::ctl {
 namespace {
 
 constexpr Duration kConnectLimit = std::chrono::seconds(10);
+constexpr Duration kSilenceLimit = std::chrono::seconds(10);  // the leader sends beats
 
 Result<UniqueFd> connect_to(const Endpoint& leader, TimePoint deadline) {
   const std::string who = "the leader at " + to_string(leader);
@@ -37,12 +42,39 @@ Result<UniqueFd> connect_to(const Endpoint& leader, TimePoint deadline) {
   return last;
 }
 
-Result<UniqueFd> open_link(const RemoteJob& job) {
-  const TimePoint deadline = steady_now() + kConnectLimit;
-  if (job.secret.encrypts()) {
-    if (auto ready = TlsChannel::prepare(); !ready) return ready.error();
+bool is_election(std::string_view text) {
+  return text.starts_with("file://") || text.starts_with("etcd://") || text.starts_with("etcds://");
+}
+
+Result<std::unique_ptr<LeaderElection>> open_election(const RemoteJob& job) {
+  constexpr std::string_view kFile = "file://";
+  if (job.election.starts_with(kFile)) {
+    return open_file_election(job.election.substr(kFile.size()), job.job_id);
   }
-  auto tcp = connect_to(job.leader, deadline);
+  auto access = etcd_access(job.election, [](const std::string& name) {
+    const char* const value = ::getenv(name.c_str());
+    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+  });
+  if (!access) return access.error();
+  return open_etcd_election(std::move(*access), job.job_id);
+}
+
+Result<std::vector<Endpoint>> find_leaders(const RemoteJob& job, TimePoint deadline) {
+  if (job.election.empty()) return job.leaders;
+  auto election = open_election(job);
+  if (!election) return election.error();
+  auto leader = (*election)->find(deadline);
+  if (!leader) return leader.error();
+  if (!*leader || (*leader)->endpoint.empty()) {
+    return Error{.what = "no host leads it, says " + job.election};
+  }
+  auto endpoint = parse_endpoint((*leader)->endpoint);
+  if (!endpoint) return endpoint.error();
+  return std::vector{*endpoint};
+}
+
+Result<UniqueFd> open_link(const RemoteJob& job, const Endpoint& leader, TimePoint deadline) {
+  auto tcp = connect_to(leader, deadline);
   if (!tcp) return tcp.error();
   auto fd = secured(std::move(*tcp), TlsChannel::Side::connector, job.secret);
   if (!fd) return fd.error();
@@ -55,6 +87,25 @@ Result<UniqueFd> open_link(const RemoteJob& job) {
                                   deadline);
   if (!proven) return proven.error();
   return fd;
+}
+
+// To the first of these addresses at which the job's leader is.
+Result<UniqueFd> open_link(const RemoteJob& job) {
+  const TimePoint deadline = steady_now() + kConnectLimit;
+  if (job.secret.encrypts()) {
+    if (auto ready = TlsChannel::prepare(); !ready) return ready.error();
+  }
+  auto leaders = find_leaders(job, deadline);
+  if (!leaders) return leaders.error();
+  Error why{.what = "it has no address"};
+  for (std::size_t i = 0; i < leaders->size(); ++i) {
+    const auto left = static_cast<long>(leaders->size() - i);
+    const TimePoint now = steady_now();
+    auto link = open_link(job, (*leaders)[i], now + (deadline - now) / left);
+    if (link) return link;
+    why = link.error();
+  }
+  return why;
 }
 
 // The next bytes, or none after a beat. An error: the leader has closed the connection.
@@ -87,6 +138,22 @@ Result<bool> take_frames(FrameBuffer& frames, std::string& answer) {
 
 }  // namespace
 
+Result<RemoteJob> parse_leader(std::string_view text) {
+  RemoteJob job;
+  if (is_election(text)) {
+    job.election = text;
+    return job;
+  }
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', from), text.size());
+    auto leader = parse_endpoint(text.substr(from, comma - from));
+    if (!leader) return leader.error();
+    job.leaders.push_back(*leader);
+    from = comma + 1;
+  }
+  return job;
+}
+
 Result<std::string> exchange_remotely(const RemoteJob& job, const ControlRequest& request,
                                       TimePoint deadline) {
   auto fd = open_link(job);
@@ -94,13 +161,15 @@ Result<std::string> exchange_remotely(const RemoteJob& job, const ControlRequest
   std::string out = encode(NodeMessage(NodeAsks{encode(request)}), TimePoint());
   FrameBuffer frames;
   std::string answer;
-  while (steady_now() < deadline) {
+  for (TimePoint heard = steady_now(); steady_now() < deadline;) {
     // Both ends show that they are alive. A frame is small, and fits into the socket's buffer.
     if (const int err = write_all(fd->get(), std::exchange(out, kBeatFrame)).os_errno; err != 0) {
       return errno_error("send to the leader", err);
     }
     auto bytes = read_some(fd->get(), deadline);
     if (!bytes) return bytes.error();
+    if (!bytes->empty()) heard = steady_now();
+    if (steady_now() - heard > kSilenceLimit) return Error{.what = "the leader is silent"};
     frames.append(*bytes);
     auto last = take_frames(frames, answer);
     if (!last) return last.error();

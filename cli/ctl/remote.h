@@ -3,6 +3,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/endpoint.h"
@@ -12,10 +14,14 @@
 namespace dlaunch::ctl {
 
 struct RemoteJob {
-  Endpoint leader;
+  std::vector<Endpoint> leaders;  // the job's leader is at one of them
+  std::string election;           // or this place says where, an URL as of --rdzv; "": none does
   std::string job_id;
   Secret secret;  // with --tls, if the job has it
 };
+
+// "HOST:PORT,HOST:PORT…", or where hosts elect their leader: "file:///FOLDER", "etcd://HOST:PORT…".
+Result<RemoteJob> parse_leader(std::string_view text);
 
 // The answer. An error: the leader cannot be reached, does not accept us, or has gone.
 Result<std::string> exchange_remotely(const RemoteJob& job, const ControlRequest& request,

@@ -74,8 +74,8 @@ void Follower::follow(const Leader& leader, bool ours) {
   if (!endpoint)
     return log_warn("the job's leader is at '{}': {}", leader.endpoint, endpoint.error().what);
   if (link_) link_->stop();
-  feed(NodeSession::Follows{to_string(*endpoint), ours,
-                            shared_address_note(endpoint->host, host_addresses())});
+  leader_ = to_string(*endpoint);
+  feed(NodeSession::Follows{leader_, ours, shared_address_note(endpoint->host, host_addresses())});
   common_.store_url = "tcp://" + leader.endpoint;
   if (node_) node_->set_store(common_.store_url);
   HandshakeIdentity self{.purpose = Purpose::node,
@@ -167,9 +167,11 @@ void Follower::perform(const NodeSession::Joined& joined) {
 }
 
 // For dlaunchctl. The job goes on without it, too.
-void Follower::open_redirect(const std::string& leader) {
+void Follower::open_redirect(const std::string& host) {
   redirect_.reset();
-  auto redirect = Redirect::open(loop_, job_dir_.path(), plan_.job_id, escaped(leader));
+  auto redirect = Redirect::open(
+      loop_, job_dir_.path(),
+      {.job_id = plan_.job_id, .host = escaped(host), .leader = leader_, .tls = plan_.tls});
   if (!redirect) return log_warn("{}", redirect.error().what);
   redirect_ = std::move(*redirect);
 }

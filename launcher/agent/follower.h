@@ -33,7 +33,7 @@ class Follower final : private AgentBase {
   void watch_campaign();
   void follow(const Leader& leader, bool ours);
   void on_frame(std::string_view frame);
-  void open_redirect(const std::string& leader);
+  void open_redirect(const std::string& host);
   // Leaves the leader and the loop.
   void part(int exit_code);
   void feed(const NodeSession::Event& event);
@@ -59,6 +59,7 @@ class Follower final : private AgentBase {
   std::optional<HealthCheck> health_check_;
   std::optional<NodeSession> session_;
   asio::posix::stream_descriptor lifeline_;
+  std::string leader_;  // host:port
   std::optional<LeaderLink> link_;
   std::unique_ptr<Node> node_;
   bool parted_ = false;

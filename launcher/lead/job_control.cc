@@ -35,9 +35,9 @@ using nlohmann::json;
 std::string refusal(const std::string& why) { return json_text({{"ok", false}, {"error", why}}); }
 
 // The lines are JSON already.
-std::string events_text(const EventFeed::Answer& answer) {
-  return fmt::format(R"({{"ok":true,"events":[{}],"next":{}}})", fmt::join(answer.lines, ","),
-                     answer.next);
+std::string events_text(const EventFeed::Answer& answer, bool outlives_leader) {
+  return fmt::format(R"({{"ok":true,"events":[{}],"next":{},"outlives_leader":{}}})",
+                     fmt::join(answer.lines, ","), answer.next, outlives_leader);
 }
 
 // The stacks of several workers, a few at a time: each takes a process and reads whole libraries.
@@ -125,8 +125,10 @@ void JobControl::answer(const std::string& request, const ControlServer::Reply& 
   const auto parsed = parse_control_request(request);
   if (!parsed) return reply(refusal(parsed.error().what));
   if (parsed->command == ControlRequest::Command::events) {
-    return telemetry_.ask_events(
-        parsed->after, [reply](const EventFeed::Answer& answer) { reply(events_text(answer)); });
+    return telemetry_.ask_events(parsed->after, [reply, outlives = plan_.nodes.outlives_leader()](
+                                                    const EventFeed::Answer& answer) {
+      reply(events_text(answer, outlives));
+    });
   }
   look(parsed->command == ControlRequest::Command::top,
        [this, request = *parsed, reply](const JobStatus& now) { decide_on(request, now, reply); });

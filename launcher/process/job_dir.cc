@@ -119,7 +119,7 @@ Result<JobDir> JobDir::make(const std::string& tmp) {
 }
 
 Result<std::string> JobDir::write_secret(const Secret& secret) const {
-  std::string file = path_ + "/secret";
+  std::string file = path_ + "/" + kSecretInJobDir;
   // It may exist already if a leader has become a follower, because its port was taken.
   const UniqueFd fd(
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));

@@ -22,6 +22,8 @@ std::string folder_for_jobs();
 // The folders in `tmp` of this user's jobs that are running, by name.
 std::vector<std::string> running_job_dirs(const std::string& tmp);
 
+inline constexpr const char* kSecretInJobDir = "secret";  // the file's name, if there is one
+
 class JobDir {
  public:
   static Result<JobDir> make(const std::string& tmp);

@@ -280,12 +280,14 @@ ControlDecision decide(const ControlRequest& request, const JobStatus& job) {
   return {};
 }
 
-std::string refer_to(const std::string& job_id, const std::string& leader) {
-  return json{
-      {"ok", false},
-      {"error", fmt::format("job {} is led from host {}: ask dlaunchctl there", job_id, leader)},
-      {"job_id", job_id},
-      {"led_by", leader}}
+std::string refer_to(const Referral& to) {
+  return json{{"ok", false},
+              {"error",
+               fmt::format("job {} is led from host {}: ask dlaunchctl there", to.job_id, to.host)},
+              {"job_id", to.job_id},
+              {"led_by", to.host},
+              {"leader", to.leader},
+              {"tls", to.tls}}
       .dump();
 }
 

@@ -52,7 +52,13 @@ struct ControlDecision {
 
 ControlDecision decide(const ControlRequest& request, const JobStatus& job);
 
-// The answer of a dlaunch that follows: it names the leader and says to ask it.
-std::string refer_to(const std::string& job_id, const std::string& leader);
+// The answer of a dlaunch that follows: it names the leader's host, and how to reach the leader.
+struct Referral {
+  std::string job_id;
+  std::string host;    // the leader's
+  std::string leader;  // host:port
+  bool tls = false;    // the job encrypts its connections
+};
+std::string refer_to(const Referral& referral);
 
 }  // namespace dlaunch

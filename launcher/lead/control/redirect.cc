@@ -2,16 +2,13 @@
 
 #include <unistd.h>
 
-#include "launcher/lead/control/control_request.h"
-
 namespace dlaunch {
 
 Result<std::unique_ptr<Redirect>> Redirect::open(asio::io_context& loop, const std::string& folder,
-                                                 const std::string& job_id,
-                                                 const std::string& leader) {
+                                                 const Referral& referral) {
   const std::string path = folder + "/" + kControlSocket;
   ::unlink(path.c_str());  // of an earlier leader
-  const std::string answer = refer_to(job_id, leader);
+  const std::string answer = refer_to(referral);
   auto server = ControlServer::open(
       loop, path, kMaxControlRequest,
       [answer](const std::string&, const ControlServer::Reply& reply) { reply(answer); });

@@ -20,8 +20,8 @@ void EventFeed::add(std::string line, bool last) {
 
 void EventFeed::ask(TimePoint now, std::optional<std::uint64_t> after, const Reply& reply) {
   if (after && !between_.empty()) between_.pop_front();
-  // Another leader may have counted further.
-  const std::uint64_t from = after && *after <= count_ ? *after : 0;
+  const bool ours = after && *after >= origin_ && *after <= count_;
+  const std::uint64_t from = ours ? *after : origin_;
   if (after && from == count_ && !ended_) {
     waiting_.push_back({from, reply, now + kPatience});
   } else {

@@ -53,6 +53,27 @@ TEST_CASE("event feed: what is there comes at once, the rest with the next event
   CHECK_FALSE(world.feed.deadline());
 }
 
+TEST_CASE("event feed: an answer of an earlier leader is no reason to leave events out") {
+  EventFeed feed(1000);
+  std::vector<EventFeed::Answer> answers;
+  const auto ask = [&](std::uint64_t after) {
+    feed.ask(kStart, after, [&](const EventFeed::Answer& answer) { answers.push_back(answer); });
+  };
+  ask(0);
+  CHECK(answers.empty());  // there are no events yet
+  feed.add("a", false);
+  feed.on_clock(kStart);
+  REQUIRE(answers.size() == 1);
+  CHECK((answers[0].lines == Lines{"a"} && answers[0].next == 1001));
+  feed.add("b", false);
+  ask(1001);
+  CHECK(answers.back().lines == Lines{"b"});
+  for (const std::uint64_t foreign : {5, 999, 1003, 2000}) {
+    ask(foreign);
+    CHECK(answers.back().lines == Lines{"a", "b"});
+  }
+}
+
 TEST_CASE("event feed: a program that waits for long is asked to ask again") {
   FeedWorld world;
   world.add("a");
