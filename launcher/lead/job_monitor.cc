@@ -90,6 +90,8 @@ void JobMonitor::take(int node, const NodeMessage& message) {
     on(node, *gave_up);
   } else if (const auto* stacks = std::get_if<NodeStacks>(&message)) {
     requests_.take(node, *stacks);
+  } else if (const auto* recorded = std::get_if<NodeRecorded>(&message)) {
+    requests_.take(node, *recorded);
   } else if (const auto* workers = std::get_if<NodeWorkers>(&message)) {
     requests_.take(node, *workers);
   }
@@ -236,21 +238,29 @@ void JobMonitor::warn(const RankSet& ranks, const std::string& sentence) {
   effects_.warn(with_hosts(sentence, ranks));
 }
 
-// Calls `each` for those that still run, and then `done`.
+// Calls `each` for the stacks of those that still run, and `done` once everything about them is
+// there.
 void JobMonitor::collect(const RankSet& ranks, const EachStack& each,
-                         const std::function<void(const RankStacks&)>& done) {
+                         const std::function<void(const HangEvidence&)>& done) {
   struct Collected {
-    RankStacks stacks;
+    HangEvidence evidence;
     std::size_t open = 0;
   };
   const auto slots = slots_of(ranks);
-  const auto all = std::make_shared<Collected>(Collected{.stacks = {}, .open = slots.size()});
+  const auto all = std::make_shared<Collected>();
+  all->open = 2 * slots.size();
   if (slots.empty()) return done({});
   for (const Slot slot : slots) {
-    dump(slot, [all, each, done, slot, rank = job_.rank_of(slot)](int pid, const auto& lines) {
+    const int rank = job_.rank_of(slot);
+    dump(slot, [all, each, done, slot, rank](int pid, const auto& lines) {
       if (each) each(slot, pid, lines);
-      all->stacks[rank] = lines;
-      if (--all->open == 0) done(all->stacks);
+      all->evidence.stacks[rank] = lines;
+      if (--all->open == 0) done(all->evidence);
+    });
+    const auto& home = membership_.home_of(slot);
+    requests_.ask_recorder(home.node, home.slot, [all, done, rank](const auto& positions) {
+      if (!positions.empty()) all->evidence.recorded[rank] = positions;
+      if (--all->open == 0) done(all->evidence);
     });
   }
 }
@@ -266,8 +276,8 @@ void JobMonitor::show_stack(Slot slot, int pid, const std::vector<std::string>& 
 void JobMonitor::dump(const RankSet& ranks) {
   ++dumps_;
   const auto show = [this](Slot slot, int pid, const auto& lines) { show_stack(slot, pid, lines); };
-  collect(ranks, show, [this](const RankStacks& stacks) {
-    dumped_ = stacks;
+  collect(ranks, show, [this](const HangEvidence& evidence) {
+    evidence_ = evidence;
     if (--dumps_ > 0) return;
     for (const auto& replace : std::exchange(after_dumps_, {})) replace();
   });
@@ -285,9 +295,9 @@ void JobMonitor::call_hung(const RankSet& ranks, const std::string& why) {
 void JobMonitor::replace_hung(const RankSet& ranks, const std::string& why) {
   const auto replace = [this, ranks, why, round = job_.round()] {
     if (job_.round() != round) return;
-    const bool all = ranks.size() == members().size() && dumped_.size() == ranks.size();
+    const bool all = ranks.size() == members().size() && evidence_.stacks.size() == ranks.size();
     const auto culprits =
-        all ? culprits_by_stacks(dumped_, ranks) : HangCulprits{.ranks = ranks, .note = ""};
+        all ? culprits_of(evidence_, ranks) : HangCulprits{.ranks = ranks, .note = ""};
     call_hung(culprits.ranks, why + culprits.note);
   };
   // Its end would cut short the dump of its stacks, and the job's end that of another worker's.
@@ -299,18 +309,18 @@ void JobMonitor::replace_if_others_wait(const RankSet& quiet, const RankSet& bus
   RankSet all = quiet;
   all.insert(busy.begin(), busy.end());
   collect(all, nullptr,
-          [this, all, quiet, busy, why, round = job_.round()](const RankStacks& stacks) {
-            const auto waits = waits_of(stacks, busy);
+          [this, all, quiet, busy, why, round = job_.round()](const HangEvidence& evidence) {
+            const auto waits = waits_of(evidence, busy);
             const auto before = std::exchange(last_look_, std::nullopt);
             if (!waits || job_.round() != round) return;
             last_look_ = QuietLook{quiet, *waits};
             if (before != last_look_) return;
             for (const Slot slot : slots_of(all)) {
-              const auto found = stacks.find(job_.rank_of(slot));
-              if (found == stacks.end()) continue;
+              const auto found = evidence.stacks.find(job_.rank_of(slot));
+              if (found == evidence.stacks.end()) continue;
               show_stack(slot, watch_.pid_of(found->first), found->second);
             }
-            const auto culprits = culprits_by_stacks(stacks, all);
+            const auto culprits = culprits_of(evidence, all);
             call_hung(culprits.note.empty() ? quiet : culprits.ranks, why + culprits.note);
           });
 }

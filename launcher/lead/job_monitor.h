@@ -14,7 +14,7 @@
 #include "elastic/chaos.h"
 #include "elastic/job_core.h"
 #include "launcher/lead/membership/node_membership.h"
-#include "launcher/lead/monitor/hang_stacks.h"
+#include "launcher/lead/monitor/hang_evidence.h"
 #include "launcher/lead/monitor/progress_watch.h"
 #include "launcher/lead/monitor/requests.h"
 #include "launcher/lead/monitor/stack_hold.h"
@@ -75,7 +75,7 @@ class JobMonitor final : private ProgressWatch::Effects {
   std::vector<Slot> members() const;
   using EachStack = std::function<void(Slot slot, int pid, const std::vector<std::string>& lines)>;
   void collect(const RankSet& ranks, const EachStack& each,
-               const std::function<void(const RankStacks&)>& done);
+               const std::function<void(const HangEvidence&)>& done);
   void show_stack(Slot slot, int pid, const std::vector<std::string>& lines);
   void call_hung(const RankSet& ranks, const std::string& why);
   std::vector<Slot> slots_of(const RankSet& ranks) const;
@@ -106,8 +106,8 @@ class JobMonitor final : private ProgressWatch::Effects {
   ProgressWatch watch_;
   MonitorRequests requests_;
   StackHold hold_;
-  int dumps_ = 0;  // under way
-  RankStacks dumped_;
+  int dumps_ = 0;          // under way
+  HangEvidence evidence_;  // of the last dump
   std::vector<std::function<void()>> after_dumps_;
   struct QuietLook {
     RankSet quiet;

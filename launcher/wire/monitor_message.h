@@ -36,6 +36,10 @@ struct NodeDump {  // the stacks of a worker
   Slot slot = 0;
   Duration limit{};  // take no longer, and send the innermost frames only; 0: the usual limits
 };
+struct NodeAskRecorder {  // where a worker's process groups stand, by PyTorch's Flight Recorder
+  std::uint32_t request = 0;
+  Slot slot = 0;
+};
 struct NodeHung {  // the worker is about to be killed as hung; `why` goes into its WorkerEnd
   Slot slot = 0;
   std::int32_t pid = 0;
@@ -117,6 +121,10 @@ struct NodeStacks {
   Slot slot = 0;
   std::int32_t pid = 0;
   std::vector<std::string> lines;
+};
+struct NodeRecorded {
+  std::uint32_t request = 0;
+  std::vector<NodePosition> positions;  // none: there is no such recorder
 };
 struct NodeGpu {                                    // numbers below 0: not known
   std::int32_t number = 0;                          // on its host, in the order of the bus

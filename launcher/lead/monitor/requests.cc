@@ -24,6 +24,20 @@ void MonitorRequests::take(int node, const NodeStacks& stacks) {
   done(stacks.pid, stacks.lines);
 }
 
+void MonitorRequests::ask_recorder(int node, Slot slot, Recorded done) {
+  const std::uint32_t request = ++last_;
+  recorders_.emplace(request, Recorder{node, std::move(done)});
+  ask_(node, NodeAskRecorder{request, slot});
+}
+
+void MonitorRequests::take(int node, const NodeRecorded& recorded) {
+  const auto it = recorders_.find(recorded.request);
+  if (it == recorders_.end() || it->second.node != node) return;
+  const Recorded done = std::move(it->second.done);
+  recorders_.erase(it);
+  done(recorded.positions);
+}
+
 void MonitorRequests::survey(TimePoint now, const std::set<int>& nodes, bool gpus,
                              const Workers& done) {
   const std::uint32_t request = ++last_;
@@ -68,17 +82,27 @@ void MonitorRequests::on_clock(TimePoint now) {
   for (const std::uint32_t request : late) finish(request);
 }
 
-void MonitorRequests::lost(int node) {
-  std::vector<Stacks> never;
-  for (auto it = dumps_.begin(); it != dumps_.end();) {
+// Those that this node would have answered; they are forgotten.
+template <class Pending>
+std::vector<Pending> MonitorRequests::take_pending(std::map<std::uint32_t, Pending>& all,
+                                                   int node) {
+  std::vector<Pending> never;
+  for (auto it = all.begin(); it != all.end();) {
     if (it->second.node == node) {
-      never.push_back(std::move(it->second.done));
-      it = dumps_.erase(it);
+      never.push_back(std::move(it->second));
+      it = all.erase(it);
     } else {
       ++it;
     }
   }
-  for (const auto& done : never) done(0, {"its host was lost before it answered"});
+  return never;
+}
+
+void MonitorRequests::lost(int node) {
+  for (const auto& dump : take_pending(dumps_, node)) {
+    dump.done(0, {"its host was lost before it answered"});
+  }
+  for (const auto& recorder : take_pending(recorders_, node)) recorder.done({});
   std::vector<std::uint32_t> open;
   for (auto& [request, survey] : surveys_) {
     survey.awaited.erase(node);

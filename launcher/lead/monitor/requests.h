@@ -17,17 +17,21 @@ class MonitorRequests {
  public:
   using Ask = std::function<void(int node, const NodeMessage& question)>;
   using Stacks = std::function<void(int pid, const std::vector<std::string>& lines)>;
+  using Recorded = std::function<void(const std::vector<NodePosition>& positions)>;
   using Workers = std::function<void(const std::map<int, NodeWorkers>& by_node)>;
   // ask may deliver the answer at once.
   explicit MonitorRequests(Ask ask) : ask_(std::move(ask)) {}
 
   // The stacks of the worker at that slot of the node. limit: as NodeDump.
   void dump(int node, Slot slot, Stacks done, Duration limit = {});
+  // Where the process groups of the worker at that slot stand, by PyTorch's Flight Recorder.
+  void ask_recorder(int node, Slot slot, Recorded done);
   // The workers of these nodes, with or without their GPUs, except of nodes that do not answer
   // within a second.
   void survey(TimePoint now, const std::set<int>& nodes, bool gpus, const Workers& done);
 
   void take(int node, const NodeStacks& stacks);
+  void take(int node, const NodeRecorded& recorded);
   void take(int node, const NodeWorkers& workers);
   void lost(int node);
   std::optional<TimePoint> deadline() const;
@@ -38,18 +42,25 @@ class MonitorRequests {
     int node;
     Stacks done;
   };
+  struct Recorder {
+    int node;
+    Recorded done;
+  };
   struct Survey {
     std::set<int> awaited;
     std::map<int, NodeWorkers> answers;
     Workers done;
     TimePoint limit;
   };
+  template <class Pending>
+  static std::vector<Pending> take_pending(std::map<std::uint32_t, Pending>& all, int node);
   void finish_if_all_there(std::uint32_t request);
   void finish(std::uint32_t request);
 
   const Ask ask_;
   std::uint32_t last_ = 0;
   std::map<std::uint32_t, Dump> dumps_;
+  std::map<std::uint32_t, Recorder> recorders_;
   std::map<std::uint32_t, Survey> surveys_;
 };
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/signal_name.h"
 #include "launcher/node/watch/stacks.h"
+#include "launcher/node/watch/torch_recorder.h"
 #include "launcher/node/workers/worker_evidence.h"
 #include "launcher/process/process_tree.h"
 
@@ -220,6 +221,17 @@ void NodeMonitor::on(const NodeDump& dump) {
         tell_(stacks);
       },
       in_haste ? dump.limit : kStacksLimit);
+}
+
+void NodeMonitor::on(const NodeAskRecorder& ask) {
+  NodeRecorded recorded{.request = ask.request, .positions = {}};
+  if (!runs(ask.slot)) return tell_(recorded);
+  const auto done = [this, recorded](std::vector<NodePosition> positions) mutable {
+    recorded.positions = std::move(positions);
+    tell_(recorded);
+  };
+  const int rank = processes_.place(ask.slot).rank;
+  ask_torch_recorder(loop_, processes_.program_pid(ask.slot), rank, done);
 }
 
 // Unless that process has gone already.

@@ -51,6 +51,7 @@ class NodeMonitor {
   void on(const NodeLook& look);
   void on(const NodeCut& cut);
   void on(const NodeDump& dump);
+  void on(const NodeAskRecorder& ask);
   void on(const NodeHung& hung);
   void on(const NodeInject& inject);
   void on(const NodeSurvey& survey);

@@ -227,6 +227,26 @@ void set_no_limits(EnvByName& env) {
   env.emplace(contract::kOpTimeout, "0");
 }
 
+// PyTorch's Flight Recorder, for a look at a hang; a user's own choice stands, also under the older
+// name of a setting. PyTorch makes the pipe only where a size is set, here its own default. The
+// files are in the job's folder: those in a round's folder would go with the round, and a process
+// may outlive its round.
+void set_flight_recorder(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
+  const std::string folder = place.round_dir.substr(0, place.round_dir.rfind('/'));
+  const bool watched = plan.hang_timeout != Duration::max() && !place.round_dir.empty();
+  const auto set = [&](const char* name, const char* older, std::string_view file) {
+    const auto given = env.find(name);
+    // A job that a worker starts does not use the files of that worker's job.
+    if (given != env.end() && given->second.ends_with(file)) env.erase(given);
+    if (watched && !env.contains(older)) env.emplace(name, folder + std::string(file));
+  };
+  set("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "/dlaunch_torch_dump.");
+  set("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "", "/dlaunch_torch_pipe.");
+  if (watched && !env.contains("TORCH_NCCL_TRACE_BUFFER_SIZE")) {
+    env.emplace("TORCH_FR_BUFFER_SIZE", "2000");
+  }
+}
+
 void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   env[contract::kJobId] = plan.job_id;
   env[contract::kRound] = std::to_string(place.round);
@@ -256,6 +276,7 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   set_nics(env, plan);
   set_patience(env, plan);
   if (plan.debugging.active()) set_no_limits(env);
+  set_flight_recorder(env, plan, place);
   env[contract::kLocalCores] = std::to_string(place.usable_cores);
   if (plan.omp_threads) env["OMP_NUM_THREADS"] = std::to_string(*plan.omp_threads);
   env.emplace("PYTHONUNBUFFERED", "1");  // lines appear when they are printed

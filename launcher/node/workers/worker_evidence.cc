@@ -10,11 +10,6 @@
 #include "base/unique_fd.h"
 
 namespace dlaunch {
-namespace {
-
-constexpr std::size_t kMaxLeftFile = 1 << 20;
-
-}  // namespace
 
 void note_wait_status(WorkerEnd& end, const siginfo_t& info) {
   if (info.si_code == CLD_EXITED)
@@ -48,11 +43,11 @@ void note_out_of_memory(WorkerEnd& end, OomCounter& before) {
   if (end.oom_evidence) ++before.kills;
 }
 
-std::string read_left_file(const std::string& path) {
+std::string read_left_file(const std::string& path, std::size_t most) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   struct stat st {};
   if (!fd || ::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
-  std::string text(std::min<std::size_t>(static_cast<std::size_t>(st.st_size), kMaxLeftFile), '\0');
+  std::string text(std::min<std::size_t>(static_cast<std::size_t>(st.st_size), most), '\0');
   std::size_t filled = 0;
   while (filled < text.size()) {
     const ssize_t n = ::read(fd.get(), text.data() + filled, text.size() - filled);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <cstddef>
 #include <string>
 
 #include "launcher/node/workers/oom.h"
@@ -27,8 +28,8 @@ void note_out_of_memory(WorkerEnd& end, OomCounter& before);
 // Its flight record, for base/flight.h to read; "" if there is none.
 std::string flight_record_of(const WorkerPlace& place);
 
-// The first 1 MiB of a regular file; "" if there is none. Never waits, whatever kind of file the
+// The first bytes of a regular file; "" if there is none. Never waits, whatever kind of file the
 // worker has put there.
-std::string read_left_file(const std::string& path);
+std::string read_left_file(const std::string& path, std::size_t most = 1 << 20);
 
 }  // namespace dlaunch

@@ -115,6 +115,10 @@ TEST_CASE("job monitor: a worker that hangs is replaced once its stacks are ther
                                                 "dlaunch:   frame"});
   CHECK(world.asked<NodeHung>().empty());
   world.monitor->take(0, NodeStacks{dumps[0].second.request, 0, 100, {}});
+  CHECK(world.asked<NodeHung>().empty());
+  for (const auto& [link, ask] : world.asked<NodeAskRecorder>()) {
+    world.monitor->take(static_cast<int>(link), NodeRecorded{ask.request, {}});
+  }
   const auto hung = world.asked<NodeHung>();
   REQUIRE(hung.size() == 1);
   CHECK((hung[0].first == 2 && hung[0].second.slot == 0 && hung[0].second.pid == 104));

@@ -190,6 +190,9 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(books.ranks[0].spans[0].entered == kThere);
   CHECK(over(NodeDump{5, 2}).request == 5);
   CHECK(over(NodeHung{2, 77, "why"}).why == "why");
+  CHECK(over(NodeAskRecorder{5, 2}).slot == 2);
+  const auto recorded = over(NodeRecorded{5, {{.group = 4, .seq = 9, .inside = true}}});
+  CHECK((recorded.request == 5 && recorded.positions.at(0).seq == 9));
   const auto inject = over(NodeInject{2, 19, std::chrono::milliseconds(10)});
   CHECK((inject.signal == 19 && inject.stands == std::chrono::milliseconds(10)));
   CHECK(over(NodeSurvey{6}).request == 6);

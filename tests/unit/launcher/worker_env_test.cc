@@ -277,3 +277,46 @@ TEST_CASE("TF_CONFIG: from the start, at the import, or the user's own") {
   place.peers = {"a:1"};
   CHECK_FALSE(times_set(worker_environment(p, place, {}), "DLAUNCH_TF_CONFIG"));
 }
+
+TEST_CASE(
+    "a time-out for hangs switches PyTorch's Flight Recorder on; a user's own choice stands") {
+  CHECK_FALSE(times_set(worker_environment(plan(), kPlace, {}), "TORCH_FR_BUFFER_SIZE"));
+  Plan watched = plan();
+  watched.hang_timeout = std::chrono::seconds(60);
+  WorkerPlace place = kPlace;
+  place.round_dir = "/tmp/job/2";
+  const auto env = worker_environment(watched, place, {"TORCH_FR_BUFFER_SIZE=9"});
+  CHECK(has(env, "TORCH_FR_BUFFER_SIZE=9"));
+  CHECK(has(env, "TORCH_FR_DUMP_TEMP_FILE=/tmp/job/dlaunch_torch_dump."));
+  CHECK(has(env, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/job/dlaunch_torch_pipe."));
+
+  const auto older = worker_environment(
+      watched, place,
+      {"TORCH_NCCL_TRACE_BUFFER_SIZE=0", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/own/dump."});
+  CHECK_FALSE(times_set(older, "TORCH_FR_BUFFER_SIZE"));
+  CHECK_FALSE(times_set(older, "TORCH_FR_DUMP_TEMP_FILE"));
+}
+
+TEST_CASE("a job that a worker starts does not use the outer job's files of the Flight Recorder") {
+  const std::vector<std::string> outer = {
+      "TORCH_FR_DUMP_TEMP_FILE=/tmp/outer/dlaunch_torch_dump.",
+      "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/outer/dlaunch_torch_pipe."};
+  const auto unwatched = worker_environment(plan(), kPlace, outer);
+  CHECK_FALSE(times_set(unwatched, "TORCH_FR_DUMP_TEMP_FILE"));
+  CHECK_FALSE(times_set(unwatched, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"));
+  Plan watched = plan();
+  watched.hang_timeout = std::chrono::seconds(60);
+  WorkerPlace place = kPlace;
+  place.round_dir = "/tmp/job/2";
+  CHECK(has(worker_environment(watched, place, outer),
+            "TORCH_FR_DUMP_TEMP_FILE=/tmp/job/dlaunch_torch_dump."));
+}
+
+TEST_CASE("a worker gets the descriptor for heartbeats, and not that of an outer job") {
+  WorkerPlace place = kPlace;
+  place.heartbeat_fd = 7;
+  const auto env =
+      worker_environment(plan(), place, {"DLAUNCH_HEARTBEAT_FD=8", "DLAUNCH_HEARTBEAT_PIPE=4711"});
+  CHECK(has(env, "DLAUNCH_HEARTBEAT_FD=7"));
+  CHECK_FALSE(times_set(env, "DLAUNCH_HEARTBEAT_PIPE"));
+}

@@ -1,0 +1,37 @@
+// What the stacks of all ranks, and PyTorch's Flight Recorder where a program has one, say about a
+// hang of a program that dlaunch sees from outside only: by its heartbeats, its output and its CPU
+// time. Pure.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/rank_set.h"
+#include "launcher/wire/monitor_message.h"
+#include "launcher/wire/stack_groups.h"
+
+namespace dlaunch {
+
+struct HangEvidence {
+  RankStacks stacks;
+  std::map<int, std::vector<NodePosition>> recorded;  // by rank; none without a recorder
+};
+
+struct HangCulprits {
+  RankSet ranks;
+  // "; rank 1: in time.sleep, train.py:8"; "": the evidence does not tell them apart
+  std::string note;
+};
+
+// Of ranks that all make no progress, those to replace: those that have not entered a collective in
+// which others wait, or else those for which the others wait by their stacks, or else all.
+HangCulprits culprits_of(const HangEvidence& evidence, const RankSet& hung);
+
+// Where each of the busy ranks waits for others; nullopt: one of them does not wait, as it computes
+// or is not known.
+std::optional<std::map<int, std::string>> waits_of(const HangEvidence& evidence,
+                                                   const RankSet& busy);
+
+}  // namespace dlaunch

@@ -1,0 +1,12 @@
+#include "fuzz.h"
+#include "launcher/node/watch/torch_dump.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace dlaunch;
+  if (const auto positions = read_torch_dump(fuzz_text(data, size))) {
+    for (const NodePosition& at : *positions) {
+      if (at.inside && at.seq == 0) __builtin_trap();
+    }
+  }
+  return 0;
+}
