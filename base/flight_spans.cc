@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -23,6 +24,7 @@ struct CopiedHead {
   std::uint32_t capacity;
   std::int64_t least_ns;
   std::uint64_t written;
+  std::uint32_t texts, most_texts;
 };
 struct CopiedSpan {
   std::uint64_t number, seq, count;
@@ -32,9 +34,10 @@ struct CopiedSpan {
   std::uint8_t what, dtype, op, kind;
   std::uint32_t gc_us, input_us;
   std::uint8_t failed;
+  std::uint16_t how;
 };
-static_assert(offsetof(CopiedSpan, failed) == offsetof(SpanRecord, failed));
-static_assert(offsetof(CopiedHead, written) == offsetof(SpanHead, written));
+static_assert(offsetof(CopiedSpan, how) == offsetof(SpanRecord, how));
+static_assert(offsetof(CopiedHead, most_texts) == offsetof(SpanHead, most_texts));
 
 constexpr std::uint32_t kMostSpans = 1 << 20;
 
@@ -52,6 +55,7 @@ Span span_of(const CopiedSpan& s) {
           .dtype = s.dtype,
           .op = s.op,
           .failed = s.failed != 0,
+          .how = s.how,
           .peer = s.peer,
           .group = s.group,
           .seq = s.seq,
@@ -60,6 +64,20 @@ Span span_of(const CopiedSpan& s) {
           .left = time_at(s.left_ns),
           .gc = std::chrono::microseconds(s.gc_us),
           .input = std::chrono::microseconds(s.input_us)};
+}
+
+template <class Read>
+std::vector<std::string> read_texts(Read read) {
+  std::vector<std::string> texts;
+  CopiedHead head;
+  if (!read(&head, sizeof head, 0) || head.capacity > kMostSpans) return texts;
+  const std::size_t count = std::min({head.texts, head.most_texts, kTraceTexts});
+  for (std::size_t i = 0; i < count; ++i) {
+    std::array<char, kTextBytes> text;
+    if (!read(text.data(), text.size(), span_file_bytes(head.capacity) + i * kTextBytes)) break;
+    texts.emplace_back(text.data(), ::strnlen(text.data(), text.size()));
+  }
+  return texts;
 }
 
 // read(to, bytes, offset): whether all of these bytes of the file were there.
@@ -90,6 +108,7 @@ SpanFile read_with(Read read, std::uint64_t after, TimePoint now) {
     }
     if (span.number == number && is_sensible(span)) file.spans.push_back(span_of(span));
   }
+  file.texts = read_texts(read);  // after the spans, which need them
   return file;
 }
 

@@ -23,6 +23,11 @@ inline constexpr std::uint32_t kLedgerSpans = 8192;
 
 inline constexpr std::uint32_t kTraceSpans = 16384;
 
+// A file of all operations also has texts, behind its records: how the library carries out a kind
+// of call, as dl_explain() says it.
+inline constexpr std::uint32_t kTraceTexts = 256;
+inline constexpr std::size_t kTextBytes = 256;  // each with its final zero
+
 // The paths of a rank's span files in a round: for the ledger, and with --trace that of all
 // operations.
 std::string spans_file(const std::string& round_dir, int rank);
@@ -57,6 +62,7 @@ struct alignas(64) SpanRecord {
   // Since the rank's last span: in the garbage collector, and waiting for input.
   std::uint32_t gc_us = 0, input_us = 0;
   std::uint8_t failed = 0;
+  std::uint16_t how = 0;  // the number of a text, from 1; 0: none
 };
 static_assert(sizeof(SpanRecord) == 64);
 
@@ -68,11 +74,13 @@ struct alignas(64) SpanHead {
   std::uint32_t capacity = 0;
   std::int64_t least_ns = 0;
   std::atomic<std::uint64_t> written{0};
+  std::atomic<std::uint32_t> texts{0};  // number written
+  std::uint32_t most_texts = 0;
 };
 static_assert(sizeof(SpanHead) == 64);
 
-constexpr std::size_t span_file_bytes(std::uint32_t capacity) {
-  return sizeof(SpanHead) + capacity * sizeof(SpanRecord);
+constexpr std::size_t span_file_bytes(std::uint32_t capacity, std::uint32_t texts = 0) {
+  return sizeof(SpanHead) + capacity * sizeof(SpanRecord) + texts * kTextBytes;
 }
 
 // A span as read from a file.
@@ -81,6 +89,7 @@ struct Span {
   std::uint8_t what = 0;
   std::uint8_t dtype = 0, op = 0;
   bool failed = false;
+  std::uint16_t how = 0;  // as SpanRecord's
   std::int32_t peer = -1;
   std::uint32_t group = 0;
   std::uint64_t seq = 0;
@@ -97,7 +106,8 @@ struct SpanFile {
   Duration least{};
   std::uint64_t written = 0;  // the number of the last span
   std::uint64_t dropped = 0;  // of those after `after`: overwritten before this look
-  std::vector<Span> spans;    // in the order of their numbers; senseless ones are left out
+  std::vector<std::string> texts;
+  std::vector<Span> spans;  // in the order of their numbers; senseless ones are left out
 };
 // Reads the spans after number `after`. Never waits, whatever kind of file the worker has put
 // there.

@@ -38,12 +38,13 @@ namespace dlaunch {
 // What a rank's host reports about it, about once a second and at its end.
 struct RankSpans {
   std::int32_t rank = 0, round = 0;
-  TimePoint until{};          // the time of the report
-  TimePoint joined{};         // when it had joined this round; the epoch: not yet
-  Duration blocked{};         // in libdlring, in this round until then
-  Duration least{};           // shorter waits were not reported
-  std::uint64_t dropped = 0;  // spans that were overwritten before they were read
-  std::vector<Span> spans;    // since the last report
+  TimePoint until{};                    // the time of the report
+  TimePoint joined{};                   // when it had joined this round; the epoch: not yet
+  Duration blocked{};                   // in libdlring, in this round until then
+  Duration least{};                     // shorter waits were not reported
+  std::uint64_t dropped = 0;            // spans that were overwritten before they were read
+  std::vector<Span> spans;              // since the last report
+  std::vector<std::string> texts = {};  // new ones of the trace, see flight_spans.h
 };
 
 // The sums over all ranks at one moment.

@@ -179,13 +179,21 @@ Result<std::string> Communicator::explain(const Call& call) const {
   return plane_ ? plane_->explain(call) : std::string("alone: a copy");
 }
 
-void Communicator::explain_once(const Call& call, const Plane& plane) {
-  if (job_.rank != 0) return;
-  std::string what = fmt::format("{} of {} {}{}", collective_name(call.collective), call.count,
-                                 dtype_name(call.dtype), &plane == plane_.get() ? "" : " on a GPU");
-  if (explained_.size() < 1000 && explained_.insert(what).second) {
-    log_info("{}: {}", what, plane.explain(call));
+// The number of the text about such a call in the trace, 0: none. A new kind of call is explained
+// by `plane`; null: not yet.
+std::uint16_t Communicator::explained(const Call& call, const Plane* plane) {
+  constexpr std::size_t kMostKinds = 1000;
+  if (!job_.explains && !flight_->traces()) return 0;
+  const Explained kind{call.collective, call.dtype, call.task.device >= 0, call.count};
+  const auto known = explained_.find(kind);
+  if (known != explained_.end()) return known->second;
+  if (plane == nullptr || explained_.size() >= kMostKinds) return 0;
+  const std::string how = plane->explain(call);
+  if (job_.explains && job_.rank == 0) {
+    log_info("{} of {} {}{}: {}", collective_name(call.collective), call.count,
+             dtype_name(call.dtype), kind.on_device ? " on a GPU" : "", how);
   }
+  return explained_[kind] = flight_->traces() ? flight_->explain(how) : 0;
 }
 
 // A call, or a step of one, on the host's plane, which has its own count.
@@ -209,17 +217,17 @@ Result<void> Communicator::run(Call call, SpanKind kind) {
   const CallSignature signature = signature_of(call, job_.size);
   if (traits_of(call.collective).rooted) past_ = rooted_past(past_, signature);
   links_->enter(call.seq, signature);
-  if (job_.explains && !on_device) explain_once(call, *plane_);
+  const std::uint16_t how = explained(call, on_device ? nullptr : plane_.get());
   if (call.task.ordered) kind = SpanKind::background;
   const auto ticket = flight_->begin(now, call, group_hash_, world_peer(call.root), kind);
-  const auto ended = [this, ticket, kind, seq = call.seq](bool failed) {
-    flight_->end(ticket, failed, kind);
+  const auto ended = [this, ticket, kind, how, seq = call.seq](bool failed) {
+    flight_->end(ticket, failed, kind, how);
     failpoint("communicator.called");
     if (!failed) links_->complete(seq);
   };
   auto done =
       without_exceptions([&] { return on_device ? run_on_device(call, ended) : run_step(call); });
-  if (job_.explains && on_device) explain_once(call, *device_);
+  if (on_device) explained(call, device_.get());
   // In shared memory no rank sees whether a rank that has arrived stands still, or waits itself.
   if (!done && done.error().code == Errc::timeout && regions_ && !abort_.raised()) {
     if (auto named = absent(call, waited_in(call, steady_now()))) done = *named;

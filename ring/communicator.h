@@ -167,7 +167,7 @@ class Communicator : private ProcessEvents {
   Result<void> run(Message& message, SpanKind kind);
   int world_peer(int peer) const { return peer < 0 ? -1 : job_.world_rank(peer); }
   static Started pushed(Background& background, std::shared_ptr<Operation> operation);
-  void explain_once(const Call& call, const Plane& plane);
+  std::uint16_t explained(const Call& call, const Plane* plane);
   void serve_collectives(OperationQueue& queue);
   Error named_in_job(Error error) const;
   void note_peer_lost(const Error& error);
@@ -210,7 +210,15 @@ class Communicator : private ProcessEvents {
   std::uint32_t group_hash_ = 0;                 // FlightRecord::group
   std::atomic<bool> noted_{false};
   bool forked_ = false;
-  std::set<std::string> explained_;  // with DLAUNCH_DEBUG=explain
+  // With a trace or DLAUNCH_DEBUG=explain: the numbers of their texts in the trace.
+  struct Explained {
+    Collective collective;
+    dl_dtype dtype;
+    bool on_device;
+    std::size_t count;
+    auto operator<=>(const Explained&) const = default;
+  };
+  std::map<Explained, std::uint16_t> explained_;
 };
 
 }  // namespace dlaunch

@@ -61,9 +61,14 @@ void JobTrace::take(int node, const std::string& host, Duration clock_error,
     rank.clock_error = std::max(rank.clock_error, clock_error);
     rank.dropped += report.dropped;
     for (const Span& span : report.spans) rank.operations.push_back({report.round, span});
+    auto& texts = rank.texts[report.round];
+    texts.insert(texts.end(), report.texts.begin(), report.texts.end());
     while (rank.operations.size() > most_of_a_rank()) {
       rank.operations.pop_front();
       ++rank.dropped;
+    }
+    if (!rank.operations.empty()) {
+      rank.texts.erase(rank.texts.begin(), rank.texts.lower_bound(rank.operations.front().round));
     }
   }
 }

@@ -41,7 +41,9 @@ std::shared_ptr<FlightRecorder> FlightRecorder::of_process(const std::string& pa
 
 FlightRecorder::FlightRecorder(const std::string& path, const std::string& spans, int ranks,
                                const std::string& trace)
-    : spans_(spans, kLedgerSpans, least_span(ranks)), trace_(trace, kTraceSpans, Duration::zero()) {
+    : spans_(spans, kLedgerSpans, least_span(ranks)),
+      trace_(trace, kTraceSpans, Duration::zero(), kTraceTexts),
+      traces_(!trace.empty()) {
   if (path.empty()) return;
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   // posix_fallocate finds a full disk here; otherwise a SIGBUS would follow later.
@@ -121,7 +123,12 @@ FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Message& messa
   });
 }
 
-void FlightRecorder::end(Ticket ticket, bool failed, SpanKind kind) {
+std::uint16_t FlightRecorder::explain(std::string_view text) {
+  const Turn turn(*this);
+  return trace_.add_text(text);
+}
+
+void FlightRecorder::end(Ticket ticket, bool failed, SpanKind kind, std::uint16_t how) {
   if (ticket == 0) return;
   const TimePoint now = steady_now();
   const Turn turn(*this);
@@ -130,8 +137,8 @@ void FlightRecorder::end(Ticket ticket, bool failed, SpanKind kind) {
   if (record.number.load(std::memory_order_relaxed) != ticket) return;  // long overwritten
   record.ended_ns = now.time_since_epoch().count();
   record.state = failed ? FlightState::failed : FlightState::done;
-  spans_.add(record, kind);
-  trace_.add(record, kind);
+  spans_.add(record, kind, 0);
+  trace_.add(record, kind, how);
   if (failed || record.what >= kTallyKinds) return;
   add_to_tally(file_->tallies[record.what], record.count * kDtypeBytes[record.dtype],
                static_cast<std::uint64_t>(record.ended_ns - record.started_ns));

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/flight.h"
@@ -30,7 +31,11 @@ class FlightRecorder {
   using Ticket = std::uint64_t;
   Ticket begin(TimePoint now, const Call& call, std::uint32_t group, int world_peer, SpanKind kind);
   Ticket begin(TimePoint now, const Message& message, int world_peer, SpanKind kind);
-  void end(Ticket ticket, bool failed, SpanKind kind);
+  // how: what explain() gave.
+  void end(Ticket ticket, bool failed, SpanKind kind, std::uint16_t how = 0);
+  // With a trace: a number for the text, which the trace keeps; 0: it has no room for more.
+  std::uint16_t explain(std::string_view text);
+  bool traces() const { return traces_; }
 
   // The rank has joined its round.
   void joined();
@@ -61,6 +66,7 @@ class FlightRecorder {
   class Turn;
   std::atomic_flag busy_;
   SpanRing spans_, trace_;
+  const bool traces_;
   std::atomic<std::uint64_t> last_{0};
 };
 

@@ -34,9 +34,10 @@ std::uint32_t taken_us(std::atomic<std::int64_t>& ns) {
 
 }  // namespace
 
-SpanRing::SpanRing(const std::string& path, std::uint32_t capacity, Duration least) {
+SpanRing::SpanRing(const std::string& path, std::uint32_t capacity, Duration least,
+                   std::uint32_t texts) {
   if (path.empty()) return;
-  const std::size_t bytes = span_file_bytes(capacity);
+  const std::size_t bytes = span_file_bytes(capacity, texts);
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   // posix_fallocate finds a full disk here; otherwise a SIGBUS would follow later.
   if (!fd || ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)) != 0) return;
@@ -47,6 +48,8 @@ SpanRing::SpanRing(const std::string& path, std::uint32_t capacity, Duration lea
   records_ = new (static_cast<std::byte*>(memory) + sizeof(SpanHead)) SpanRecord[capacity];
   head_->least_ns = least.count();
   head_->capacity = capacity;
+  head_->most_texts = texts;
+  texts_ = static_cast<char*>(memory) + span_file_bytes(capacity);
 }
 
 void SpanRing::joined(TimePoint now) {
@@ -77,6 +80,7 @@ void SpanRing::add_wait(TimePoint since, TimePoint now) {
   SpanRecord& record = claim(number);
   record.what = record.dtype = record.op = record.failed = 0;
   record.seq = record.count = 0;
+  record.how = 0;
   record.group = record.gc_us = record.input_us = 0;
   record.peer = -1;
   record.entered_ns = ns_of(since);
@@ -92,7 +96,17 @@ SpanRecord& SpanRing::claim(std::uint64_t& number) {
   return record;
 }
 
-void SpanRing::add(const FlightRecord& operation, SpanKind kind) {
+std::uint16_t SpanRing::add_text(std::string_view text) {
+  if (head_ == nullptr) return 0;
+  const std::uint32_t count = head_->texts.load(std::memory_order_relaxed);
+  if (count >= head_->most_texts) return 0;
+  char* const place = texts_ + count * kTextBytes;
+  text.copy(place, kTextBytes - 1);  // zeros follow: the file was new
+  head_->texts.store(count + 1, std::memory_order_release);
+  return static_cast<std::uint16_t>(count + 1);
+}
+
+void SpanRing::add(const FlightRecord& operation, SpanKind kind, std::uint16_t how) {
   if (head_ == nullptr) return;
   const std::int64_t left = operation.ended_ns, entered = operation.started_ns;
   const std::int64_t before = std::exchange(last_left_, left);
@@ -113,6 +127,7 @@ void SpanRing::add(const FlightRecord& operation, SpanKind kind) {
   // The ledger's file alone takes these.
   record.gc_us = least > 0 ? taken_us(gc_ns) : 0;
   record.input_us = least > 0 ? taken_us(input_ns) : 0;
+  record.how = how;
   record.failed = operation.state == FlightState::failed ? 1 : 0;
   record.number.store(number, std::memory_order_release);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/flight.h"
 #include "base/flight_spans.h"
@@ -16,15 +17,18 @@ namespace dlaunch {
 class SpanRing {
  public:
   // Writes to `path`; if that is "" or cannot be made, it writes nothing. least: as least_span();
-  // zero: all operations are written.
-  SpanRing(const std::string& path, std::uint32_t capacity, Duration least);
+  // zero: all operations are written. texts: the most that it takes.
+  SpanRing(const std::string& path, std::uint32_t capacity, Duration least,
+           std::uint32_t texts = 0);
 
   void joined(TimePoint now);
   // The time between them counts as blocked. Blocks of several threads may overlap.
   void block(TimePoint now);
   void unblock(TimePoint now);
-  // An operation that has ended.
-  void add(const FlightRecord& operation, SpanKind kind);
+  // An operation that has ended; how: the number of a text, or 0.
+  void add(const FlightRecord& operation, SpanKind kind, std::uint16_t how);
+  // The number of the new text, from 1. 0: no room, or no file.
+  std::uint16_t add_text(std::string_view text);
   // The program has waited for operations in the background.
   void add_wait(TimePoint since, TimePoint now);
   // The program's own account of what it does outside operations.
@@ -38,6 +42,7 @@ class SpanRing {
   std::shared_ptr<void> memory_;  // null: none
   SpanHead* head_ = nullptr;
   SpanRecord* records_ = nullptr;
+  char* texts_ = nullptr;
   std::int64_t last_left_ = 0;
 };
 

@@ -19,6 +19,7 @@ assert named["killed by signal 9 (SIGKILL)"] + named["killed by SIGKILL"] >= 1 o
 reduces = [event for event in events if event["ph"] == "X" and event["name"] == "all_reduce"]
 assert {event["pid"] for event in reduces} == {1, 2, 3}, "each rank has operations"
 assert any(event["args"]["bytes"] == 4000 for event in reduces), "the bytes of an operation"
+assert all(event["args"]["algorithm"] == "shm: one shot" for event in reduces if event["args"]["bytes"] == 4000)
 # In round 1 rank 1 is late by 20 ms a step: most of the waits are for it.
 waits = collections.Counter()
 for event in events:

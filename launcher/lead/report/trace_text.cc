@@ -111,12 +111,12 @@ class TraceText {
         slice(rank, "compute", "compute", left, span.entered, json::object(), 1);
       }
       if (own) left = span.left, round = operation.round;
-      slice(rank, name_of(span), "dlring", span.entered, span.left, arguments(operation),
+      slice(rank, name_of(span), "dlring", span.entered, span.left, arguments(of, operation),
             own ? 1 : 2);
     }
   }
 
-  json arguments(const Trace::Operation& operation) const {
+  static json arguments(const Trace::Rank& of, const Trace::Operation& operation) {
     const Span& span = operation.span;
     json args = {{"round", operation.round}};
     if (span.kind == SpanKind::wait) return args;
@@ -126,6 +126,10 @@ class TraceText {
     args["bytes"] = span.dtype < std::size(kDtypeBytes) ? span.count * kDtypeBytes[span.dtype] : 0;
     if (span.op < std::size(kOpNames)) args["op"] = kOpNames[span.op];
     if (span.failed) args["failed"] = true;
+    const auto texts = of.texts.find(operation.round);
+    if (span.how > 0 && texts != of.texts.end() && span.how <= texts->second.size()) {
+      args["algorithm"] = texts->second[span.how - 1U];
+    }
     return args;
   }
 

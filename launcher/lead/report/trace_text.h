@@ -30,6 +30,7 @@ struct Trace {
     Duration clock_error{};
     std::deque<Operation> operations;  // in the order of their ends
     std::uint64_t dropped = 0;
+    std::map<int, std::vector<std::string>> texts;  // of the rounds of `operations`
   };
   struct Mark {  // an event of the job
     TimePoint at{};

@@ -134,7 +134,7 @@ void NodeMonitor::send_spans() {
 // One message for each rank: it may be long.
 void NodeMonitor::send_trace(TimePoint now, const WorkerPlace& place) {
   RankSpans news = spans_.look_at_trace(now, place);
-  if (!news.spans.empty()) tell_(NodeTrace{.ranks = {std::move(news)}});
+  if (!news.spans.empty() || !news.texts.empty()) tell_(NodeTrace{.ranks = {std::move(news)}});
 }
 
 void NodeMonitor::last_spans(Slot slot) {

@@ -26,6 +26,10 @@ RankSpans SpanReader::look(TimePoint now, const WorkerPlace& place, std::string 
   news.least = file.least;
   news.dropped = file.dropped;
   news.spans = std::move(file.spans);
+  const std::size_t told = std::exchange(read.texts, file.texts.size());
+  for (std::size_t i = told; i < file.texts.size(); ++i) {
+    news.texts.push_back(std::move(file.texts[i]));
+  }
   return news;
 }
 

@@ -22,6 +22,7 @@ class SpanReader {
   struct Read {
     std::string path;
     std::uint64_t last = 0;  // the number of the last span
+    std::size_t texts = 0;
   };
   using Reads = std::map<int, Read>;  // by rank
   static RankSpans look(TimePoint now, const WorkerPlace& place, std::string path, Reads& reads);

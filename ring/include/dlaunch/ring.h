@@ -343,7 +343,7 @@ DL_API dl_result dl_free(dl_comm* comm, void* memory);
  * NCCL (libnccl.so.2, found when first needed) moves the data if every rank has it, in one version,
  * and a GPU of its own. Otherwise, for the bitwise ops, for averages of integers, and with
  * DLAUNCH_BACKEND=cpu, the data go through the host's memory and the transports that dl_transport()
- * names. Messages go that algorithm, too, and each side's buffer may be on a GPU or on the host;
+ * names. Messages always do. Each side's buffer may be on a GPU or on the host;
  * dl_isend() returns when the library has read the buffer, and the wait for dl_irecv() writes it.
  * Sums by NCCL have the order of NCCL, and its MAX and MIN treat NaN as it does.
  * The first such call makes NCCL's communicator; DL_ERR_TIMEOUT if not all ranks come, or NCCL does
@@ -387,7 +387,7 @@ DL_API int dl_gpu_of(const void* memory);
  * and for a single rank. */
 DL_API const char* dl_gpu_transport(const dl_comm* comm);
 
-/* Copies between the memory of a GPU and the host's, either algorithm, after the work that the
+/* Copies between the memory of a GPU and the host's, in either direction, after the work that the
  * stream of dl_set_stream() holds at the call; returns when the copy is done. The host's memory
  * need not be pinned: the copy goes through 8 MiB of pinned memory of the library. Between host
  * buffers it is memcpy. Not collective: it uses only the communicator's stream and time limit,

@@ -173,12 +173,14 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(over(NodeLook{9}).look == 9);
   CHECK(over(NodeCut{9, 3, 20}).last == 20);
   CHECK(over(NodeSpans{9, 3, 20}).first == 3);
-  const RankSpans spans{.rank = 2,
-                        .round = 3,
-                        .until = kHere + 1s,
-                        .joined = kHere - 2s,
-                        .blocked = 5ms,
-                        .spans = {{.kind = SpanKind::background, .seq = 7, .entered = kHere}}};
+  const RankSpans spans{
+      .rank = 2,
+      .round = 3,
+      .until = kHere + 1s,
+      .joined = kHere - 2s,
+      .blocked = 5ms,
+      .spans = {{.kind = SpanKind::background, .how = 1, .seq = 7, .entered = kHere}},
+      .texts = {"ring"}};
   const auto books = over(NodeBooks{{spans}});
   REQUIRE(books.ranks.size() == 1);
   CHECK(books.ranks[0].joined == kThere - 2s);
@@ -187,6 +189,8 @@ TEST_CASE("questions about workers and their answers survive the way") {
   REQUIRE(books.ranks[0].spans.size() == 1);
   CHECK(books.ranks[0].spans[0].kind == SpanKind::background);
   CHECK(books.ranks[0].spans[0].seq == 7);
+  CHECK(books.ranks[0].spans[0].how == 1);
+  CHECK(books.ranks[0].texts == std::vector<std::string>{"ring"});
   CHECK(books.ranks[0].spans[0].entered == kThere);
   CHECK(over(NodeDump{5, 2}).request == 5);
   CHECK(over(NodeHung{2, 77, "why"}).why == "why");

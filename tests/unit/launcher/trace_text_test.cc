@@ -76,6 +76,21 @@ TEST_CASE("trace: operations with their bytes, the time between them, rounds and
   CHECK(events(trace, "name", "commit 7")[0].at("pid") == 1);
 }
 
+TEST_CASE("trace: an operation names its algorithm if its rank has told it in that round") {
+  Trace trace = two_ranks();
+  trace.ranks[0].operations[0].span.how = 1;
+  trace.ranks[0].texts[1] = {"ring, chunks of 64 KiB"};
+  trace.ranks[1].operations[0].span.how = 2;  // its text was lost
+  trace.ranks[1].texts[1] = {"direct"};
+  trace.ranks[1].operations[1].span.how = 1;
+  trace.ranks[1].operations[1].round = 2;
+  const auto operations = events(written(trace), "name", "all_reduce");
+  REQUIRE(operations.size() == 3);
+  CHECK(operations[0].at("args").at("algorithm") == "ring, chunks of 64 KiB");
+  CHECK_FALSE(operations[1].at("args").contains("algorithm"));
+  CHECK_FALSE(operations[2].at("args").contains("algorithm"));
+}
+
 TEST_CASE("trace: an arrow leads from the late rank to each wait for it") {
   const json trace = written(two_ranks());
   const auto waits = events(trace, "name", "wait for rank 1");

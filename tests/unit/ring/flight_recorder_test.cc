@@ -90,7 +90,7 @@ TEST_CASE(
     ring.block(now + pause);
     now += pause + time;
     ring.unblock(now);
-    ring.add(record, SpanKind::call);
+    ring.add(record, SpanKind::call, 0);
   };
   call(1, 10us, 10us);  // short
   call(2, 10us, 2ms);   // lasts
@@ -139,7 +139,7 @@ TEST_CASE("spans: a span that is being written is read at the next look") {
   SpanRing ring(path, 4, 0ns);
   FlightRecord record;
   record.started_ns = 5, record.ended_ns = 9;
-  for (record.seq = 1; record.seq <= 2; ++record.seq) ring.add(record, SpanKind::call);
+  for (record.seq = 1; record.seq <= 2; ++record.seq) ring.add(record, SpanKind::call, 0);
   std::string bytes = content(path);
   const std::size_t second = sizeof(SpanHead) + 2 * sizeof(SpanRecord);
   const std::string number = bytes.substr(second, 8);
@@ -149,6 +149,31 @@ TEST_CASE("spans: a span that is being written is read at the next look") {
   CHECK(half.written == 1);
   bytes.replace(second, 8, number);
   CHECK(read_spans_of(bytes, half.written, steady_now()).spans.size() == 1);
+}
+
+TEST_CASE("spans: an operation names the text that says how it was carried out") {
+  const TempFolder folder;
+  const std::string path = trace_file(folder.path.string(), 0);
+  SpanRing ring(path, 4, 0ns, 2);
+  FlightRecord record;
+  record.started_ns = 5, record.ended_ns = 9;
+  CHECK(ring.add_text("ring, chunks of 64 KiB") == 1);
+  ring.add(record, SpanKind::call, 1);
+  const std::string longest(1000, 'x');
+  CHECK(ring.add_text(longest) == 2);
+  CHECK(ring.add_text("there is no room for a third one") == 0);
+  const SpanFile file = read_span_file(path, 0, steady_now());
+  REQUIRE(file.spans.size() == 1);
+  CHECK(file.spans[0].how == 1);
+  CHECK(file.texts ==
+        std::vector<std::string>{"ring, chunks of 64 KiB", longest.substr(0, kTextBytes - 1)});
+  // Numbers that make no sense read nothing.
+  std::string bytes = content(path);
+  for (const std::size_t at : {offsetof(SpanHead, texts), offsetof(SpanHead, most_texts)}) {
+    bytes.replace(at, 4, 4, '\xff');
+  }
+  CHECK(read_spans_of(bytes, 0, steady_now()).texts.size() == 2);
+  CHECK(SpanRing("", 4, 0ns, 2).add_text("no file") == 0);
 }
 
 TEST_CASE("flight: collectives that end well are counted, and no others") {
