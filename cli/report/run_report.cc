@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "base/print.h"
@@ -23,27 +25,26 @@ namespace {
 
 struct Wish {
   std::string folder, out;
+  bool help = false;
 };
 
-Result<Wish> wish_of(const std::vector<std::string>& words) {
+Result<Wish> wish_of(std::vector<std::string> words) {
   Wish wish;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (word == "--out" && i + 1 < words.size()) {
-      wish.out = words[++i];
-    } else if (word.starts_with("--out=")) {
-      wish.out = word.substr(6);
-    } else if (word.starts_with("--") || !wish.folder.empty()) {
-      return usage_error(fmt::format(
-          "dlaunch report: unexpected '{}'; usage: dlaunch report DIR [--out FILE]", word));
-    } else {
-      wish.folder = word;
-    }
-  }
-  if (wish.folder.empty()) {
+  CLI::App app("Makes a page from the folder that a job with --run-dir DIR has filled.",
+               "dlaunch report");
+  app.add_option("DIR", wish.folder, "the folder")->required();
+  app.add_option("-o,--out", wish.out, "the page; without it DIR/report.html, -: stdout")
+      ->type_name("FILE");
+  try {
+    std::reverse(words.begin(), words.end());
+    app.parse(std::move(words));
+  } catch (const CLI::CallForHelp&) {
+    print_all(app.help());
+    wish.help = true;
+    return wish;
+  } catch (const CLI::ParseError& error) {
     return usage_error(
-        "dlaunch report: which folder? usage: dlaunch report DIR [--out FILE]; a job fills DIR if "
-        "it has --run-dir DIR");
+        fmt::format("dlaunch report: {}; usage: dlaunch report DIR [--out FILE]", error.what()));
   }
   if (wish.out.empty()) wish.out = wish.folder + "/report.html";
   return wish;
@@ -84,6 +85,7 @@ Result<RunFiles> read_files(const std::string& folder) {
 Result<void> make_report(const std::vector<std::string>& words) {
   const auto wish = wish_of(words);
   if (!wish) return wish.error();
+  if (wish->help) return {};
   const auto files = read_files(wish->folder);
   if (!files) return files.error();
   const std::string page = report_page(report_data(*files));

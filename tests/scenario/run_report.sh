@@ -17,6 +17,9 @@ grep -q '<b>memory</b></script>' runs/one/report.html && fail "a program's words
 grep -q 'rank 1' runs/one/report.html || fail "the page does not name rank 1"
 
 run dlaunch report; expect_code 64
+run dlaunch report runs/one --output page.html; expect_code 64; expect_err 'usage: dlaunch report DIR'
+run dlaunch report --help; expect_code 0; expect_out '--out FILE'
+run dlaunch report runs/one -o page.html; expect_code 0; [ -s page.html ] || fail "no page"
 run dlaunch report runs; expect_code 66; expect_err 'runs has neither job.json nor events.jsonl'
 run dlaunch report runs/one --out no/such/folder/x.html; [ "$code" -ne 0 ] || fail "a page that cannot be written is no error"
 run dlaunch --run-dir runs/one --events e.jsonl true; expect_code 64; expect_err 'events.jsonl'
