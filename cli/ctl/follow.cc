@@ -1,8 +1,12 @@
 #include "cli/ctl/follow.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "base/exit_code.h"
 #include "base/print.h"
@@ -14,42 +18,110 @@ namespace {
 using Json = nlohmann::ordered_json;  // as in the line
 using Command = ControlRequest::Command;
 
-// Asks again and again until take(event) is false. The answer comes with the next event.
-void follow_events(RunningJob job, const std::function<bool(const Json&)>& take) {
-  ControlRequest request{.command = Command::events, .number = {}, .after = 0};
-  bool outlives_leader = false;
-  const auto ask_on = [&]() -> Json {
+// Asks again and again. The answer comes with the next news.
+class Following {
+ public:
+  Following(RunningJob job, ControlRequest request)
+      : job_(std::move(job)), request_(std::move(request)) {
+    request_.after = 0;
+  }
+  // The next answer, of this leader or of the next one.
+  Json next() {
     while (true) {
       try {
-        return ask_in_order(job, request);
+        Json answer = ask_in_order(job_, request_);
+        request_.after = answer.at("next").get<std::uint64_t>();
+        outlives_leader_ = answer.at("outlives_leader").get<bool>();
+        return answer;
       } catch (const Failure& failure) {
-        if (!outlives_leader) throw;
-        find_next_leader(job, failure);
+        if (!outlives_leader_ || failure.exit_code != kExitRendezvous) throw;
+        find_next_leader(job_, failure);
       }
     }
-  };
+  }
+
+ private:
+  RunningJob job_;
+  ControlRequest request_;
+  bool outlives_leader_ = false;
+};
+
+// Until take(event) is false.
+void follow_events(const RunningJob& job, const std::function<bool(const Json&)>& take) {
+  Following following(job, {.command = Command::events, .number = {}});
   while (true) {
-    const Json answer = ask_on();
+    const Json answer = following.next();
     for (const Json& event : answer.at("events")) {
       if (!take(event)) return;
     }
-    request.after = answer.at("next").get<std::uint64_t>();
-    outlives_leader = answer.at("outlives_leader").get<bool>();
   }
 }
+
+void print(const std::string& text) {
+  if (!print_all(text)) throw Failure{kExitSystem, errno_error("write to stdout", errno).what};
+}
+
+// Prints lines of a worker, each once: the next leader may send some again.
+class TailPrinter {
+ public:
+  // The last `most` lines of an answer. False: the job has ended.
+  bool show(const Json& answer, std::size_t most = SIZE_MAX) {
+    const Json& lines = answer.at("lines");
+    if (const auto missing = answer.at("missing").get<std::uint64_t>(); missing > 0) {
+      say_missing(std::to_string(missing) + " lines");
+    }
+    std::size_t left = lines.size();
+    for (const Json& line : lines) {
+      if (line.contains("ended")) return false;
+      if (line.contains("lost_bytes")) {
+        say_missing(line["lost_bytes"].dump() + " bytes");
+      } else if (is_new(line) && left <= most) {
+        show_line(line);
+      }
+      --left;
+    }
+    return true;
+  }
+
+ private:
+  static void say_missing(const std::string& what) {
+    std::fprintf(stderr, "dlaunchctl: %s came too fast and are missing\n", what.c_str());
+  }
+  bool is_new(const Json& line) {
+    std::uint64_t& shown = shown_[line.at("from").get<std::string>()];
+    const auto end = line.at("end").get<std::uint64_t>();
+    if (end <= shown) return false;
+    shown = end;
+    return true;
+  }
+  static void show_line(const Json& line) {
+    const std::string text = line.at("text").get<std::string>() + "\n";
+    if (line.at("stream") == "stdout") return print(text);
+    std::fputs(text.c_str(), stderr);
+  }
+
+  std::map<std::string, std::uint64_t> shown_;  // the end of the last line, by its origin
+};
 
 }  // namespace
 
 void run_events(const RunningJob& job, bool follow) {
-  const auto print = [](const Json& event) {
-    if (!print_all(event.dump() + "\n")) {
-      throw Failure{kExitSystem, errno_error("write to stdout", errno).what};
-    }
+  const auto show = [](const Json& event) {
+    print(event.dump() + "\n");
     return event.at("event") != "job_ended";
   };
-  if (follow) return follow_events(job, print);
+  if (follow) return follow_events(job, show);
   const Json answer = ask_in_order(job, {.command = Command::events, .number = {}});
-  for (const Json& event : answer.at("events")) print(event);
+  for (const Json& event : answer.at("events")) show(event);
+}
+
+void run_tail(const RunningJob& job, const Options& options) {
+  const auto most = static_cast<std::size_t>(options.lines);
+  TailPrinter printer;
+  const Json kept = ask_in_order(job, *options.request);
+  if (!printer.show(kept, most) || !options.follow) return;
+  Following following(job, *options.request);
+  while (printer.show(following.next())) continue;
 }
 
 int run_wait(const RunningJob& job) {

@@ -1,4 +1,5 @@
-// dlaunchctl events and wait: a job's events, as they come, also under its next leader.
+// dlaunchctl events, wait and tail: what happens in a job and what its workers print, as it comes,
+// also under its next leader.
 #pragma once
 
 #include "cli/ctl/jobs.h"
@@ -8,6 +9,9 @@ namespace dlaunch::ctl {
 // Prints the newest events, a line each; follow: and later ones, until the job has ended. Throws a
 // Failure.
 void run_events(const RunningJob& job, bool follow);
+
+// Prints the last lines of a worker's output, those of its stderr to our stderr. Throws a Failure.
+void run_tail(const RunningJob& job, const Options& options);
 
 // Waits for the job's end; returns dlaunch's exit code. Throws a Failure.
 int run_wait(const RunningJob& job);

@@ -164,9 +164,9 @@ std::vector<RunningJob> running_jobs() {
 
 namespace {
 
-bool answers(const RunningJob& job) {
+bool leads(const RunningJob& job) {
   try {
-    return ask(job, {Command::status, {}}).contains("status");
+    return ask(job, {Command::status, {}}).at("status").at("phase") != "queued";
   } catch (const Failure&) {
     return false;
   }
@@ -179,7 +179,7 @@ void find_next_leader(RunningJob& job, const Failure& why) {
   constexpr Duration kChange = std::chrono::seconds(2), kLimit = std::chrono::minutes(1);
   const std::string id = job.remote ? job.remote->job_id : id_of(job);
   TimePoint by = steady_now() + (job.folder.empty() ? kLimit : kChange);
-  while (!answers(job)) {
+  while (!leads(job)) {
     ::poll(nullptr, 0, 200);
     const auto jobs = job.folder.empty() ? std::vector<RunningJob>() : running_jobs();
     const auto found = std::find_if(jobs.begin(), jobs.end(),

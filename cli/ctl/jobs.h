@@ -31,7 +31,7 @@ std::vector<RunningJob> running_jobs();
 // job.
 const RunningJob& choose(const std::vector<RunningJob>& jobs, const std::string& id);
 
-// Waits until the job's next leader answers. Throws `why` if there is none: no dlaunch of the job
+// Waits until the job's next leader leads it. Throws `why` if there is none: no dlaunch of the job
 // is left here, or a job of another machine has none after a minute.
 void find_next_leader(RunningJob& job, const Failure& why);
 

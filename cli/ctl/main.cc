@@ -59,6 +59,7 @@ std::string run(const Options& options, int& exit_code) {
   const Command command = options.request->command;
   if (command == Command::top) return run_top(job, options), "";
   if (command == Command::events) return run_events(job, options.follow), "";
+  if (command == Command::tail) return run_tail(job, options), "";
   const json answer = ask(job, *options.request).at(answer_key(command));
   if (options.json) return answer.dump(2) + "\n";
   if (command == Command::status) return render_status(answer);

@@ -62,6 +62,11 @@ void declare_all(CLI::App& app, Words& words) {
   CLI::App* events = declare(app, "events", "show what has happened in the job, as lines of JSON");
   events->add_flag("--follow", words.options.follow, "and what happens, until the job ends");
   sends(events, Command::events);
+  CLI::App* tail = declare(app, "tail", "show the last lines of a worker's output");
+  number(tail, "RANK", "of this worker")->required();
+  tail->add_option("-n,--lines", words.options.lines, "so many")->check(CLI::Range(0, 1000));
+  tail->add_flag("-f,--follow", words.options.follow, "and those that come, until the job ends");
+  sends(tail, Command::tail);
   CLI::App* wait = declare(app, "wait", "wait for the job's end, and exit with its exit code");
   wait->callback([&words] { words.options.wait = true; });
   CLI::App* list = declare(app, "list", "list this user's jobs on this machine");

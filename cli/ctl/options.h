@@ -25,7 +25,8 @@ struct Options {
   bool json = false;
   bool once = false;      // top: do not repeat
   bool wait = false;      // wait for its end, in place of a request
-  bool follow = false;    // events: also later ones
+  bool follow = false;    // events, tail: also later ones
+  int lines = 10;         // tail: so many of the last ones
   double interval_s = 1;  // between two looks
   std::string say;        // the text of --help or --version, to print instead
 };

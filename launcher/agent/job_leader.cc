@@ -341,7 +341,8 @@ void JobLeader::end(int exit_code, const std::string& why, const std::vector<std
   telemetry_.events().job_ended(exit_code, why, steady_now() - began_, driver_ ? &job() : nullptr);
   const auto leave_last = [this, exit_code, report] {
     for (const auto& line : report) hub_->own_line("dlaunch: " + line);
-    telemetry_.close([this, exit_code] { leave(exit_code); });
+    telemetry_.close([this] { return monitor_ && monitor_->owes_tail(); },
+                     [this, exit_code] { leave(exit_code); });
   };
   std::set<int> linked;
   for (const int node : membership_.others_here()) linked.insert(node);

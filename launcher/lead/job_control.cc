@@ -35,9 +35,9 @@ using nlohmann::json;
 std::string refusal(const std::string& why) { return json_text({{"ok", false}, {"error", why}}); }
 
 // The lines are JSON already.
-std::string events_text(const EventFeed::Answer& answer, bool outlives_leader) {
-  return fmt::format(R"({{"ok":true,"events":[{}],"next":{},"outlives_leader":{}}})",
-                     fmt::join(answer.lines, ","), answer.next, outlives_leader);
+std::string feed_text(const char* name, const EventFeed::Answer& answer, bool outlives_leader) {
+  return fmt::format(R"({{"ok":true,"{}":[{}],"next":{},"missing":{},"outlives_leader":{}}})", name,
+                     fmt::join(answer.lines, ","), answer.next, answer.missing, outlives_leader);
 }
 
 // The stacks of several workers, a few at a time: each takes a process and reads whole libraries.
@@ -127,11 +127,25 @@ void JobControl::answer(const std::string& request, const ControlServer::Reply& 
   if (parsed->command == ControlRequest::Command::events) {
     return telemetry_.ask_events(parsed->after, [reply, outlives = plan_.nodes.outlives_leader()](
                                                     const EventFeed::Answer& answer) {
-      reply(events_text(answer, outlives));
+      reply(feed_text("events", answer, outlives));
     });
   }
+  if (parsed->command == ControlRequest::Command::tail) return tail(*parsed, reply);
   look(parsed->command == ControlRequest::Command::top,
        [this, request = *parsed, reply](const JobStatus& now) { decide_on(request, now, reply); });
+}
+
+void JobControl::tail(const ControlRequest& request, const ControlServer::Reply& reply) {
+  const int rank = request.number.value_or(-1);
+  if (!job_) return reply(refusal("the job has not begun"));
+  if (plan_.output.mode == OutputMode::raw) {
+    return reply(refusal("its output does not pass through dlaunch: it has --output raw"));
+  }
+  if (rank >= job_->core.size()) return reply(refusal(no_such_rank(rank, job_->core.size())));
+  job_->monitor.tail(rank, request.after,
+                     [reply, outlives = plan_.nodes.outlives_leader()](const auto& answer) {
+                       reply(feed_text("lines", answer, outlives));
+                     });
 }
 
 void JobControl::look(bool gpus, const std::function<void(const JobStatus&)>& done) {

@@ -51,6 +51,7 @@ class JobControl {
  private:
   JobControl(const Plan& plan, JobTelemetry& telemetry, Hosts hosts);
   using Workers = std::map<Slot, NodeWorker>;
+  void tail(const ControlRequest& request, const ControlServer::Reply& reply);
   void decide_on(const ControlRequest& request, const JobStatus& now,
                  const ControlServer::Reply& reply);
   void carry_out(const ControlDecision& decision);

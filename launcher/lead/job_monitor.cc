@@ -31,7 +31,9 @@ JobMonitor::JobMonitor(const Plan& plan, NodeMembership& membership, const JobCo
       job_(job),
       effects_(effects),
       watch_(watch_options(plan), *this),
-      requests_([this](int node, const NodeMessage& question) { ask(node, question); }) {
+      requests_([this](int node, const NodeMessage& question) { ask(node, question); }),
+      tails_([this](Slot slot, Duration lasts, bool again) { ask_tail(slot, lasts, again); },
+             [this](int rank) { return slot_of(rank); }) {
   if (plan.chaos) chaos_.emplace(now(), *plan.chaos);
   arm();
 }
@@ -40,12 +42,13 @@ void JobMonitor::arm() {
   const TimePoint chaos = chaos_ && !chaos_looks_ ? chaos_->deadline() : kNever;
   effects_.wake_monitor_at(
       std::min({watch_.deadline().value_or(kNever), requests_.deadline().value_or(kNever),
-                hold_.deadline().value_or(kNever), chaos}));
+                hold_.deadline().value_or(kNever), tails_.deadline().value_or(kNever), chaos}));
 }
 
 void JobMonitor::on_clock() {
   watch_.on_clock();
   requests_.on_clock(now());
+  tails_.on_clock(now());
   act(hold_.step(now(), StackHold::Clock{}));
   if (chaos_ && !chaos_looks_ && now() >= chaos_->deadline()) on_chaos();
   arm();
@@ -62,11 +65,13 @@ void JobMonitor::begin_round(int round, int ranks, std::optional<TimePoint> fenc
                     .min_ranks = plan_.min_nproc,
                     .spares = plan_.spares},
                    recovered);
+  tails_.look(now());
   arm();
 }
 
 void JobMonitor::stop() {
   watch_.stop();
+  tails_.end(now());
   after_dumps_.clear();
   chaos_.reset();
   arm();
@@ -75,6 +80,9 @@ void JobMonitor::stop() {
 void JobMonitor::lost_host(int node) {
   requests_.lost(node);
   watch_.lost(node);
+  for (Slot slot = 0; slot < job_.slots(); ++slot) {
+    if (job_.node_of(slot) == node) tails_.lost(slot);
+  }
 }
 
 void JobMonitor::take(int node, const NodeMessage& message) {
@@ -94,7 +102,28 @@ void JobMonitor::take(int node, const NodeMessage& message) {
     requests_.take(node, *recorded);
   } else if (const auto* workers = std::get_if<NodeWorkers>(&message)) {
     requests_.take(node, *workers);
+  } else if (const auto* output = std::get_if<NodeOutput>(&message)) {
+    on(node, *output);
   }
+}
+
+// -- The ranks' output
+
+void JobMonitor::tail(int rank, std::optional<std::uint64_t> after, const RankTails::Reply& reply) {
+  tails_.ask(now(), rank, after, reply);
+  arm();
+}
+
+void JobMonitor::ask_tail(Slot slot, Duration lasts, bool again) {
+  const auto& home = membership_.home_of(slot);
+  ask(home.node, NodeTail{home.slot, lasts, again});
+}
+
+void JobMonitor::on(int node, const NodeOutput& output) {
+  const Slot slot = membership_.job_slot(node, output.slot);
+  if (slot < 0) return;
+  tails_.take(now(), slot, fmt::format("{}/{}", membership_.host_of(slot), output.slot), output);
+  arm();
 }
 
 // -- Evidence
@@ -153,6 +182,14 @@ std::vector<Slot> JobMonitor::members() const {
     if (member && membership_.is_here(job_.node_of(slot))) found.push_back(slot);
   }
   return found;
+}
+
+// -1: none.
+Slot JobMonitor::slot_of(int rank) const {
+  for (Slot slot = 0; slot < job_.slots(); ++slot) {
+    if (job_.rank_of(slot) == rank) return slot;
+  }
+  return -1;
 }
 
 std::vector<Slot> JobMonitor::slots_of(const RankSet& ranks) const {

@@ -16,6 +16,7 @@
 #include "launcher/lead/membership/node_membership.h"
 #include "launcher/lead/monitor/hang_evidence.h"
 #include "launcher/lead/monitor/progress_watch.h"
+#include "launcher/lead/monitor/rank_tails.h"
 #include "launcher/lead/monitor/requests.h"
 #include "launcher/lead/monitor/stack_hold.h"
 #include "launcher/plan/plan.h"
@@ -64,6 +65,9 @@ class JobMonitor final : private ProgressWatch::Effects {
   // The running workers whose hosts answer within a second. gpus: also the GPUs that they use.
   void survey(bool gpus, std::function<void(const std::map<Slot, NodeWorker>&)> done);
   void dump(Slot slot, MonitorRequests::Stacks done);
+  // The last lines of a rank's output, as RankTails.
+  void tail(int rank, std::optional<std::uint64_t> after, const RankTails::Reply& reply);
+  bool owes_tail() { return tails_.owes_last(now()); }
 
  private:
   void arm();
@@ -79,6 +83,9 @@ class JobMonitor final : private ProgressWatch::Effects {
   void show_stack(Slot slot, int pid, const std::vector<std::string>& lines);
   void call_hung(const RankSet& ranks, const std::string& why);
   std::vector<Slot> slots_of(const RankSet& ranks) const;
+  Slot slot_of(int rank) const;
+  void ask_tail(Slot slot, Duration lasts, bool again);
+  void on(int node, const NodeOutput& output);
   void on(int node, const NodeThrew& threw);
   void on(int node, const NodeGaveUp& gave_up);
   std::vector<Slot> others_that_wait(Slot slot) const;
@@ -105,6 +112,7 @@ class JobMonitor final : private ProgressWatch::Effects {
   Effects& effects_;
   ProgressWatch watch_;
   MonitorRequests requests_;
+  RankTails tails_;
   StackHold hold_;
   int dumps_ = 0;          // under way
   HangEvidence evidence_;  // of the last dump

@@ -90,9 +90,9 @@ void JobTelemetry::end_round(TimePoint now) {
   if (round_ != 0) events_.happened(job_event::GoodputSums{round_, ledger_.at(now).summary()});
 }
 
-void JobTelemetry::close(std::function<void()> then) {
+void JobTelemetry::close(std::function<bool()> others_owe, std::function<void()> then) {
   if (run_folder_) run_folder_->end();
-  log_ ? log_->close(std::move(then)) : then();
+  log_ ? log_->close(std::move(others_owe), std::move(then)) : then();
 }
 
 }  // namespace dlaunch

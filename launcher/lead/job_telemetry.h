@@ -49,8 +49,9 @@ class JobTelemetry {
   void finish();
   // The accounts up to now.
   Goodput goodput() const { return ledger_.at(steady_now()); }
-  // Calls then() once all events are written, or after 5 s.
-  void close(std::function<void()> then);
+  // Calls then() once all events are written, and no program should still ask for the last one, or
+  // after 5 s. others_owe: whether a program should still ask for the last line of a rank.
+  void close(std::function<bool()> others_owe, std::function<void()> then);
 
   JobEvents& events() { return events_; }
   // As EventFeed::ask().

@@ -55,6 +55,9 @@ Node::Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& com
   mpi_.on_abort([this](int worker, int exit_code) {
     if (const auto slot = processes_.slot_of_worker(worker)) processes_.abort(*slot, exit_code);
   });
+  hub_.on_tail([this](int slot, std::uint64_t lost, std::vector<OutputTail::Line> lines) {
+    tell_output(slot, lost, std::move(lines));
+  });
   common_.usable_cores = usable_cpus().usable();
   common_.agent_socket = job_dir_.path() + "/" + kAgentSocket;
 }
@@ -194,6 +197,14 @@ std::string Node::round_dir(int round) {
 // No process writes there now. Slow on some file systems: do not call it while workers wait for a
 // round.
 void Node::drop_old_round_dirs() { job_dir_.remove_round_dirs(last_round_dir_ - kRoundDirsKept); }
+
+void Node::tell_output(Slot slot, std::uint64_t lost, std::vector<OutputTail::Line> lines) {
+  NodeOutput output{.slot = slot, .lost = lost, .lines = {}};
+  for (auto& line : lines) {
+    output.lines.push_back({line.stream == OutputStream::err, line.end, std::move(line.text)});
+  }
+  say_(output);
+}
 
 // -- Work on this host
 

@@ -45,6 +45,7 @@ class Node final : public NodePort, private NodeDriver::Effects {
   };
   // common: the part that is the same for all workers: the store, the secret, MASTER_PORT. Error:
   // the socket in the job's folder cannot be made.
+  ~Node() { hub_.on_tail(nullptr); }
   static Result<std::unique_ptr<Node>> open(const Parts& parts, int slots, Duration grace,
                                             const WorkerPlace& common, Say say);
 
@@ -76,6 +77,7 @@ class Node final : public NodePort, private NodeDriver::Effects {
   void on(const NodeFence& fence);
   void on(const NodeAnnounce& announce);
   // For the monitor; others are ignored.
+  void on(const NodeTail& tail) { hub_.ask_tail(tail.slot, tail.lasts, tail.again); }
   void on(const auto& other) { (void)monitor_.take(other); }
   void drop_old_round_dirs();
   void on_ready(const Ready& ready, pid_t pid);
@@ -85,6 +87,7 @@ class Node final : public NodePort, private NodeDriver::Effects {
   void on_child_changed();
   std::string round_dir(int round);
   void show_stopped(Slot slot) const;
+  void tell_output(Slot slot, std::uint64_t lost, std::vector<OutputTail::Line> lines);
 
   // -- NodeDriver::Effects
   TimePoint now() override { return steady_now(); }

@@ -24,8 +24,12 @@ OutputHub::Impl::Impl(asio::io_context& l, const Plan& p, OwnDescriptors own_fds
       timer(l),
       flush_timer(l),
       traceback_timer(l),
+      tails_timer(l),
       stdin_pump(l, p.nodes.lifeline >= 0 ? -1 : own.in),
-      read_buffer(std::make_unique_for_overwrite<char[]>(kReadBytes)) {
+      read_buffer(std::make_unique_for_overwrite<char[]>(kReadBytes)),
+      tails([this](int slot, std::uint64_t lost, std::vector<OutputTail::Line> lines) {
+        if (on_tail) on_tail(slot, lost, std::move(lines));
+      }) {
   // A reader that has left, or a log file at the user's size limit, must be an error to handle.
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
   stdin_pump.on_read([this] {
@@ -92,6 +96,7 @@ void OutputHub::worker_ended(int slot) {
   for (const auto& stream : it->second) {
     if (stream && !stream->reaped) impl_->end_stream(stream);
   }
+  impl_->tails.end(steady_now(), slot);
   impl_->flush_sinks();
   impl_->arm_timer();
 }
@@ -149,6 +154,13 @@ std::optional<Traceback> OutputHub::traceback(int slot) const {
 
 void OutputHub::on_traceback(std::function<void()> begun) {
   impl_->on_traceback = std::move(begun);
+}
+
+void OutputHub::on_tail(OutputTails::Tell tell) { impl_->on_tail = std::move(tell); }
+
+void OutputHub::ask_tail(int slot, Duration lasts, bool again) {
+  impl_->tails.ask(steady_now(), slot, lasts, again);
+  impl_->arm_tails();
 }
 
 std::vector<std::string> OutputHub::stderr_tail(int slot, std::size_t lines) const {

@@ -28,6 +28,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/output/line_prefix.h"
+#include "launcher/output/output_tail.h"
 #include "launcher/output/stdin_pump.h"
 #include "launcher/output/traceback_watch.h"
 #include "launcher/plan/plan.h"
@@ -96,6 +97,11 @@ class OutputHub {
   // Calls `begun` when a worker begins to print a traceback, once for a burst of them; null: no
   // call.
   void on_traceback(std::function<void()> begun);
+
+  // The last lines of the slot's worker, as OutputTails::ask(); tell gets the lines of all slots.
+  // null: nobody gets them any more.
+  void on_tail(OutputTails::Tell tell);
+  void ask_tail(int slot, Duration lasts, bool again);
 
   // The last lines of the stderr of the slot's latest worker, oldest first, at most `lines` of
   // them; kept in every mode but raw.

@@ -19,6 +19,7 @@
 #include "launcher/output/output_hub.h"
 #include "launcher/output/output_printer.h"
 #include "launcher/output/output_sink.h"
+#include "launcher/output/output_tail.h"
 #include "launcher/output/own_descriptor.h"
 #include "launcher/output/worker_stream.h"
 
@@ -78,6 +79,7 @@ struct OutputHub::Impl {
   void pass_on(UniqueFd from, OutputStream kind, std::string_view begun,
                std::function<void()> ended);
   void end_passing(const StreamPtr& stream);
+  void arm_tails();
   void on_drained(Target& to);
   void on_files_drained();
 
@@ -104,7 +106,7 @@ struct OutputHub::Impl {
   std::deque<StreamPtr> waiting_for_files;  // whose log files have no room
   const bool one_target;  // stdout and stderr are the same: one queue keeps lines whole
   Target out, err;
-  asio::steady_timer timer, flush_timer, traceback_timer;
+  asio::steady_timer timer, flush_timer, traceback_timer, tails_timer;
   StdinPump stdin_pump;
   std::unique_ptr<char[]> read_buffer;              // one for all streams
   std::map<int, std::array<StreamPtr, 2>> streams;  // by slot
@@ -116,9 +118,12 @@ struct OutputHub::Impl {
   };
   std::map<int, LastWords> last_words;
   std::array<LineMerger, 2> mergers;
-  TimePoint read_at{};    // when this turn's lines were read
-  TimePoint passed_at{};  // when pass_on() last read something
+  OutputTails tails;
+  std::optional<TimePoint> tails_due;  // of the timer
+  TimePoint read_at{};                 // when this turn's lines were read
+  TimePoint passed_at{};               // when pass_on() last read something
   std::function<void()> on_flushed, on_traceback;
+  OutputTails::Tell on_tail;
   bool traceback_waits = false;  // to be reported
   TimePoint traceback_next{};    // the earliest time for that
 };

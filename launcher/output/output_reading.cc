@@ -66,11 +66,29 @@ void OutputHub::Impl::take(WorkerStream& stream, std::string_view bytes) {
     stream.traceback.feed(read_at, bytes);
     if (stream.traceback.begun() != before) tell_traceback();
   }
+  if (stream.slot() >= 0) {
+    tails.append(read_at, stream.slot(), stream.kind(), bytes);
+    arm_tails();
+  }
   if (stream.log_file()) files.write(stream.log_file(), bytes);
   if (!stream.shown) return;
   stream.lines.feed(read_at, bytes,
                     [&](std::string_view line, bool continued) { show(stream, line, continued); });
   follow_bar(stream);
+}
+
+void OutputHub::Impl::arm_tails() {
+  const auto due = tails.deadline();
+  if (due == tails_due) return;
+  tails_due = due;
+  if (!due) return static_cast<void>(tails_timer.cancel());
+  tails_timer.expires_at(*due);
+  tails_timer.async_wait([this](asio::error_code ec) {
+    if (ec) return;
+    tails_due.reset();
+    tails.on_clock(steady_now());
+    arm_tails();
+  });
 }
 
 // The callback looks at all workers: it is called once for a burst of them, and again after a

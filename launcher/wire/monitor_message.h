@@ -1,7 +1,7 @@
 // The messages by which the leader and the agent of a node monitor the workers there: kinds of
 // NodeMessage; launcher/wire/node_message.h has the rest. Each question or order has at most one
-// answer, except that a node sends NodeBooks by itself. A worker of a program without libdlring
-// costs nothing.
+// answer, except that a node sends NodeBooks by itself, and NodeOutput for a while. A worker of a
+// program without libdlring costs nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -53,6 +53,12 @@ struct NodeInject {  // for --chaos
 struct NodeSurvey {  // how are your workers?
   std::uint32_t request = 0;
   bool gpus = false;  // also the GPUs that they use, as of the last query, and their tallies
+};
+struct NodeTail {  // pass on the last lines of that worker's output, and for so long those that
+                   // come
+  Slot slot = 0;
+  Duration lasts{};
+  bool again = false;  // only those that come
 };
 
 // -- From a node
@@ -115,6 +121,16 @@ struct NodeBooks {  // for the ledger of goodput: of the ranks there that use li
 };
 struct NodeTrace {  // for --trace: all operations of ranks there since the last such message
   std::vector<RankSpans> ranks;
+};
+struct NodeLine {
+  bool err = false;       // of stderr
+  std::uint64_t end = 0;  // the number of bytes until its end, of all that came from the slot
+  std::string text;
+};
+struct NodeOutput {  // of the worker there, or of those that were there before it
+  Slot slot = 0;
+  std::uint64_t lost = 0;  // so many bytes came too fast
+  std::vector<NodeLine> lines;
 };
 struct NodeStacks {
   std::uint32_t request = 0;

@@ -145,7 +145,7 @@ using NodeMessage =
                  NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeInject, NodeSurvey, NodePong,
                  NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted,
                  NodeInput, NodeTest, NodeTested, NodeThrew, NodeGaveUp, NodeAsks, NodeAnswers,
-                 NodeBooks, NodeTrace, NodeAskRecorder, NodeRecorded>;
+                 NodeBooks, NodeTrace, NodeAskRecorder, NodeRecorded, NodeTail, NodeOutput>;
 
 // With the frame's size in front. origin: the sender's.
 std::string encode(const NodeMessage& message, TimePoint origin);

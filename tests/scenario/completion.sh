@@ -52,6 +52,8 @@ ctl_completes() { COMP_WORDS=(dlaunchctl "$@"); COMP_CWORD=$#; COMPREPLY=(); _dl
 [ "$(ctl_completes re)" = "resize restart" ] || fail "dlaunchctl re: ${COMPREPLY[*]}"
 [ "$(ctl_completes --job x st)" = "status stacks stop" ] || fail "dlaunchctl --job x st"
 [ "$(ctl_completes status --)" = "--help --job --leader --secret-file --tls --json" ] || fail "dlaunchctl status --"
+[ "$(ctl_completes --leader h:1 --secret-file s --job x st)" = "status stacks stop" ] || fail "dlaunchctl --leader h:1 … st"
+[ "$(ctl_completes tail --l)" = "--leader --lines" ] || fail "dlaunchctl tail --l"
 [ "$(ctl_completes stop --j)" = "--job" ] || fail "dlaunchctl stop --j"
 
 # fish and zsh.

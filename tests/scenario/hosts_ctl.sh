@@ -16,6 +16,7 @@ far wrong status; expect_code 69; expect_err 'does not answer: '
 far secret --job other status; [ "$code" != 0 ] || job_fails "it speaks of another job"
 far secret top --once --interval 0.2; expect_code 0; expect_out '^RANK '
 far secret stacks 3; expect_code 0; expect_out '^rank 3'
+far secret tail 3 -n 100; expect_code 0; expect_out 'in round 1 as 3 of 4'
 far secret restart 9; expect_code 1; expect_err 'there is no rank 9'
 start_on 3 dlaunchctl --leader host1:29400 --secret-file secret --job test $tls events --follow >events 2>follow.err; follower=$!
 start_on 3 dlaunchctl --leader host1:29400 --secret-file secret --job test $tls wait 2>wait.err; waiter=$!

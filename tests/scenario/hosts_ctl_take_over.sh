@@ -23,13 +23,20 @@ start_on 4 "${far[@]}" events --follow >far.events 2>far.err; far_events=$!
 start_on 4 "${far[@]}" wait 2>far.wait; far_wait=$!
 start_on "$other" env TMPDIR="$(host_dir "$other")/tmp" dlaunchctl events --follow >near.events 2>near.err; near_events=$!
 start_on "$other" env TMPDIR="$(host_dir "$other")/tmp" dlaunchctl wait 2>near.wait; near_wait=$!
+
+start_on 4 "${far[@]}" tail 0 --follow >tail.out 2>tail.err; tail=$!
+wait_until 20 grep -q 'in round 1 as 0 of 3' tail.out || job_fails "no lines: $(cat tail.out tail.err)"
 for f in far near; do wait_until 20 grep -q '"event":"round"' $f.events || job_fails "no events: $(cat $f.events $f.err)"; done
 host_kill "$first"; wait "${job[$first]}"; unset "job[$first]"
 wait_until 40 later_round 1 2 || job_fails "no second round of two hosts"
 for f in far near; do
   wait_until 30 grep -q '"event":"lead_taken"' $f.events || job_fails "the next leader's events are missing: $(cat $f.events $f.err)"
 done
+wait_until 30 grep -q 'in round [2-9] as 0 of 2' tail.out || job_fails "no lines under the next leader: $(cat tail.out tail.err)"
 end_steps 60 2
+wait "$tail"; code=$?; expect_code 0
+[ "$(sort tail.out | uniq -d | wc -l)" = 0 ] || fail "lines come twice: $(cat tail.out)"
+grep -q '^done ' tail.out || fail "the last line is missing: $(cat tail.out)"
 for one in $far_wait $near_wait $far_events $near_events; do wait "$one"; code=$?; expect_code 0; done
 for f in far near; do
   tail -1 $f.events | grep -q '"job_ended","exit_code":0' || fail "no end in $(cat $f.events)"

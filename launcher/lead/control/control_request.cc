@@ -33,6 +33,7 @@ constexpr CommandRow kCommands[] = {
     {"undrain", ControlCommand::undrain, nullptr, false},
     {"goodput", ControlCommand::goodput, nullptr, false},
     {"events", ControlCommand::events, nullptr, false},
+    {"tail", ControlCommand::tail, "rank", true},
 };
 
 Result<int> number_in(const json& value, const char* key) {
@@ -44,6 +45,10 @@ Result<int> number_in(const json& value, const char* key) {
 
 bool names_host(ControlCommand command) {
   return command == ControlCommand::drain || command == ControlCommand::undrain;
+}
+
+bool can_follow(ControlCommand command) {
+  return command == ControlCommand::events || command == ControlCommand::tail;
 }
 
 const CommandRow* find_command(const json& object) {
@@ -71,7 +76,7 @@ Result<ControlRequest> parse_control_request(std::string_view text) {
       request.host = value.get<std::string>();
       continue;
     }
-    if (key == "after" && row->command == ControlCommand::events) {
+    if (key == "after" && can_follow(row->command)) {
       if (!value.is_number_unsigned()) return protocol_error("\"after\" is not a number from 0");
       request.after = value.get<std::uint64_t>();
       continue;
@@ -126,8 +131,7 @@ const WorkerStatus* of_rank(const JobStatus& job, int rank) {
 }
 
 ControlDecision no_such_rank(const JobStatus& job, int rank) {
-  return refuse(
-      fmt::format("there is no rank {}: the job has {}, counted from 0", rank, workers(job.size)));
+  return refuse(dlaunch::no_such_rank(rank, job.size));
 }
 
 // Why its size cannot change now; "": it can.
@@ -249,6 +253,10 @@ ControlDecision stacks(const JobStatus& job, std::optional<int> rank) {
 
 }  // namespace
 
+std::string no_such_rank(int rank, int size) {
+  return fmt::format("there is no rank {}: the job has {}, counted from 0", rank, workers(size));
+}
+
 ControlDecision decide(const ControlRequest& request, const JobStatus& job) {
   const bool changes = request.command == ControlCommand::resize ||
                        request.command == ControlCommand::restart || names_host(request.command);
@@ -262,6 +270,7 @@ ControlDecision decide(const ControlRequest& request, const JobStatus& job) {
     case ControlCommand::top:
     case ControlCommand::goodput:
     case ControlCommand::events:
+    case ControlCommand::tail:
       return {};
     case ControlCommand::resize:
       return resize(job, request.number.value_or(-1));

@@ -2,8 +2,8 @@
 // request against the job's status; JobControl carries the decision out.
 // A request is one JSON object: {"command": "status"}, "top", "stop", "goodput", "stacks" (with
 // "rank": only of that rank), "resize" with "size", "restart" with "rank", "drain" and "undrain"
-// with "host", "events" (with "after", an earlier answer's "next": the newer ones, which may not be
-// there yet). decide() refuses a request with any other member.
+// with "host", "events" and, with "rank", "tail" (with "after", an earlier answer's "next": the
+// newer ones, which may not be there yet). decide() refuses a request with any other member.
 #pragma once
 
 #include <optional>
@@ -31,12 +31,14 @@ struct ControlRequest {
     drain,
     undrain,
     goodput,
-    events
+    events,
+    tail
   };
   Command command = Command::status;
-  std::optional<int> number;  // resize: workers; restart: a rank; stacks: a rank, or none for all
-  std::string host = {};      // drain, undrain
-  std::optional<std::uint64_t> after = {};  // events
+  // resize: workers; restart, tail: a rank; stacks: a rank, or none for all
+  std::optional<int> number;
+  std::string host = {};                    // drain, undrain
+  std::optional<std::uint64_t> after = {};  // events, tail
 };
 
 Result<ControlRequest> parse_control_request(std::string_view text);
@@ -49,6 +51,9 @@ struct ControlDecision {
   std::optional<HostStatus> drain;      // drain this host; if it is drained, undrain it
   std::vector<WorkerStatus> stacks_of;  // print the stacks of these
 };
+
+// "there is no rank 9: the job has 4 workers, counted from 0"
+std::string no_such_rank(int rank, int size);
 
 ControlDecision decide(const ControlRequest& request, const JobStatus& job);
 

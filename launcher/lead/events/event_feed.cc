@@ -26,7 +26,7 @@ void EventFeed::ask(TimePoint now, std::optional<std::uint64_t> after, const Rep
     waiting_.push_back({from, reply, now + kPatience});
   } else {
     if (after) remember(now);
-    answer(from, reply);
+    answer(from, ours, reply);
   }
 }
 
@@ -36,11 +36,12 @@ void EventFeed::remember(TimePoint now) {
   if (!ended_) between_.push_back(now);
 }
 
-void EventFeed::answer(std::uint64_t after, const Reply& reply) const {
-  const auto fresh = static_cast<std::size_t>(
-      std::min<std::uint64_t>(count_ - std::min(after, count_), lines_.size()));
-  reply(
-      {.lines = {lines_.end() - static_cast<std::ptrdiff_t>(fresh), lines_.end()}, .next = count_});
+void EventFeed::answer(std::uint64_t after, bool ours, const Reply& reply) const {
+  const std::uint64_t news = count_ - std::min(after, count_);
+  const auto fresh = std::min<std::uint64_t>(news, lines_.size());
+  reply({.lines = {lines_.end() - static_cast<std::ptrdiff_t>(fresh), lines_.end()},
+         .next = count_,
+         .missing = ours ? news - fresh : 0});
 }
 
 std::optional<TimePoint> EventFeed::deadline() const {
@@ -61,7 +62,7 @@ void EventFeed::on_clock(TimePoint now) {
   });
   for (const Question& question : due) {
     remember(now);
-    answer(question.after, question.reply);
+    answer(question.after, true, question.reply);
   }
 }
 

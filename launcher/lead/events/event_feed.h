@@ -20,6 +20,7 @@ class EventFeed {
   struct Answer {
     std::vector<std::string> lines;
     std::uint64_t next = 0;
+    std::uint64_t missing = 0;  // so many that came after the last answer are no longer kept
   };
   using Reply = std::function<void(const Answer&)>;
   static constexpr std::size_t kKept = 1000;
@@ -48,7 +49,7 @@ class EventFeed {
     TimePoint until;
   };
   void remember(TimePoint now);
-  void answer(std::uint64_t after, const Reply& reply) const;
+  void answer(std::uint64_t after, bool ours, const Reply& reply) const;
 
   const std::uint64_t origin_;
   std::deque<std::string> lines_;

@@ -85,7 +85,8 @@ void EventLog::answer_due() {
   close_if_done();
 }
 
-void EventLog::close(std::function<void()> then) {
+void EventLog::close(std::function<bool()> others_owe, std::function<void()> then) {
+  others_owe_ = std::move(others_owe);
   on_closed_ = std::move(then);
   close_by_ = steady_now() + kCloseLimit;
   close_if_done();
@@ -96,7 +97,7 @@ void EventLog::close_if_done() {
   const TimePoint now = steady_now();
   const bool written = !file_ || file_->gone || writer_.empty();
   const bool late = now >= close_by_;
-  if (!late && feed_.owes_last(now)) return close_timer_.arm(now + kCloseLook);
+  if (!late && (feed_.owes_last(now) || others_owe_())) return close_timer_.arm(now + kCloseLook);
   if (!late && !written) return close_timer_.arm(close_by_);
   if (!written) log_warn("{} does not take the last events: they may be lost", file_->name);
   close_timer_.arm(kNever);

@@ -35,7 +35,7 @@ class EventLog {
   void ask(std::optional<std::uint64_t> after, const EventFeed::Reply& reply);
   // Calls then() once all is written, or after 5 s without success, and programs that follow the
   // events have the last one, or do not ask for it.
-  void close(std::function<void()> then);
+  void close(std::function<bool()> others_owe, std::function<void()> then);
 
  private:
   EventLog(asio::io_context& loop, std::string job_id);
@@ -51,6 +51,7 @@ class EventLog {
   EventFeed feed_;
   DeadlineTimer feed_timer_, close_timer_;
   TimePoint close_by_ = kNever;
+  std::function<bool()> others_owe_;  // another feed, as EventFeed::owes_last()
   std::function<void()> on_closed_;
 };
 

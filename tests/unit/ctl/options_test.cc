@@ -79,6 +79,10 @@ TEST_CASE("the commands and their numbers") {
   CHECK(restart.request->number == 0);
   CHECK_FALSE(read_options({"stacks"}).request->number);
   CHECK(read_options({"stacks", "2"}).request->number == 2);
+  CHECK(read_options({"tail", "2"}).lines == 10);
+  CHECK(read_options({"tail", "-n", "3", "2", "-f"}).request->number == 2);
+  CHECK(read_options({"tail", "-n", "3", "2", "-f"}).follow);
+  CHECK(read_options({"tail", "--lines", "3", "2"}).lines == 3);
   CHECK(read_options({"stacks", "2", "--json"}).json);
   CHECK_FALSE(read_options({"status"}).json);
   CHECK(read_options({"--job", "x", "stop"}).job == "x");
@@ -101,6 +105,7 @@ TEST_CASE("what makes no sense is refused in one line") {
                                                 {"stop", "--json"},
                                                 {"resize", "2", "--json"},
                                                 {"stacks", "x"},
+                                                {"tail"},
                                                 {"status", "1"},
                                                 {"status", "--once"},
                                                 {"status", "--follow"},

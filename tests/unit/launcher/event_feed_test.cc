@@ -53,6 +53,18 @@ TEST_CASE("event feed: what is there comes at once, the rest with the next event
   CHECK_FALSE(world.feed.deadline());
 }
 
+TEST_CASE("event feed: what is no longer kept since the last answer is counted") {
+  FeedWorld world;
+  world.add("a");
+  world.ask(0);
+  CHECK(world.answers.back().missing == 0);
+  for (std::size_t i = 0; i < EventFeed::kKept + 7; ++i) world.feed.add("b", false);
+  world.ask(1);
+  CHECK(world.answers.back().missing == 7);
+  world.ask({});
+  CHECK(world.answers.back().missing == 0);
+}
+
 TEST_CASE("event feed: an answer of an earlier leader is no reason to leave events out") {
   EventFeed feed(1000);
   std::vector<EventFeed::Answer> answers;

@@ -191,7 +191,7 @@ TEST_CASE("event log: it appends whole lines, and closes once all is written") {
     REQUIRE(log);
     for (int i = 0; i < 100; ++i) (*log)->add(job_event::HostJoined{"a"});
     bool closed = false;
-    (*log)->close([&] { closed = true; });
+    (*log)->close([] { return false; }, [&] { closed = true; });
     turn_until(loop, [&] { return closed; });
   }
   const UniqueFd file(::open(path.c_str(), O_RDONLY));
@@ -214,11 +214,11 @@ TEST_CASE("event log: a file that does not take them holds up nobody, and the lo
   for (int i = 0; i < kAll; ++i) (*log)->add(job_event::HostJoined{"a"});
   std::string text;
   bool closed = false;
-  (*log)->close([&] { closed = true; });
+  (*log)->close([] { return false; }, [&] { closed = true; });
   turn_until(loop, [&] { return text += available(reader), closed; });
   (*log)->add(job_event::HostJoined{"b"});
   closed = false;
-  (*log)->close([&] { closed = true; });
+  (*log)->close([] { return false; }, [&] { closed = true; });
   turn_until(loop, [&] { return text += available(reader), closed; });
   text += available(reader);
   std::size_t lost = 0, whole = 0;

@@ -197,6 +197,12 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(over(NodeAskRecorder{5, 2}).slot == 2);
   const auto recorded = over(NodeRecorded{5, {{.group = 4, .seq = 9, .inside = true}}});
   CHECK((recorded.request == 5 && recorded.positions.at(0).seq == 9));
+  const auto tail = over(NodeTail{2, 40s, true});
+  CHECK((tail.slot == 2 && tail.lasts == 40s && tail.again));
+  const auto output = over(NodeOutput{2, 7, {{true, 33, "line"}}});
+  CHECK((output.slot == 2 && output.lost == 7));
+  REQUIRE(output.lines.size() == 1);
+  CHECK((output.lines[0].err && output.lines[0].end == 33 && output.lines[0].text == "line"));
   const auto inject = over(NodeInject{2, 19, std::chrono::milliseconds(10)});
   CHECK((inject.signal == 19 && inject.stands == std::chrono::milliseconds(10)));
   CHECK(over(NodeSurvey{6}).request == 6);
