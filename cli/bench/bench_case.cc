@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/bus_factor.h"
 #include "base/ring_names.h"
 
 namespace bench {
@@ -235,21 +236,7 @@ Case make_case(Kind kind, dl_dtype dtype, dl_op op, int root, std::size_t bytes,
   return c;
 }
 
-double bus_factor(Kind kind, int ranks) {
-  const double n = ranks;
-  switch (kind) {
-    case Kind::all_reduce:
-      return 2 * (n - 1) / n;
-    case Kind::reduce_scatter:
-    case Kind::all_gather:
-    case Kind::gather:
-    case Kind::scatter:
-    case Kind::all_to_all:
-      return (n - 1) / n;
-    default:
-      return 1;
-  }
-}
+double bus_factor(Kind kind, int ranks) { return dlaunch::bus_factor(info(kind).name, ranks); }
 
 Buffers::Buffers(int rank, int ranks, std::size_t max_bytes, dl_comm* comm, bool on_gpu)
     : rank_(rank),

@@ -240,11 +240,12 @@ function heat(view) {
 
 function bandwidth() {
   if (!data.bandwidth || !data.bandwidth.length) return;
-  const most = Math.max(...data.bandwidth.map((b) => Math.max(b.busbw, b.limit || 0)));
-  section('Bandwidth, by size', soft('busbw as nccl-tests defines it' +
-      (data.bandwidth.some((b) => b.limit) ? ', beside the limit that was measured on this machine.' : '.')),
-    table(['collective', 'size', 'calls', 'busbw', ''], data.bandwidth.map((b) =>
-      [b.collective, bytes(b.bytes), b.calls, (b.busbw / 1e9).toPrecision(3) + ' GB/s', '▇'.repeat(Math.round(20 * b.busbw / most))]), [1, 2, 3]));
+  const rate = (bytesPerSecond) => (bytesPerSecond / 1e9).toPrecision(3) + ' GB/s';
+  section('Bandwidth, by size', soft('busbw as nccl-tests defines it, with the time that ranks wait for each other: in all ' +
+      'calls of all ranks, and in the best second, or longer in a job of many minutes. Looks come once a second, so that the ' +
+      'last calls of a round are missing.'),
+    table(['collective', 'up to', 'calls', 'busbw', 'best', 'of the best'], data.bandwidth.map((b) =>
+      [b.collective, b.size, b.calls, rate(b.busbw), rate(b.best), '▇'.repeat(Math.round(20 * b.busbw / b.best))]), [1, 2, 3, 4]));
 }
 
 // Intervals in which each rank had a process, from the events.

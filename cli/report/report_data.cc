@@ -1,13 +1,17 @@
 #include "cli/report/report_data.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/bus_factor.h"
+#include "base/flight_tally.h"
 #include "base/version.h"
 
 namespace dlaunch {
@@ -122,6 +126,60 @@ json waiting_of(const json& samples, double begun) {
   return {{"t", times}, {"dt", lengths}, {"ranks", out}};
 }
 
+// Of the samples of bandwidth.jsonl: each collective and class of sizes, with its bus bandwidth as
+// nccl-tests defines it, in the whole job and in the best sample.
+class Bandwidth {
+ public:
+  void take(const json& sample) {
+    const double ranks = number_in(sample, "ranks");
+    const auto rows = sample.find("collectives");
+    if (!(ranks >= 2 && ranks < kMostRanks) || rows == sample.end() || !rows->is_array()) return;
+    for (const json& row : *rows) {
+      if (row.is_object()) take(row, static_cast<int>(ranks));
+    }
+  }
+  json all() const {
+    json list = json::array();
+    for (const auto& [key, sum] : sums_) {
+      list.push_back({{"collective", std::string(kCollectiveNames[key.first])},
+                      {"size", std::string(kTallySizeNames[key.second])},
+                      {"calls", sum.calls},
+                      {"busbw", sum.bus_bytes / sum.seconds},
+                      {"best", sum.best}});
+    }
+    return list;
+  }
+
+ private:
+  struct Sum {
+    double calls = 0, bus_bytes = 0, seconds = 0, best = 0;
+  };
+  template <class Words>
+  static std::size_t index_of(const Words& words, const json& row, const char* key) {
+    const auto found = row.find(key);
+    if (found == row.end() || !found->is_string()) return std::size(words);
+    const auto& word = found->get_ref<const std::string&>();
+    return static_cast<std::size_t>(std::find(std::begin(words), std::end(words), word) -
+                                    std::begin(words));
+  }
+  void take(const json& row, int ranks) {
+    const std::size_t kind = index_of(kCollectiveNames, row, "kind");
+    const std::size_t size = index_of(kTallySizeNames, row, "size");
+    const double seconds = number_in(row, "ns") / 1e9;
+    if (kind == kTallyKinds || size == kTallySizeClasses || !(seconds > 0)) return;
+    const std::string_view name = kCollectiveNames[kind];
+    const double parts = counts_parts(name) ? ranks : 1;
+    const double bus_bytes = number_in(row, "bytes") * parts * bus_factor(name, ranks);
+    Sum& sum = sums_[{kind, size}];
+    sum.calls += number_in(row, "calls");
+    sum.bus_bytes += bus_bytes;
+    sum.seconds += seconds;
+    sum.best = std::max(sum.best, bus_bytes / seconds);
+  }
+
+  std::map<std::pair<std::size_t, std::size_t>, Sum> sums_;
+};
+
 // The time of each step: what one commit takes, in a round.
 json steps_of(const json& events, double begun) {
   json times = json::array(), lengths = json::array();
@@ -166,6 +224,11 @@ std::string report_data(const RunFiles& files) {
   json data = {{"version", DLAUNCH_VERSION}};
   json events = objects_in(files.events, "events.jsonl", "monotonic", notes);
   const json samples = objects_in(files.waiting, "waiting.jsonl", "monotonic", notes);
+  Bandwidth bandwidth;
+  for (const json& sample : objects_in(files.bandwidth, "bandwidth.jsonl", "monotonic", notes)) {
+    bandwidth.take(sample);
+  }
+  data["bandwidth"] = bandwidth.all();
   const double begun = events.empty() ? 0 : number_in(events.front(), "monotonic");
   const json job = object_of(files.job, "job.json", notes);
   data["environment"] = environment_of(job);

@@ -7,10 +7,11 @@ namespace dlaunch {
 
 // The contents of the files; "": there is none.
 struct RunFiles {
-  std::string job;      // job.json
-  std::string events;   // events.jsonl
-  std::string error;    // error.json, as of --error-file
-  std::string waiting;  // waiting.jsonl
+  std::string job;        // job.json
+  std::string events;     // events.jsonl
+  std::string error;      // error.json, as of --error-file
+  std::string waiting;    // waiting.jsonl
+  std::string bandwidth;  // bandwidth.jsonl
 };
 
 // A JSON object for the page's script, without any "<". What cannot be read is left out, and the

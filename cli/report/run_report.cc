@@ -70,7 +70,8 @@ Result<RunFiles> read_files(const std::string& folder) {
   const std::pair<const char*, std::string*> parts[] = {{"job.json", &files.job},
                                                         {"events.jsonl", &files.events},
                                                         {"error.json", &files.error},
-                                                        {"waiting.jsonl", &files.waiting}};
+                                                        {"waiting.jsonl", &files.waiting},
+                                                        {"bandwidth.jsonl", &files.bandwidth}};
   for (const auto& [name, text] : parts) {
     auto found = if_there(folder + "/" + name);
     if (!found) return found.error();

@@ -13,15 +13,15 @@ JobTelemetry::JobTelemetry(const Plan& plan)
       events_(plan, [this](const JobEvent& event) { take(event); }) {}
 
 Result<void> JobTelemetry::open(asio::io_context& loop, Look look, bool takes_over) {
+  look_ = std::move(look);
   if (!plan_.metrics.empty()) {
-    auto server = MetricsServer::open(
-        loop, plan_.metrics,
-        [this, look = std::move(look)](MetricsForm form, const MetricsServer::Done& done) {
-          look([this, form, done](const JobStatus& job) {
-            counters_.take(goodput());
-            done(render_metrics(job, counters_, form));
-          });
-        });
+    auto server = MetricsServer::open(loop, plan_.metrics,
+                                      [this](MetricsForm form, const MetricsServer::Done& done) {
+                                        look_([this, form, done](const JobStatus& job) {
+                                          counters_.take(goodput());
+                                          done(render_metrics(job, counters_, form));
+                                        });
+                                      });
     if (!server && !takes_over) return server.error();
     if (!server) log_warn("{}; the job continues without metrics", server.error().what);
     if (server) metrics_ = std::move(*server);
@@ -50,7 +50,14 @@ void JobTelemetry::take(const JobEvent& event) {
 void JobTelemetry::begins(const JobCore& job, const std::vector<std::string>& hosts,
                           const std::optional<JobRecord>& was) {
   events_.begins(job, hosts, was);
-  if (run_folder_) run_folder_->begin(hosts, [this] { return goodput(); });
+  if (!run_folder_) return;
+  run_folder_->begin(hosts, {.goodput = [this] { return goodput(); },
+                             .tallies =
+                                 [this](const auto& done) {
+                                   look_([this, done](const JobStatus& job) {
+                                     done(job.size, counters_.tallies);
+                                   });
+                                 }});
 }
 
 void JobTelemetry::begin_round(int round, int size) {

@@ -67,6 +67,7 @@ class JobTelemetry {
   void end_round(TimePoint now);
 
   const Plan& plan_;
+  Look look_;
   JobLedger ledger_;
   JobTrace trace_;
   JobEvents events_;

@@ -55,23 +55,31 @@ Result<std::unique_ptr<RunFolder>> RunFolder::open(asio::io_context& loop, const
   if (error) return errno_error("make the folder " + plan.run_dir, error.value());
   auto job = open_file(plan.run_dir + "/job.json", O_TRUNC);
   if (!job) return job.error();
-  auto waiting = open_file(plan.run_dir + "/waiting.jsonl", O_APPEND);
+  auto waiting = folder->open_lines("waiting.jsonl");
   if (!waiting) return waiting.error();
+  auto bandwidth = folder->open_lines("bandwidth.jsonl");
+  if (!bandwidth) return bandwidth.error();
   folder->job_ = std::move(*job);
   folder->waiting_ = std::move(*waiting);
-  folder->room_ = room_in(folder->waiting_->fd.get(), kMostOfRunFile);
+  folder->bandwidth_ = std::move(*bandwidth);
   return folder;
+}
+
+Result<RunFolder::Lines> RunFolder::open_lines(const char* name) const {
+  auto file = open_file(plan_.run_dir + "/" + name, O_APPEND);
+  if (!file) return file.error();
+  return Lines{*file, room_in((*file)->fd.get(), kMostOfRunFile)};
 }
 
 RunFolder::RunFolder(asio::io_context& loop, const Plan& plan)
     : plan_(plan),
       writer_(loop,
               {.drained = [] {}, .failed = [](const Error& error) { log_warn("{}", error.what); }}),
-      samples_(steady_now()),
+      waits_(steady_now()),
       timer_(loop, [this] { sample(); }) {}
 
-void RunFolder::begin(const std::vector<std::string>& hosts, std::function<Goodput()> goodput) {
-  goodput_ = std::move(goodput);
+void RunFolder::begin(const std::vector<std::string>& hosts, Sources sources) {
+  sources_ = std::move(sources);
   const json job = {{"id", plan_.job_id},
                     {"program", plan_.argv.at(0)},
                     {"host", plan_.host},
@@ -79,24 +87,29 @@ void RunFolder::begin(const std::vector<std::string>& hosts, std::function<Goodp
                     {"started", rfc3339(time_now().wall)},
                     {"environment", environment_of(plan_)}};
   writer_.write(job_, job.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
-  timer_.arm(samples_.due());
+  timer_.arm(waits_.due());
 }
 
 void RunFolder::end() {
-  if (goodput_) sample();
+  if (sources_.goodput) sample_waits();
   timer_.arm(kNever);
 }
 
 void RunFolder::sample() {
-  write(samples_.sample(steady_now(), goodput_()));
-  timer_.arm(samples_.due());
+  sample_waits();
+  sources_.tallies([this](int ranks, const BandwidthSamples::Tallies& tallies) {
+    write(bandwidth_, bandwidths_.sample(steady_now(), ranks, tallies));
+  });
+  timer_.arm(waits_.due());
 }
 
+void RunFolder::sample_waits() { write(waiting_, waits_.sample(steady_now(), sources_.goodput())); }
+
 // A sample that finds no room is left out: the next one covers its time.
-void RunFolder::write(const std::string& line) {
-  if (line.size() > room_ || writer_.full()) return;
-  room_ -= line.size();
-  writer_.write(waiting_, line);
+void RunFolder::write(Lines& to, const std::string& line) {
+  if (line.empty() || line.size() > to.room || writer_.full()) return;
+  to.room -= line.size();
+  writer_.write(to.file, line);
 }
 
 }  // namespace dlaunch

@@ -1,6 +1,6 @@
 // RunFolder: the folder of --run-dir, for `dlaunch report`: writes what no other option writes,
-// job.json once the job begins and waiting.jsonl while it runs. One thread, the loop's, which never
-// waits for the file system.
+// job.json once the job begins, and waiting.jsonl and bandwidth.jsonl while it runs. One thread,
+// the loop's, which never waits for the file system.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "elastic/goodput_ledger.h"
+#include "launcher/lead/metrics/bandwidth_samples.h"
 #include "launcher/lead/report/wait_samples.h"
 #include "launcher/output/file_writer.h"
 #include "launcher/plan/plan.h"
@@ -24,22 +25,37 @@ class RunFolder {
   // Makes the folder, unless it is there. plan must outlive this object.
   static Result<std::unique_ptr<RunFolder>> open(asio::io_context& loop, const Plan& plan);
 
-  // The job begins on these hosts. goodput: the accounts up to now.
-  void begin(const std::vector<std::string>& hosts, std::function<Goodput()> goodput);
+  // What it samples while the job runs.
+  struct Sources {
+    std::function<Goodput()> goodput;  // the accounts up to now
+    // Passes on the number of ranks, and the tallies of their collectives, now or a little later.
+    using Tallies = BandwidthSamples::Tallies;
+    std::function<void(std::function<void(int ranks, const Tallies&)>)> tallies;
+  };
+  // The job begins on these hosts.
+  void begin(const std::vector<std::string>& hosts, Sources sources);
   // The job has ended: the last sample.
   void end();
 
  private:
   RunFolder(asio::io_context& loop, const Plan& plan);
+  // A file of lines, up to a size.
+  struct Lines {
+    FileWriter::FilePtr file;
+    std::size_t room = 0;  // bytes that it may still get
+  };
+  Result<Lines> open_lines(const char* name) const;
   void sample();
-  void write(const std::string& line);
+  void sample_waits();
+  void write(Lines& to, const std::string& line);
 
   const Plan& plan_;
   FileWriter writer_;
-  FileWriter::FilePtr job_, waiting_;
-  std::size_t room_ = 0;  // bytes that waiting.jsonl may still get
-  std::function<Goodput()> goodput_;
-  WaitSamples samples_;
+  FileWriter::FilePtr job_;
+  Lines waiting_, bandwidth_;
+  Sources sources_;
+  WaitSamples waits_;
+  BandwidthSamples bandwidths_;
   DeadlineTimer timer_;
 };
 

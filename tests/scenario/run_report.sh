@@ -29,6 +29,7 @@ run dlaunch --run-dir file/x true; expect_code 73; expect_err 'file/x'
 # A job that waits shows whom for.
 run dlaunch --nproc 3 --run-dir runs/slow "$BUILD/tests/support/rounds_worker" --steps 150 --step-ms 20 --slow 2 --factor 3
 expect_code 0
+[ -s runs/slow/bandwidth.jsonl ] || fail "no bandwidth.jsonl"
 run dlaunch report runs/slow; expect_code 0
 
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "Chromium is not installed: the page is not shown"
@@ -43,4 +44,5 @@ shows runs/one/report.html
 for section in why-it-failed goodput rounds events environment; do expect_out "<section id=\"$section\">"; done
 expect_out 'class="outcome failed"'; expect_out '<svg'; expect_out '<b>3</b>workers'
 shows runs/slow/report.html
+expect_out '<section id="bandwidth-by-size">'; expect_out '[0-9] GB/s'; expect_out 'all_reduce'
 expect_out '<section id="waiting-by-rank-and-time">'; expect_out 'class="outcome succeeded"'

@@ -54,6 +54,25 @@ TEST_CASE("report data: samples become one column for each rank, also for a rank
   CHECK(series["ranks"][1]["waiting"] == json{0, 0.25});
 }
 
+TEST_CASE(
+    "report data: the bus bandwidth of each collective and size, and the best of all samples") {
+  const json bandwidth = data_of(
+      {.bandwidth =
+           R"({"monotonic":11,"ranks":4,"collectives":[{"kind":"all_reduce","size":"16MiB","calls":4,"bytes":4000,"ns":2000}]}
+{"monotonic":12,"ranks":4,"collectives":[{"kind":"all_reduce","size":"16MiB","calls":4,"bytes":4000,"ns":6000},{"kind":"all_gather","size":"4KiB","calls":4,"bytes":400,"ns":100}]}
+{"monotonic":13,"ranks":1,"collectives":[{"kind":"all_reduce","size":"16MiB","calls":1,"bytes":9000,"ns":1}]}
+{"monotonic":14,"ranks":4,"collectives":[3,{"kind":"no","size":"4KiB","ns":1},{"kind":"reduce","size":7,"ns":1},{"kind":"reduce","size":"4KiB"}]}
+)"})["bandwidth"];
+  REQUIRE(bandwidth.size() == 2);
+  CHECK(bandwidth[0]["collective"] == "all_reduce");
+  CHECK(bandwidth[0]["size"] == "16MiB");
+  CHECK(bandwidth[0]["calls"] == 8);
+  CHECK(bandwidth[0]["busbw"] == doctest::Approx(1.5e9));
+  CHECK(bandwidth[0]["best"] == doctest::Approx(3e9));
+  CHECK(bandwidth[1]["busbw"] == doctest::Approx(12e9));  // each of four ranks has a part
+  CHECK(data_of({})["bandwidth"].empty());
+}
+
 TEST_CASE("report data: what cannot be read is left out and noted") {
   const json data =
       data_of({.job = "[1]",

@@ -1,0 +1,21 @@
+// From the rate of a collective to its bus bandwidth, as nccl-tests' PERFORMANCE.md defines it.
+#pragma once
+
+#include <string_view>
+
+namespace dlaunch {
+
+// Whether a call's count is the part of one rank. collective: one of kCollectiveNames.
+constexpr bool counts_parts(std::string_view collective) {
+  return collective == "reduce_scatter" || collective == "all_gather" || collective == "gather" ||
+         collective == "scatter" || collective == "all_to_all";
+}
+
+// busbw / algbw; algbw is the rate of the bytes of all parts together.
+constexpr double bus_factor(std::string_view collective, int ranks) {
+  const double n = ranks;
+  if (collective == "all_reduce") return 2 * (n - 1) / n;
+  return counts_parts(collective) ? (n - 1) / n : 1;
+}
+
+}  // namespace dlaunch
