@@ -123,8 +123,16 @@ std::string flight_file(const std::string& round_dir, int rank) {
 std::vector<FlightEntry> read_flight(std::string_view bytes) {
   std::vector<FlightEntry> entries;
   for (const auto& r : read_records(bytes)) {
-    entries.push_back(
-        {describe(r), static_cast<FlightState>(r.state), at(r.started_ns), at(r.ended_ns)});
+    entries.push_back({.what = describe(r),
+                       .state = static_cast<FlightState>(r.state),
+                       .started = at(r.started_ns),
+                       .ended = at(r.ended_ns),
+                       .number = r.number,
+                       .seq = r.seq,
+                       .count = r.count,
+                       .group = r.group,
+                       .kind = r.what,
+                       .dtype = r.dtype});
   }
   return entries;
 }

@@ -72,6 +72,11 @@ struct FlightEntry {
   std::string what;  // "all_reduce #17 (count 4096, float, sum)", "send to rank 2 (tag 5, …)"
   FlightState state = FlightState::running;
   TimePoint started{}, ended{};  // ended: if not running
+  // As in FlightRecord.
+  std::uint64_t number = 0, seq = 0, count = 0;
+  std::uint32_t group = 0;
+  std::uint8_t kind = kFlightSend;  // FlightRecord::what
+  std::uint8_t dtype = 0;
 };
 // The size of an element, by dl_dtype.
 inline constexpr std::uint64_t kDtypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};

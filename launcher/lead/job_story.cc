@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "base/write_all.h"
+#include "launcher/lead/report/flight_dump.h"
 #include "launcher/wire/stack_lines.h"
 
 namespace dlaunch {
@@ -34,6 +37,32 @@ JobEnd job_end(JobEnding end) {
       return JobEnd::timed_out;
   }
   return JobEnd::succeeded;
+}
+
+// Does not follow a link under the new file's name: other users of the folder may have put it
+// there.
+void write_report(const char* option, const std::string& path, const std::string& text) {
+  struct stat st {};
+  const bool special = ::stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
+  const std::string fresh = special ? path : path + ".new";
+  if (!special) ::unlink(fresh.c_str());
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (special ? O_TRUNC : O_EXCL);
+  const UniqueFd file(::open(fresh.c_str(), flags, 0666));
+  int err = file ? write_all(file.get(), text).os_errno : errno;
+  if (err == 0 && !special && ::rename(fresh.c_str(), path.c_str()) != 0) err = errno;
+  if (err == 0) return;
+  log_warn("{}", errno_error(fmt::format("write {} {}", option, path), err).what);
+  if (!special) ::unlink(fresh.c_str());
+}
+
+// Those of an earlier run, perhaps of more ranks. A user's own files there stay.
+void remove_flight_dumps(const std::string& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder, error)) return;
+  for (int rank = 0; rank < kMostFlightDumps; ++rank) {
+    std::filesystem::remove(fmt::format("{}/rank_{}", folder, rank), error);
+  }
+  std::filesystem::remove(folder, error);  // only if it is empty
 }
 
 }  // namespace
@@ -159,25 +188,23 @@ JobStory::Ending JobStory::finish(const JobCore::Finish& how, const JobCore& job
   facts_.ended = steady_now();
   facts_.still_running = std::move(left);
   const Verdict verdict = judge(facts_);
-  if (!plan_.error_file.empty()) write_error_file(render_json(facts_, verdict));
+  if (!plan_.error_file.empty()) {
+    write_report("--error-file", plan_.error_file, render_json(facts_, verdict) + "\n");
+  }
+  if (!plan_.run_dir.empty()) write_flight_dumps(plan_.run_dir + "/flight_dumps");
   return {verdict.exit_code, render_text(facts_, verdict, plan_.output.color, shown_last)};
 }
 
-// Does not follow a link under the new file's name: other users of the folder may have put it
-// there.
-void JobStory::write_error_file(const std::string& json) const {
-  const std::string& path = plan_.error_file;
-  struct stat st {};
-  const bool special = ::stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode);
-  const std::string fresh = special ? path : path + ".new";
-  if (!special) ::unlink(fresh.c_str());
-  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (special ? O_TRUNC : O_EXCL);
-  const UniqueFd file(::open(fresh.c_str(), flags, 0666));
-  int err = file ? write_all(file.get(), json + "\n").os_errno : errno;
-  if (err == 0 && !special && ::rename(fresh.c_str(), path.c_str()) != 0) err = errno;
-  if (err == 0) return;
-  log_warn("{}", errno_error("write --error-file " + path, err).what);
-  if (!special) ::unlink(fresh.c_str());
+void JobStory::write_flight_dumps(const std::string& folder) const {
+  remove_flight_dumps(folder);
+  if (facts_.nproc > kMostFlightDumps) return;
+  const auto dumps = flight_dumps(facts_.workers, facts_.nproc);
+  if (dumps.empty()) return;
+  std::error_code error;  // writing shows it
+  std::filesystem::create_directory(folder, error);
+  for (const auto& [rank, dump] : dumps) {
+    write_report("--run-dir", fmt::format("{}/rank_{}", folder, rank), dump);
+  }
 }
 
 }  // namespace dlaunch

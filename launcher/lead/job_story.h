@@ -47,13 +47,14 @@ class JobStory {
     int exit_code = 0;
     std::vector<std::string> report;
   };
-  // Also writes --error-file. left: ranks that could not be ended.
+  // Also writes --error-file, and the flight dumps of --run-dir.
+  // left: ranks that could not be ended.
   Ending finish(const JobCore::Finish& how, const JobCore& job, std::vector<int> left,
                 const ShownLast& shown_last);
 
  private:
   void tell(std::vector<WorkerEnd> ends, const std::string& what_next, const JobCore& job) const;
-  void write_error_file(const std::string& json) const;
+  void write_flight_dumps(const std::string& folder) const;
 
   const Plan& plan_;
   JobFacts facts_;

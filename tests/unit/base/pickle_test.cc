@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "base/pickle_writer.h"
+
 using namespace dlaunch;
 using namespace std::string_literals;
 
@@ -53,4 +55,32 @@ TEST_CASE("a pickle that calls something, or is damaged, is an error") {
       Pickle::read("K\x01K\x02"
                    "a."s));
   CHECK_FALSE(Pickle::read("e."));
+}
+
+TEST_CASE("a pickle that is written is read with the same values") {
+  PickleWriter writer;
+  writer.begin_dict();
+  for (const char* const key : {"small", "large"}) {
+    writer.text(key);
+    writer.begin_list();
+    const std::int64_t unit = key[0] == 's' ? 1 : 5'000'000'000;
+    for (const std::int64_t value : {unit, -unit}) writer.integer(value);
+    writer.end_list();
+  }
+  writer.text("pair");
+  writer.begin_tuple();
+  writer.text("small");
+  writer.boolean(true);
+  writer.end_tuple();
+  writer.end_dict();
+  const auto pickle = Pickle::read(writer.finish());
+  REQUIRE(pickle);
+  const auto values = [&](const char* key) {
+    return pickle->items(*pickle->find(pickle->root(), key));
+  };
+  CHECK((values("small").at(0)->number == 1 && values("small").at(1)->number == -1));
+  CHECK(values("large").at(0)->number == 5'000'000'000);
+  CHECK(values("large").at(1)->number == -5'000'000'000);
+  CHECK(values("pair").at(0)->words == "small");
+  CHECK((values("pair").at(1)->kind == PickleValue::boolean && values("pair").at(1)->number == 1));
 }
