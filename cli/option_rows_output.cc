@@ -32,6 +32,12 @@ constexpr OptionRow kOutputRows[] = {
      "pipe or file as a line every 30 s. Each bar's last state is always shown. lines shows every "
      "bar as lines, at most one a second",
      &Options::progress_bars},
+    {"progress", "", "", kChoices<kProgressWords>, "auto", Group::output,
+     "How dlaunch shows how far the job is, from its start to the steps that the program reports "
+     "with dl_report_progress(): auto, in one row at the bottom of a terminal, elsewhere as plain; "
+     "plain, "
+     "with a line every 30 s at most, and none for a start within that time; or none",
+     &Options::progress},
     {"timestamps", "", "timestamp timestamp-output prefix-timestamp prefix-output-with-timestamp",
      "", "", Group::output, "Put the local time, to the millisecond, before each line",
      &Options::timestamps},

@@ -113,6 +113,7 @@ struct Options {
   Text tee;
   Text only_rank;
   Text progress_bars;
+  Text progress;
   Switch timestamps;
   Switch goodput;
   Text trace;

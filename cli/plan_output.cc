@@ -118,6 +118,25 @@ Result<void> plan_bars(PlanDraft& draft) {
   return {};
 }
 
+// Nothing is drawn where workers themselves write to our terminal.
+Result<void> plan_progress(PlanDraft& draft) {
+  const Text& option = draft.options.progress;
+  OutputPlan& output = draft.plan().output;
+  if (draft.options.quiet) output.progress = ProgressMode::none;
+  if (output.mode == OutputMode::raw) {
+    if (is_mistaken(option)) {
+      return refuse("{} has no effect with {} raw", option.source, draft.options.output.source);
+    }
+    output.progress = ProgressMode::none;
+    return {};
+  }
+  if (!option) return {};
+  auto mode = one_of(option, kProgressWords);
+  if (!mode) return mode.error();
+  output.progress = *mode;
+  return {};
+}
+
 Result<void> plan_stdin(PlanDraft& draft) {
   const Text& option = draft.options.stdin_to;
   Plan& plan = draft.plan();
@@ -192,6 +211,7 @@ Result<void> plan_output(PlanDraft& draft) {
     output.only_ranks = std::move(*ranks);
   }
   if (auto done = plan_bars(draft); !done) return done.error();
+  if (auto done = plan_progress(draft); !done) return done.error();
   if (auto done = plan_metrics(draft); !done) return done.error();
   output.timestamps = options.timestamps.on;
   draft.plan().goodput = options.goodput.on;

@@ -84,6 +84,8 @@ class NodeRoster {
   std::optional<int> node_of(Link link) const;
   // -1: no node leads.
   int own_number() const { return own_number_; }
+  // The number of hosts that are here.
+  int here() const;
   // "2 of 4 hosts are here (a, b)"
   std::string who_is_here() const;
 
@@ -93,7 +95,6 @@ class NodeRoster {
   void on(const Clock& clock);
   std::optional<int> number_for(const Join& join) const;
   void begin();
-  int here() const;
   bool all_expected() const;
   // The job needs only the leading host.
   bool alone() const { return !resumed_ && all_expected(); }

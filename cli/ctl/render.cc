@@ -1,6 +1,7 @@
 #include "cli/ctl/render.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "base/text_table.h"
 #include "elastic/restart_policy.h"
+#include "launcher/lead/control/progress_line.h"
 #include "launcher/wire/stack_groups.h"
 
 namespace dlaunch::ctl {
@@ -69,12 +71,14 @@ std::string size_of(const json& status) {
   return text;
 }
 
+Duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
 RestartLimit limit_of(const json& restarts) {
   RestartLimit limit{.restarts = restarts.at("limit"), .window = {}};
   const json& window = restarts.at("window_s");
-  if (!window.is_null()) {
-    limit.window = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(window));
-  }
+  if (!window.is_null()) limit.window = duration_of(window);
   return limit;
 }
 
@@ -118,6 +122,20 @@ std::string age(double seconds) {
   return fmt::format("{} d {} h", whole / 86400, whole / 3600 % 24);
 }
 
+std::string progress_in_words(const json& status) {
+  const json progress = status.value("progress", json());  // null from an earlier dlaunch, too
+  if (progress.is_null()) return "";
+  RunPace pace{.rank = progress.at("rank"), .last = {}, .age = {}};
+  pace.last.step = progress.at("step");
+  if (!progress.at("total").is_null()) pace.last.total = progress.at("total");
+  if (!progress.at("steps_per_s").is_null()) pace.steps_per_s = progress.at("steps_per_s");
+  if (!progress.at("left_s").is_null()) pace.left = duration_of(progress.at("left_s"));
+  for (const auto& [name, value] : progress.at("values").items()) {
+    pace.last.values.push_back({escaped(name), value.is_null() ? NAN : value.get<double>()});
+  }
+  return fmt::format("{}, {} ago\n", in_words(pace), age(progress.at("age_s")));
+}
+
 std::string render_status(const json& status) {
   const json& restarts = status.at("restarts");
   std::string text = fmt::format(
@@ -131,6 +149,7 @@ std::string render_status(const json& status) {
   for (const auto& host : status.at("hosts")) {
     text += fmt::format("host {}\n", escaped(host.get<std::string>()));
   }
+  text += progress_in_words(status);
   text += fmt::format("restarts: {} used, {} left (of {})\n\n", restarts.at("used").get<int>(),
                       restarts.at("left").get<int>(), format_restart_limit(limit_of(restarts)));
   std::vector<Row> rows = {{"RANK", "PID", "HOST", "STATE", "FOR", "LAST OPERATION"}};

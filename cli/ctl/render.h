@@ -11,6 +11,8 @@
 
 namespace dlaunch::ctl {
 
+// What the program reports, as a line; "": nothing.
+std::string progress_in_words(const nlohmann::json& status);
 std::string render_status(const nlohmann::json& status);
 std::string render_goodput(const nlohmann::json& goodput);
 std::string render_stacks(const nlohmann::json& stacks);

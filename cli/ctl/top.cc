@@ -195,6 +195,7 @@ std::string render_top(const json& now, const json& before) {
   if (const auto whom = escaped(now.at("waits_for").get<std::string>()); !whom.empty()) {
     text += fmt::format("waits for {}\n", whom);
   }
+  text += progress_in_words(now);
   text += goodput_line(now.at("goodput"));
   Row head = {"RANK", "PID", "ROUND", "CPU%", "MEMORY", "OP/S", "DATA", "STEP MS", "WAIT%"};
   if (gpus) head.insert(head.end(), {"GPU", "GPU%", "GPU MEMORY", "TEMP", "ECC"});

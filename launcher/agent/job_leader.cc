@@ -24,6 +24,7 @@
 #include "launcher/lead/membership/drained_hosts.h"
 #include "launcher/lead/membership/membership_shell.h"
 #include "launcher/lead/membership/node_membership.h"
+#include "launcher/lead/progress_display.h"
 #include "launcher/lead/start/started_hosts.h"
 #include "launcher/process/port_reservation.h"
 
@@ -50,6 +51,7 @@ class JobLeader final : private AgentBase,
  private:
   bool set_up();
   void start_hosts();
+  void show_progress();
   void let_go();
   Result<void> open_store();
   std::vector<std::string> hosts_in_words() const;
@@ -99,6 +101,7 @@ class JobLeader final : private AgentBase,
   void on_monitor(int node, const NodeMessage& what) override {
     telemetry_.take(node, membership_.name_of(node), membership_.clock_error(node), what);
     monitor_->take(node, what);
+    if (progress_ && std::holds_alternative<NodeRunProgress>(what)) progress_->progressed();
   }
 
   // -- JobDriver::Effects
@@ -127,6 +130,7 @@ class JobLeader final : private AgentBase,
   JobStory story_;
   LeaderSignals signals_;
   JobTelemetry telemetry_;
+  std::optional<ProgressDisplay> progress_;  // none: the user wants none
   const TimePoint began_ = steady_now();
   bool led_elsewhere_ = false;
   bool ending_ = false;
@@ -186,6 +190,7 @@ std::optional<int> JobLeader::run() {
   if (!set_up()) return led_elsewhere_ ? std::nullopt : std::optional(exit_code_);
   drained_.take_over();
   shell_.gather();
+  show_progress();
   start_hosts();
   if (!driver_) telemetry_.events().queued();
   if (!driver_) arm_timer(std::min(job_ends_at_, steady_now() + kTellWaiting));
@@ -213,6 +218,7 @@ bool JobLeader::set_up() {
   auto control =
       JobControl::open(loop_, job_dir_.path(), plan_, telemetry_,
                        {.who_is_here = [this] { return membership_.who_is_here(); },
+                        .here = [this] { return membership_.here(); },
                         .in_words = [this] { return hosts_in_words(); },
                         .end = [this] { on_signal(SIGTERM); },
                         .all = [this] { return drained_.all(); },
@@ -246,6 +252,16 @@ Result<void> JobLeader::open_store() {
   if (auto done = reserve_ports(plan_.master_port); !done) return done;
   membership_.set_own_addresses({{plan_.master_addr, ports_.master.port}, ports_.rank_numbers()});
   return {};
+}
+
+void JobLeader::show_progress() {
+  const ProgressMode mode = plan_.output.progress;
+  if (mode == ProgressMode::none) return;
+  // With a leader apart from its host's agent, both write to the terminal.
+  const bool live = mode == ProgressMode::automatic && hub_->draws() && !plan_.nodes.leads_only;
+  progress_.emplace(
+      loop_, *hub_, live, [this](const auto& done) { control_->look(false, done); },
+      [this] { return telemetry_.pace(steady_now()); });
 }
 
 void JobLeader::start_hosts() {
@@ -338,6 +354,7 @@ void JobLeader::give_up(int exit_code, const std::string& why) {
 void JobLeader::end(int exit_code, const std::string& why, const std::vector<std::string>& report) {
   ending_ = true;
   exit_code_ = exit_code;
+  if (progress_) progress_->end();
   telemetry_.events().job_ended(exit_code, why, steady_now() - began_, driver_ ? &job() : nullptr);
   const auto leave_last = [this, exit_code, report] {
     for (const auto& line : report) hub_->own_line("dlaunch: " + line);
@@ -379,6 +396,7 @@ LeaderSignals::Job JobLeader::phase() const {
 void JobLeader::on_idle() {
   if (!node_) return;
   telemetry_.events().observe(steady_now(), job());
+  if (progress_) progress_->observe(job().state(), job().round());
   drained_.let_go();
   if (started_ && started_->some_leave()) let_go();
   arm_timer(std::min(

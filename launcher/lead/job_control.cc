@@ -190,10 +190,13 @@ JobStatus JobControl::status_before() const {
                    .host = plan_.host,
                    .program = {},
                    .waits_for = "its hosts: " + hosts_.who_is_here(),
+                   .hosts_here = hosts_.here(),
+                   .hosts_wanted = plan_.nodes.max,
                    .hosts = hosts_.in_words(),
                    .restarts_left = plan_.max_restarts.restarts,
                    .restarts = plan_.max_restarts,
                    .ran = steady_now() - started_,
+                   .pace = telemetry_.pace(steady_now()),
                    .workers = {}};
   status.several_programs = plan_.programs.size() > 1;
   status.program = command_of(plan_);

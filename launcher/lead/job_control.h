@@ -26,6 +26,7 @@ class JobControl {
   // The job's hosts, while they are awaited and later.
   struct Hosts {
     std::function<std::string()> who_is_here;
+    std::function<int()> here;                           // their number
     std::function<std::vector<std::string>()> in_words;  // the hosts' problems
     std::function<void()> end;                           // like SIGTERM
     // For a job that has begun: all hosts, without their ranks; and drains or undrains one.

@@ -66,6 +66,7 @@ void JobTelemetry::begin_round(int round, int size) {
   if (round_ != round) end_round(now);
   round_ = round;
   trace_.begin_round(now, round, size);
+  pace_.begin_round();
 }
 
 void JobTelemetry::see(const JobCore::Event& event, const JobCore& job) {
@@ -84,6 +85,9 @@ void JobTelemetry::take(int node, const std::string& host, Duration clock_error,
                         const NodeMessage& message) {
   ledger_.take(steady_now(), node, message);
   trace_.take(node, host, clock_error, message);
+  if (const auto* said = std::get_if<NodeRunProgress>(&message)) {
+    pace_.take(said->rank, said->progress);
+  }
 }
 
 void JobTelemetry::finish() {

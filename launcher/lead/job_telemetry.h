@@ -5,12 +5,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <asio/io_context.hpp>
 
 #include "base/result.h"
+#include "launcher/lead/control/run_pace.h"
 #include "launcher/lead/events/event_log.h"
 #include "launcher/lead/job_events.h"
 #include "launcher/lead/job_ledger.h"
@@ -59,6 +61,8 @@ class JobTelemetry {
     log_->ask(after, reply);
   }
   const JobCounters& counters() const { return counters_; }
+  // How far the program is, by its own words.
+  std::optional<RunPace> pace(TimePoint now) const { return pace_.at(now); }
   void measured(const StepTimes& step) { counters_.take(step); }
   void looked(const JobStatus& status) { counters_.take(status); }
 
@@ -72,6 +76,7 @@ class JobTelemetry {
   JobTrace trace_;
   JobEvents events_;
   JobCounters counters_;
+  PaceMeter pace_;
   std::unique_ptr<EventLog> log_;  // once open
   std::unique_ptr<MetricsServer> metrics_;
   std::unique_ptr<RunFolder> run_folder_;  // null: none

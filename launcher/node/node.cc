@@ -137,6 +137,11 @@ void Node::on(const NodeStart& start) {
   if (start.one_world) drop_old_round_dirs();
 }
 
+void Node::on(const NodeHandOn& pass) {
+  if (pass.signal == SIGTSTP) hub_.leave_rows();
+  driver_.hand_on(pass.signal);
+}
+
 void Node::on(const NodeFence& fence) {
   for (const Slot slot : processes_.running_slots()) {
     channel_->send(processes_.place(slot).worker, FenceNotice{fence.round, fence.lost});
@@ -255,7 +260,7 @@ void Node::on_ended(Slot slot, const WorkerEnd& end) {
   if (!failed) mpi_.ended_well(end.rank);
   if (lender_) lender_->ended(slot);
   driver_.exited(slot);
-  monitor_.last_spans(slot);
+  monitor_.last_news(slot);
   say_(NodeEnded{slot, end});
 }
 

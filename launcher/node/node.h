@@ -73,7 +73,7 @@ class Node final : public NodePort, private NodeDriver::Effects {
   Node(const Parts& parts, int slots, Duration grace, const WorkerPlace& common, Say say);
   void on(const NodeStart& start);
   void on(const NodeStop& stop) { driver_.stop(stop.slots, stop.signal); }
-  void on(const NodeHandOn& pass) { driver_.hand_on(pass.signal); }
+  void on(const NodeHandOn& pass);
   void on(const NodeFence& fence);
   void on(const NodeAnnounce& announce);
   // For the monitor; others are ignored.

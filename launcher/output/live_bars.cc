@@ -27,13 +27,24 @@ void LiveBars::set(Who who, std::vector<std::string> rows) {
   }
 }
 
+void LiveBars::set_own(std::string row, bool urgent) {
+  if (row == own_ && urgent == own_urgent_) return;
+  const bool was_shown = own_shown();
+  own_ = std::move(row);
+  own_urgent_ = urgent;
+  changed_ = changed_ || was_shown || own_shown();
+}
+
 std::optional<TimePoint> LiveBars::deadline() const {
-  const bool missing = drawn_.empty() && !bars_.empty();
+  const bool missing = drawn_.empty() && (own_shown() || !bars_.empty());
   return changed_ || missing ? std::optional(next_) : std::nullopt;
 }
 
 std::vector<std::string> LiveBars::lines(Window window, const Prefix& prefix) const {
   std::vector<std::string> all;
+  // The last column stays free: behind it some terminals begin a new row at once.
+  const int width = std::max(window.columns - 1, 1);
+  if (own_shown()) return {fit_columns(own_, width)};
   for (const auto& [key, rows] : bars_) {
     const std::string before = prefix(std::get<1>(key));
     for (const std::string& row : rows) all.push_back(before + row);
@@ -45,8 +56,7 @@ std::vector<std::string> LiveBars::lines(Window window, const Prefix& prefix) co
     all.resize(room);
     all.back() = fmt::format("… {} more progress bars", missing);
   }
-  // The last column stays free: behind it some terminals begin a new row at once.
-  for (std::string& line : all) line = fit_columns(line, std::max(window.columns - 1, 1));
+  for (std::string& line : all) line = fit_columns(line, width);
   return all;
 }
 

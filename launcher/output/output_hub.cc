@@ -103,6 +103,18 @@ void OutputHub::worker_ended(int slot) {
 
 void OutputHub::own_line(std::string_view line) { impl_->own_line(line); }
 
+bool OutputHub::draws() const { return impl_->target(OutputStream::err).printer.draws(); }
+
+void OutputHub::set_own_row(std::string row, bool urgent) {
+  impl_->target(OutputStream::err).printer.set_own_row(std::move(row), urgent);
+  impl_->flush_sinks();
+  impl_->arm_timer();
+}
+
+void OutputHub::leave_rows() {
+  for (Impl::Target* to : {&impl_->out, &impl_->err}) to->printer.leave_rows();
+}
+
 void OutputHub::pass_on(UniqueFd from, OutputStream kind, std::string_view begun,
                         std::function<void()> ended) {
   impl_->pass_on(std::move(from), kind, begun, std::move(ended));

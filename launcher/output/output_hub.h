@@ -75,6 +75,13 @@ class OutputHub {
   // One line of dlaunch's own, without newline, to stderr, in order with what was shown before.
   void own_line(std::string_view line);
 
+  // Whether our stderr is a terminal where rows can be drawn in place.
+  bool draws() const;
+  // The job's own line, which stands below all lines of such a terminal; as LiveBars::set_own().
+  void set_own_row(std::string row, bool urgent);
+  // Keeps the rows that are drawn now: the shell is about to write below them.
+  void leave_rows();
+
   // Shows the lines from a pipe unchanged, on our stdout or stderr; `begun` is what was read of
   // them before. Closes the pipe at its end, and calls `ended`.
   void pass_on(UniqueFd from, OutputStream kind, std::string_view begun,

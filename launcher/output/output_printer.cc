@@ -13,6 +13,7 @@ namespace {
 constexpr const char* kColors[] = {"\x1b[36m", "\x1b[33m", "\x1b[32m", "\x1b[35m",
                                    "\x1b[34m", "\x1b[31m", "\x1b[96m", "\x1b[93m"};
 constexpr const char* kPlain = "\x1b[0m";
+constexpr Duration kLookForForeground = std::chrono::seconds(1);
 
 // Wall clock, because people compare it with other logs.
 std::string wall_clock(TimePoint at) {
@@ -36,8 +37,7 @@ OutputPrinter::OutputPrinter(const Plan& plan, const LocalRanks& local_ranks, Ou
       host_(plan.output.host_prefix ? plan.host + ":" : ""),
       sink_(sink),
       color_(plan.output.color && (sink.is_terminal() || plan.output.passed_on)),
-      draws_bars_(sink.is_terminal() && plan.output.cursor &&
-                  (plan_.bars == BarMode::first || plan_.bars == BarMode::all)),
+      draws_(sink.is_terminal() && plan.output.cursor),
       bars_(plan_.bars == BarMode::all) {}
 
 std::string OutputPrinter::make_prefix(const RankSet& ranks) const {
@@ -103,22 +103,23 @@ std::string OutputPrinter::live_prefix(TimePoint now, int rank) {
 
 void OutputPrinter::draw_bars(TimePoint now) {
   if (!bars_due()) return;
+  if (!sink_.is_foreground()) return bars_.put_off(deadline_after(now, kLookForForeground));
   sink_.append(bars_.draw(now, sink_.window(), [&](int rank) { return live_prefix(now, rank); }));
 }
 
 // Draws no bars below a question, nor while the terminal is behind.
 std::optional<TimePoint> OutputPrinter::bars_due() const {
-  const bool possible = draws_bars_ && !open_ && !sink_.gone() && !sink_.full();
+  const bool possible = draws_ && !open_ && !sink_.gone() && !sink_.full();
   return possible ? bars_.deadline() : std::nullopt;
 }
 
 void OutputPrinter::hide_bars() {
-  if (draws_bars_) sink_.append(bars_.erase(sink_.window()));
+  if (draws_) sink_.append(bars_.erase(sink_.window()));
 }
 
 void OutputPrinter::end_bars() {
   hide_bars();
-  draws_bars_ = false;
+  draws_ = false;
 }
 
 void OutputPrinter::typed() {

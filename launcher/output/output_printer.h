@@ -42,16 +42,24 @@ class OutputPrinter {
   // Call it before anything but a worker's line is appended to the sink.
   void make_way();
   // -- Progress bars
+  // Whether the sink is a terminal where rows can be drawn in place.
+  bool draws() const { return draws_; }
   // Whether bars are drawn in place; else they are ordinary lines.
-  bool draws_bars() const { return draws_bars_; }
+  bool draws_bars() const {
+    return draws_ && (plan_.bars == BarMode::first || plan_.bars == BarMode::all);
+  }
   void set_bar(LiveBars::Who who, std::vector<std::string> rows) {
     bars_.set(who, std::move(rows));
   }
+  // As LiveBars::set_own().
+  void set_own_row(std::string row, bool urgent) { bars_.set_own(std::move(row), urgent); }
   // Call it after each turn that printed something, and at bars_due().
   void draw_bars(TimePoint now);
   std::optional<TimePoint> bars_due() const;
-  // Hides the bars until draw_bars: the shell shows its prompt there.
+  // Hides the bars until draw_bars.
   void hide_bars();
+  // Keeps the drawn rows where they are: another program is about to write below them.
+  void leave_rows() { bars_.leave(); }
   // Ends the bars for good.
   void end_bars();
 
@@ -79,7 +87,7 @@ class OutputPrinter {
   OutputSink& sink_;
   const bool color_;
   std::vector<std::string> prefixes_;  // by rank
-  bool draws_bars_;
+  bool draws_;
   LiveBars bars_;
   std::optional<int> open_;  // the rank of an unfinished line at the end of the sink
   TimePoint stamped_{};

@@ -58,6 +58,13 @@ UniqueFd OutputSink::open_own(int fd) {
   return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
 }
 
+// The keeper, our parent, has the group that the shell has made for the job.
+bool OutputSink::is_foreground() {
+  if (!terminal_ || gone_) return false;
+  const pid_t front = ::tcgetpgrp(target());
+  return front < 0 || front == ::getpgrp() || front == ::getpgid(::getppid());
+}
+
 LiveBars::Window OutputSink::window() {
   LiveBars::Window window;
   winsize size{};

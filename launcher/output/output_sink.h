@@ -46,6 +46,8 @@ class OutputSink {
   bool empty() const { return waiting_.size() == written_ && (!file_ || files_.empty()); }
   bool gone() const { return file_ ? file_->gone.load() : gone_; }
   bool is_terminal() const { return terminal_; }
+  // False: a shell has our job in its background, and the terminal's last row is the shell's.
+  bool is_foreground();
   // The terminal's size now.
   LiveBars::Window window();
 

@@ -228,6 +228,9 @@ Facts about_output(const Plan& plan) {
   if (output.only_ranks) lines.emplace_back("shown ranks", format_rank_set(*output.only_ranks));
   if (output.bars != BarMode::first)
     lines.emplace_back("progress bars", word_of(kBarWords, output.bars));
+  const bool chosen = !plan.quiet && output.mode != OutputMode::raw;  // not as a consequence
+  if (chosen && output.progress != ProgressMode::automatic)
+    lines.emplace_back("progress", word_of(kProgressWords, output.progress));
   if (output.timestamps) lines.emplace_back("time stamps", "before each line");
   if (plan.quiet) lines.emplace_back("messages", "errors only");
   lines.emplace_back("stdin",

@@ -48,6 +48,15 @@ inline constexpr WordTable<BarMode, 4> kBarWords = {{{"first", BarMode::first},
                                                      {"all", BarMode::all},
                                                      {"final", BarMode::at_end},
                                                      {"lines", BarMode::lines}}};
+// How dlaunch shows how far a job is.
+enum class ProgressMode {
+  automatic,  // one row at the bottom of a terminal; elsewhere as plain
+  plain,      // lines now and then
+  none,
+};
+inline constexpr WordTable<ProgressMode, 3> kProgressWords = {{{"auto", ProgressMode::automatic},
+                                                               {"plain", ProgressMode::plain},
+                                                               {"none", ProgressMode::none}}};
 // Of a worker, or of ours.
 enum class OutputStream : std::uint8_t { out, err };
 inline constexpr OutputStream kOutputStreams[] = {OutputStream::out, OutputStream::err};
@@ -61,6 +70,7 @@ struct OutputPlan {
   std::string prefix;                 // before each line, with macros; "": [RANK]
   std::optional<RankSet> only_ranks;  // whose lines are shown; files and report get all
   BarMode bars = BarMode::first;
+  ProgressMode progress = ProgressMode::automatic;
   bool cursor = false;       // the terminal, if any, lets bars be drawn in place
   bool timestamps = false;   // time of emission, ms, local time
   bool host_prefix = false;  // "[host:3]" instead of "[3]"

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <optional>
+#include <string_view>
 
 #include "base/exit_code.h"
 #include "base/log.h"
@@ -58,9 +60,19 @@ void relay(int pipe, int signal) {
   if (signal == SIGTSTP) ::raise(SIGSTOP);
 }
 
+// The agent may have left a row at the bottom of the terminal, without a newline.
+void erase_row() {
+  const char* const terminal = ::getenv("TERM");
+  if (::isatty(STDERR_FILENO) == 0 || terminal == nullptr) return;
+  constexpr std::string_view kErase = "\r\x1b[J";
+  if (std::string_view(terminal) == "dumb") return;
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kErase.data(), kErase.size());
+}
+
 int exit_code_of(int status, bool all_killed) {
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   const bool killed = WTERMSIG(status) == SIGKILL;
+  erase_row();
   log_error("dlaunch's agent was lost ({}{}); {}", describe_signal(WTERMSIG(status)),
             killed ? ", by a person, or by the kernel for lack of memory: see dmesg" : "",
             all_killed ? "all workers were killed" : "not every worker could be killed");

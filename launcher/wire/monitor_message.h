@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/flight.h"
 #include "base/flight_rate.h"
+#include "base/run_progress.h"
 #include "elastic/agent_core.h"
 #include "elastic/goodput_ledger.h"
 #include "elastic/hang_finder.h"
@@ -131,6 +132,10 @@ struct NodeOutput {  // of the worker there, or of those that were there before 
   Slot slot = 0;
   std::uint64_t lost = 0;  // so many bytes came too fast
   std::vector<NodeLine> lines;
+};
+struct NodeRunProgress {  // of the lowest rank there that reports any, at most once a second
+  std::int32_t rank = 0;
+  RunProgress progress;
 };
 struct NodeStacks {
   std::uint32_t request = 0;

@@ -138,14 +138,13 @@ struct NodeAnswers {  // a part of the answer; the connection closes after the l
   bool last = false;
 };
 
-using NodeMessage =
-    std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady,
-                 NodeProgress, NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused,
-                 NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
-                 NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeInject, NodeSurvey, NodePong,
-                 NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted,
-                 NodeInput, NodeTest, NodeTested, NodeThrew, NodeGaveUp, NodeAsks, NodeAnswers,
-                 NodeBooks, NodeTrace, NodeAskRecorder, NodeRecorded, NodeTail, NodeOutput>;
+using NodeMessage = std::variant<
+    NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady, NodeProgress,
+    NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused, NodeStart, NodeStop, NodeHandOn,
+    NodeFence, NodeAnnounce, NodeFinish, NodeClear, NodePing, NodeLook, NodeCut, NodeDump, NodeHung,
+    NodeInject, NodeSurvey, NodePong, NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers,
+    NodeInputWanted, NodeInput, NodeTest, NodeTested, NodeThrew, NodeGaveUp, NodeAsks, NodeAnswers,
+    NodeBooks, NodeTrace, NodeAskRecorder, NodeRecorded, NodeTail, NodeOutput, NodeRunProgress>;
 
 // With the frame's size in front. origin: the sender's.
 std::string encode(const NodeMessage& message, TimePoint origin);

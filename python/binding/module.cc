@@ -13,6 +13,7 @@ PyMethodDef g_functions[] = {
     {"borrow", as_method(borrow), kMethod, nullptr},
     {"wait_any", wait_any, METH_O, nullptr},
     {"heartbeat", heartbeat, METH_NOARGS, nullptr},
+    {"progress", as_method(report_progress), kMethod, nullptr},
     {"measure", as_method(measure), kMethod, nullptr},
     {"spent", as_method(spent), kMethod, nullptr},
     {"new_state", as_method(new_state), kMethod, nullptr},

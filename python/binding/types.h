@@ -119,6 +119,7 @@ PyObject* borrow(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* n
 PyObject* wait_any(PyObject*, PyObject* requests);
 PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* spent(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
+PyObject* report_progress(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* new_state(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 
 }  // namespace dlaunch::python

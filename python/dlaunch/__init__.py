@@ -24,7 +24,7 @@ requests and use the keys. A child of fork() cannot use its parent's communicato
 dlaunch/_core.pyi describes Communicator and Request; dlaunch.elastic describes elastic programs.
 """
 
-from ._core import Communicator, Memory, Request, heartbeat, init, wait_any
+from ._core import Communicator, Memory, Request, heartbeat, init, progress, wait_any
 from ._core import version as __version__
 from ._errors import (Aborted, AuthError, Error, InvalidError, Mismatch, OperationTimeout, PeerLost, ProtocolError,
                       SystemRefused, Unsupported)
@@ -32,7 +32,7 @@ from ._spent import reading_input
 
 __all__ = ["Aborted", "AuthError", "Communicator", "Error", "InvalidError", "Memory", "Mismatch",
            "OperationTimeout", "PeerLost", "ProtocolError", "Request", "SystemRefused", "Unsupported",
-           "heartbeat", "init", "reading_input", "wait_all", "wait_any"]
+           "heartbeat", "init", "progress", "reading_input", "wait_all", "wait_any"]
 
 
 def wait_all(requests):

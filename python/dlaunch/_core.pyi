@@ -38,6 +38,15 @@ def heartbeat() -> bool:
     sends no further one for that time. Needs no communicator; calls cost nothing, because at most ten a second are
     sent. Returns whether dlaunch reads the heartbeats of this worker: False outside of dlaunch."""
 
+def progress(step: int, total: Optional[int] = None, **values: float) -> bool:
+    """How far the program has come: this step, of so many, and up to 16 numbers, such as loss=loss.
+
+    dlaunch shows those of the lowest rank that reports any, with the rate and the time that is left, on its terminal and
+    in dlaunchctl and the metrics. Call it once a step: at most ten reports a second are sent, and the last step always.
+    A call that is not sent leaves its values alone, so that the loss of a GPU does not have to be waited for. Each report
+    is a heartbeat, too. Needs no communicator; any thread may call it. Returns whether dlaunch reads the reports of this
+    worker: False outside of dlaunch."""
+
 class Communicator:
     """The ranks of a job, or some of them: made by dlaunch.init(), split() and group(). The end of a with statement
     finalizes it."""

@@ -3,49 +3,7 @@
 source "$SOURCE/tests/scenario/common.sh"
 unset NO_COLOR DLAUNCH_PROGRESS_BARS; export TERM=xterm
 
-cat > on_terminal.py <<'P'
-"""Runs dlaunch on a new terminal of 60 columns, and shows what stands there at the end, and what stood
-there whenever the file `look` came to be."""
-import fcntl, os, pty, re, select, struct, sys, termios, time
-pid, master = pty.fork()
-if pid == 0:
-    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-    os.execvp(sys.argv[1], sys.argv[1:])
-rows, at, column = [[]], 0, 0
-def show(text):
-    global at, column
-    for part in re.findall(r"\x1b\[[0-9;]*[A-Za-z]|.|\n|\r", text):
-        if part == "\n":
-            at += 1
-            if at == len(rows): rows.append([])
-        elif part == "\r": column = 0
-        elif part.endswith("A") and part[0] == "\x1b": at -= int(part[2:-1] or 1)
-        elif part.endswith("J") and part[0] == "\x1b": del rows[at + 1:], rows[at][column:]
-        elif part.endswith("K") and part[0] == "\x1b": del rows[at][column:]
-        elif part[0] != "\x1b":
-            rows[at] += [" "] * (column - len(rows[at]))
-            rows[at][column:column + 1] = [part]
-            column += 1
-            if column > 59: sys.exit(f"a row of more than 59 columns: {''.join(rows[at])}")
-def screen():
-    return [re.sub(" *$", "", "".join(row)) for row in rows]
-rest, deadline = b"", time.monotonic() + 60
-while True:
-    if time.monotonic() > deadline: sys.exit(f"it does not end; there stands {screen()}")
-    try:
-        if select.select([master], [], [], 0.05)[0]: rest += os.read(master, 65536)
-    except OSError:
-        break
-    try:
-        text = rest.decode(); rest = b""
-    except UnicodeDecodeError:
-        continue  # only a part of a character has come
-    show(text)
-    if os.path.exists("look") and all(re.search(line.strip(), "\n".join(screen())) for line in open("look")):
-        print("\n".join(screen()) + "\n--"); os.rename("look", "seen")
-print("\n".join(screen()))
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-P
+on_terminal=$SOURCE/tests/scenario/on_screen.py
 # look_for REGEX: by this line the worker asks the terminal to report its rows once the pattern is there.
 cat > bars.sh <<'W'
 draw() { printf '\r%s: %d/9 |████      |' "bar of $RANK" "$1" >&2; }
@@ -60,7 +18,7 @@ if [ "$RANK" = 0 ]; then echo '\[0\] bar of 0: 1/9' >.look; mv .look look; fi
 await seen
 draw 9; echo >&2
 W
-run python3 on_terminal.py dlaunch --nproc 2 bash bars.sh
+run python3 "$on_terminal" dlaunch --nproc 2 bash bars.sh
 expect_code 0
 sed '/^--$/,$d' out >while; sed '1,/^--$/d' out >end
 [ "$(tail -n 1 while)" = "[0] bar of 0: 1/9 |████      |" ] || fail "the live bar: $(cat while)"
@@ -69,14 +27,14 @@ grep -q 'bar of 1' while && fail "rank 1's bar before its end: $(cat while)"
   fail "at the end: $(cat end)"
 
 rm -f bars.? seen
-run python3 on_terminal.py dlaunch --nproc 2 --progress-bars all bash bars.sh
+run python3 "$on_terminal" dlaunch --nproc 2 --progress-bars all bash bars.sh
 expect_code 0
 sed '/^--$/,$d' out >while
 [ "$(grep -c '^\[[01]\] bar of' while)" = 2 ] || fail "not the bars of both: $(cat while)"
 
 # A terminal that cannot move its cursor gets the same output as a pipe.
 rm -f bars.? seen; touch seen
-TERM=dumb run python3 on_terminal.py dlaunch --nproc 2 bash bars.sh
+TERM=dumb run python3 "$on_terminal" dlaunch --nproc 2 bash bars.sh
 expect_code 0
 [ "$(grep -c 'bar of' out)" = 2 ] || fail "on a dumb terminal: $(cat out)"
 
@@ -110,7 +68,7 @@ with tqdm(total=3, desc="outer " + rank, mininterval=0) as outer:
         outer.update()
 P
 rm -f seen
-run python3 on_terminal.py dlaunch --nproc 2 python3 nested.py
+run python3 "$on_terminal" dlaunch --nproc 2 python3 nested.py
 expect_code 0
 sed '/^--$/,$d' out >while; sed '1,/^--$/d' out >end
 grep -q '^\[0\] outer 0:  33%' while && tail -n 1 while | grep -qE '^\[0\] inner 0: +[0-9]+%' ||

@@ -1,5 +1,7 @@
 #include "launcher/lead/control/job_status.h"
 
+#include <cmath>
+
 #include "launcher/lead/control/json_text.h"
 
 namespace dlaunch {
@@ -70,6 +72,21 @@ json json_of(const GoodputSummary& goodput) {
   return out;
 }
 
+// JSON has no infinity, and none of the numbers that are none.
+json json_of(double number) { return std::isfinite(number) ? json(number) : json(); }
+
+json json_of(const RunPace& pace) {
+  json values = json::object();
+  for (const auto& [name, value] : pace.last.values) values[name] = json_of(value);
+  return {{"rank", pace.rank},
+          {"step", pace.last.step},
+          {"total", pace.last.total > 0 ? json(pace.last.total) : json()},
+          {"steps_per_s", pace.steps_per_s ? json(*pace.steps_per_s) : json()},
+          {"left_s", pace.left ? json(to_seconds(*pace.left)) : json()},
+          {"age_s", to_seconds(pace.age)},
+          {"values", values}};
+}
+
 }  // namespace
 
 const char* name(JobState state) {
@@ -106,6 +123,7 @@ std::string render_json(const JobStatus& status) {
       {"target_size", status.target_size},
       {"max_size", status.max_size},
       {"ran_s", to_seconds(status.ran)},
+      {"progress", status.pace ? json_of(*status.pace) : json()},
       {"restarts",
        {{"used", status.restarts_used},
         {"left", status.restarts_left},

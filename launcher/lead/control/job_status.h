@@ -11,6 +11,7 @@
 #include "elastic/goodput_ledger.h"
 #include "elastic/job_table.h"
 #include "elastic/restart_policy.h"
+#include "launcher/lead/control/run_pace.h"
 #include "launcher/wire/monitor_message.h"
 
 namespace dlaunch {
@@ -70,12 +71,14 @@ struct JobStatus {
   int min_size = 0;     // with fewer workers the job does not go on
   int max_size = 0;     // as --max-nproc
   std::vector<HostStatus> all_hosts;
-  std::string waits_for;           // what the round waits for; "": nothing
+  std::string waits_for;  // what the round waits for; "": nothing
+  int hosts_here = 1, hosts_wanted = 1;
   std::vector<std::string> hosts;  // "HOST: its problem", in words
   int restarts_used = 0;
   int restarts_left = 0;  // number that would be granted at once
   RestartLimit restarts;
   Duration ran{};
+  std::optional<RunPace> pace = {};            // of the program, if it reports its progress
   std::optional<GoodputSummary> goodput = {};  // none: the job has not begun
   std::vector<WorkerStatus> workers;           // by rank, then those without one
 };

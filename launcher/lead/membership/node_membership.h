@@ -140,6 +140,7 @@ class NodeMembership {
   // -- Which node is which
   // By node; "": no host has had that number yet.
   std::vector<std::string> host_names() const;
+  int here() const { return roster_.here(); }
   // The names of those that are connected.
   std::vector<std::string> hosts_here() const;
   bool is_own(int node) const { return node == own(); }

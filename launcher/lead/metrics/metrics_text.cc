@@ -1,8 +1,10 @@
 #include "launcher/lead/metrics/metrics_text.h"
 
+#include <cmath>
 #include <initializer_list>
 #include <iterator>
 #include <numeric>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -25,6 +27,12 @@ std::string label_value(std::string_view text) {
     }
   }
   return out + "\"";
+}
+
+std::string number_text(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+  return fmt::format("{}", value);
 }
 
 class MetricsWriter {
@@ -106,6 +114,29 @@ void add_job(MetricsWriter& out, const JobStatus& job) {
   out.gauge("job_workers_limit", "The largest number of workers.", job.max_size);
   out.gauge("job_restarts_left", "The number of restarts that would be granted now.",
             job.restarts_left);
+}
+
+// What the program reports of its progress.
+void add_progress(MetricsWriter& out, const std::optional<RunPace>& pace) {
+  if (!pace) return;
+  out.gauge("job_step", "The step that the program has reported.", pace->last.step);
+  if (pace->last.total > 0) {
+    out.gauge("job_steps_planned", "The number of steps that the program plans.", pace->last.total);
+  }
+  if (pace->steps_per_s) {
+    out.gauge("job_steps_per_second", "The program's steps in a second, of late.",
+              *pace->steps_per_s);
+  }
+  if (pace->left) {
+    out.gauge("job_left_seconds", "The time until the last step, at this rate.",
+              to_seconds(*pace->left));
+  }
+  if (pace->last.values.empty()) return;
+  out.gauge("job_value", "A number that the program has reported.");
+  std::set<std::string> names;  // a label stands in one sample only
+  for (const auto& [name, value] : pace->last.values) {
+    if (names.insert(name).second) out.sample(number_text(value), {{"name", name}});
+  }
 }
 
 void add_by_kind(MetricsWriter& out, const char* label,
@@ -278,6 +309,7 @@ void add_gpus(MetricsWriter& out, const JobStatus& job) {
 std::string render_metrics(const JobStatus& job, const JobCounters& counters, MetricsForm form) {
   MetricsWriter out(form, job.job_id);
   add_job(out, job);
+  add_progress(out, job.pace);
   add_counters(out, counters);
   add_goodput(out, counters.goodput);
   add_steps(out, counters);

@@ -15,12 +15,13 @@
 namespace dlaunch {
 namespace {
 
-// How often to check whether a worker stands still for that long.
+// How often to look for progress, and whether a worker stands still for that long.
 Duration interval_for(Duration still_after) {
-  if (still_after == Duration::max()) return still_after;
   return std::clamp<Duration>(still_after / 8, std::chrono::milliseconds(200),
                               std::chrono::seconds(1));
 }
+
+constexpr Duration kBetweenProgress = std::chrono::seconds(1);
 
 // Limits of what is sent to the leader.
 constexpr std::size_t kMaxLines = 500, kMaxLinesInHaste = 150, kMaxLineBytes = 400;
@@ -53,6 +54,8 @@ NodeMonitor::NodeMonitor(asio::io_context& loop, Processes& processes, std::set<
 void NodeMonitor::begin(Duration still_after) {
   news_.emplace(still_after);
   interval_ = interval_for(still_after);
+  watches_ = still_after != Duration::max();
+  progress_ = {};
   arm();
   spans_ = {};
   spans_timer_.arm(steady_now() + spans_interval(1));
@@ -64,7 +67,6 @@ void NodeMonitor::begin(Duration still_after) {
 
 void NodeMonitor::arm() {
   timer_.cancel();
-  if (!watches()) return;
   timer_.expires_after(interval_);
   timer_.async_wait([this](asio::error_code ec) {
     if (ec) return;
@@ -75,7 +77,6 @@ void NodeMonitor::arm() {
 
 void NodeMonitor::stop() {
   news_.reset();
-  interval_ = Duration::max();
   timer_.cancel();
   spans_timer_.arm(kNever);
   traceback_timer_.arm(kNever);
@@ -93,6 +94,7 @@ void NodeMonitor::look() {
   std::vector<RankNews::Worker> workers;
   for (const Slot slot : processes_.members()) {
     const auto& place = processes_.place(slot);
+    processes_.read_heartbeats(slot);
     const pid_t pid = processes_.program_pid(slot);
     const auto state = state_of_process(pid);
     if (!state) continue;
@@ -103,7 +105,7 @@ void NodeMonitor::look() {
                        .state = *state,
                        .left = processes_.waits(slot),
                        .positions = {}});
-    if (!watches()) continue;
+    if (!watches_) continue;
     workers.back().positions = read_positions(flight_record_of(place));
     workers.back().beat = processes_.beat_at(slot);
     if (workers.back().positions.empty() && !workers.back().beat) {
@@ -114,6 +116,25 @@ void NodeMonitor::look() {
   }
   const NodeSeen seen = news_->look(steady_now(), workers);
   if (!seen.ranks.empty()) tell_(seen);
+  send_progress(steady_now());
+}
+
+void NodeMonitor::send_progress(TimePoint now) {
+  if (now < progress_.sent + kBetweenProgress) return;
+  std::optional<Slot> lowest;
+  for (const Slot slot : processes_.members()) {
+    if (!processes_.progress(slot)) continue;
+    if (!lowest || processes_.place(slot).rank < processes_.place(*lowest).rank) lowest = slot;
+  }
+  if (lowest) send_progress_of(now, *lowest);
+}
+
+void NodeMonitor::send_progress_of(TimePoint now, Slot slot) {
+  const int rank = processes_.place(slot).rank;
+  const auto& progress = processes_.progress(slot);
+  if (!progress || (rank == progress_.rank && progress->at == progress_.said)) return;
+  progress_ = {rank, progress->at, now};
+  tell_(NodeRunProgress{rank, *progress});
 }
 
 void NodeMonitor::send_spans() {
@@ -137,8 +158,9 @@ void NodeMonitor::send_trace(TimePoint now, const WorkerPlace& place) {
   if (!news.spans.empty() || !news.texts.empty()) tell_(NodeTrace{.ranks = {std::move(news)}});
 }
 
-void NodeMonitor::last_spans(Slot slot) {
+void NodeMonitor::last_news(Slot slot) {
   if (!news_) return;
+  if (processes_.place(slot).rank >= 0) send_progress_of(steady_now(), slot);
   send_trace(steady_now(), processes_.place(slot));
   RankSpans news = spans_.look(steady_now(), processes_.place(slot));
   if (news.joined != TimePoint{}) tell_(NodeBooks{.ranks = {std::move(news)}});

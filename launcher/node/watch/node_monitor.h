@@ -41,13 +41,12 @@ class NodeMonitor {
   bool take(const NodeMessage& message);
   // Call it when a child was stopped or continued, or a round began.
   void look();
-  // The worker has ended: sends the last of its spans.
-  void last_spans(Slot slot);
+  // The worker has ended: sends the last of its spans and of its progress.
+  void last_news(Slot slot);
   void stop();
 
  private:
   void arm();
-  bool watches() const { return interval_ != Duration::max(); }
   void on(const NodeLook& look);
   void on(const NodeCut& cut);
   void on(const NodeDump& dump);
@@ -59,6 +58,8 @@ class NodeMonitor {
   std::vector<NodeGpu> gpus_of_worker(Slot slot, const std::vector<GpuFigures>& all) const;
   void go_on(TimePoint now);
   void look_at_tracebacks();
+  void send_progress(TimePoint now);
+  void send_progress_of(TimePoint now, Slot slot);
   void send_spans();
   void send_trace(TimePoint now, const WorkerPlace& place);
   TimePoint active_at(Slot slot);
@@ -77,7 +78,13 @@ class NodeMonitor {
   TracebackNews tracebacks_;
   GiveUpNews give_ups_;
   DeadlineTimer traceback_timer_;
-  Duration interval_ = Duration::max();  // max: only look() looks
+  Duration interval_{};
+  bool watches_ = false;  // for workers that stand still
+  struct SentProgress {
+    int rank = -1;
+    TimePoint said{}, sent = TimePoint::min();
+  };
+  SentProgress progress_;
   asio::steady_timer timer_;
   struct Stopped {
     pid_t pid;

@@ -57,13 +57,22 @@ pid_t Processes::program_pid(Slot slot) const {
   return process.program_pid > 0 ? process.program_pid : process.pid;
 }
 
-std::optional<TimePoint> Processes::beat_at(Slot slot) {
+void Processes::read_heartbeats(Slot slot) {
   Process& process = at(slot);
+  if (!process.heartbeats) return;
   char bytes[4096];
-  while (process.heartbeats && ::read(process.heartbeats.get(), bytes, sizeof bytes) > 0) {
+  for (long n; (n = ::read(process.heartbeats.get(), bytes, sizeof bytes)) > 0;) {
     process.beat = steady_now();
+    process.progress.feed(*process.beat, {bytes, static_cast<std::size_t>(n)});
   }
-  return process.beat;
+}
+
+std::optional<TimePoint> Processes::beat_at(Slot slot) const {
+  return processes_[static_cast<std::size_t>(slot)]->beat;
+}
+
+const std::optional<RunProgress>& Processes::progress(Slot slot) const {
+  return processes_[static_cast<std::size_t>(slot)]->progress.last();
 }
 
 const WorkerPlace& Processes::place(Slot slot) const {
@@ -178,6 +187,7 @@ bool Processes::reap(Slot slot) {
   process.running = false;
   asio::error_code ec;
   process.exited.close(ec);
+  read_heartbeats(slot);
   process.heartbeats.reset();
   hub_.worker_ended(slot);
   reap_orphans();

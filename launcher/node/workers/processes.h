@@ -16,6 +16,7 @@
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 
+#include "base/run_progress.h"
 #include "elastic/agent_core.h"
 #include "launcher/node/workers/oom.h"
 #include "launcher/node/workers/worker_starter.h"
@@ -67,8 +68,12 @@ class Processes {
   void on_traceback(std::function<void()> begun) { hub_.on_traceback(std::move(begun)); }
   // The worker's progress since its last traceback; nullopt: it has printed none.
   std::optional<AfterTraceback> after_traceback(Slot slot) const;
-  // When it was last found to have sent a heartbeat; nullopt: it has sent none. Looks for new ones.
-  std::optional<TimePoint> beat_at(Slot slot);
+  // Reads what it has written to the pipe of its heartbeats.
+  void read_heartbeats(Slot slot);
+  // When it was last found to have sent a heartbeat; nullopt: it has sent none.
+  std::optional<TimePoint> beat_at(Slot slot) const;
+  // How far its program has come; nullopt: it has not said so.
+  const std::optional<RunProgress>& progress(Slot slot) const;
   // The process that has linked libdlring, if known: the worker itself, or one below it.
   pid_t program_pid(Slot slot) const;
   // The CUDA_VISIBLE_DEVICES that it got.
@@ -101,6 +106,7 @@ class Processes {
     asio::steady_timer look;                // looks at the rest of its group
     UniqueFd heartbeats;
     std::optional<TimePoint> beat;
+    ProgressReader progress;
     TimePoint started{};
     int signal_sent = 0;
     Duration silent{};   // as WorkerEnd::silent_since_traceback

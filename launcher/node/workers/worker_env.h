@@ -32,7 +32,7 @@ struct WorkerPlace {
   std::string error_file;            // TORCHELASTIC_ERROR_FILE
   std::string python_folder;         // the first of PYTHONPATH; "": none
   int heartbeat_fd = -1;             // its descriptor for heartbeats; -1: none
-  std::uint64_t heartbeat_pipe = 0;  // the inode of its pipe; 0: dlaunch reads no heartbeats
+  std::uint64_t heartbeat_pipe = 0;  // the inode of its pipe
   // For MPI libraries:
   int pmi_fd = -1;                                        // inherited; -1: none
   std::vector<std::pair<std::string, std::string>> pmix;  // variables

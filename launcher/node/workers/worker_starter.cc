@@ -104,16 +104,10 @@ SpawnError WorkerStarter::foresee_failure_of(int rank) {
   return {Stage::exec, program.error().os_errno, program.error().what};
 }
 
-// Opens the writing end that the worker gets: of a new pipe, or of /dev/null if dlaunch reads no
-// heartbeats. A full pipe must not block the program.
+// Opens the writing end that the worker gets, of a new pipe. A full one must not block the program.
 Result<UniqueFd> WorkerStarter::open_heartbeat(WorkerPlace& place, UniqueFd& reading) const {
   const bool pmi_has_it = place.pmi_fd == kHeartbeatNumbers[0];
   place.heartbeat_fd = kHeartbeatNumbers[pmi_has_it ? 1 : 0];
-  if (std::min(plan_->hang_timeout, plan_->hang_warning) == Duration::max()) {
-    UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-    if (!null) return errno_error("open /dev/null", errno);
-    return null;
-  }
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno_error("pipe", errno);
   reading.reset(ends[0]);

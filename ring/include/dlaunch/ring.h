@@ -444,6 +444,22 @@ DL_API int dl_peer_lost(const dl_comm* comm);
  * hide every hang. Returns 1 if dlaunch reads the heartbeats of this worker, else 0. */
 DL_API int dl_heartbeat(void);
 
+/* A number that a program reports, such as its loss. */
+typedef struct dl_value {
+  const char* name; /* at most 32 bytes of it are sent */
+  double value;
+} dl_value;
+/* How far the program has come: this step, of so many (0: not known), and up to 16 numbers. dlaunch
+ * shows those of the lowest rank that reports any, with the rate and the time that is left, on its
+ * terminal and in dlaunchctl and the metrics. Call it once a step; each call is a heartbeat, too.
+ * At most ten a second are sent, and the last step (step >= total) always; other calls return at
+ * once and do not read `values`. Threads, processes and the result are as for dl_heartbeat(). A
+ * negative step or total counts as 0. */
+DL_API int dl_report_progress(int64_t step, int64_t total, const dl_value* values, size_t count);
+/* 1 if dl_report_progress() would send this step: for programs whose numbers cost time, such as a
+ * loss that is still on the GPU. */
+DL_API int dl_report_due(int64_t step, int64_t total);
+
 DL_API size_t dl_dtype_bytes(dl_dtype dtype); /* 0 for a value outside the enum */
 DL_API const char* dl_result_name(dl_result result);
 DL_API const char* dl_version(void); /* "0.1.0" */

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -27,6 +28,16 @@ namespace dl {
 
 // As dl_heartbeat(): true if dlaunch reads the heartbeats of this worker.
 inline bool heartbeat() { return dl_heartbeat() != 0; }
+
+// As dl_report_progress(): dl::report_progress(step, total, {{"loss", loss}}).
+inline bool report_progress(std::int64_t step, std::int64_t total = 0,
+                            std::initializer_list<dl_value> values = {}) {
+  return dl_report_progress(step, total, values.begin(), values.size()) != 0;
+}
+// As dl_report_due().
+inline bool report_due(std::int64_t step, std::int64_t total = 0) {
+  return dl_report_due(step, total) != 0;
+}
 
 class Error : public std::runtime_error {
  public:

@@ -50,6 +50,7 @@ const std::map<std::string, Case> kCases = {
       {"--log-dir", "logs", "-r", "3"}}},
     {"only-rank", {{"--only-rank", "0"}, "shown ranks: 0"}},
     {"progress-bars", {{"--progress-bars", "all"}, "progress bars: all"}},
+    {"progress", {{"--progress", "plain"}, "progress: plain"}},
     {"timestamps", {{"--timestamps"}, "time stamps: before each line"}},
     {"stdin", {{"--stdin", "none"}, "stdin: none"}},
     {"grace", {{"--grace", "5"}, "grace: 5 s"}},

@@ -212,7 +212,15 @@ TEST_CASE("output: modes and files") {
   CHECK(fake.plan({"--progress-bars", "final", "p"}).output.bars == BarMode::at_end);
   CHECK(fake.refused({"--progress-bars", "none", "p"}) ==
         "64 --progress-bars: 'none' is not one of first, all, final, lines");
-  for (const char* flag : {"--timestamps", "--label", "--only-rank=0", "--progress-bars=all"}) {
+  CHECK(fake.plan({"p"}).output.progress == ProgressMode::automatic);
+  CHECK(fake.plan({"--progress", "none", "p"}).output.progress == ProgressMode::none);
+  CHECK(fake.plan({"--quiet", "p"}).output.progress == ProgressMode::none);
+  CHECK(fake.plan({"--quiet", "--progress", "plain", "p"}).output.progress == ProgressMode::plain);
+  CHECK(fake.plan({"--output", "raw", "p"}).output.progress == ProgressMode::none);
+  CHECK(fake.refused({"--progress", "bar", "p"}) ==
+        "64 --progress: 'bar' is not one of auto, plain, none");
+  for (const char* flag :
+       {"--timestamps", "--label", "--only-rank=0", "--progress-bars=all", "--progress=plain"}) {
     CHECK(
         fake.refused({"--output", "raw", flag, "p"}).ends_with(" has no effect with --output raw"));
   }

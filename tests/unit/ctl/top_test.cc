@@ -1,7 +1,10 @@
 #include "cli/ctl/top.h"
 
+#include <limits>
+
 #include <doctest/doctest.h>
 
+#include "cli/ctl/render.h"
 #include "launcher/lead/control/job_status.h"
 
 using namespace dlaunch;
@@ -124,4 +127,31 @@ TEST_CASE("top: the table fits on the screen") {
   CHECK(cut_to_screen("one\ntwo\nthree\n", 2, 80) == "one\ntwo");
   CHECK(cut_to_screen("one\ntwo\n", 5, 2) == "on\ntw\n");
   CHECK(cut_to_screen("1°C\n", 5, 2) == "1°\n");
+}
+
+TEST_CASE("top and status: how far the program is") {
+  JobStatus job = at_work();
+  CHECK(json_of(job).at("progress").is_null());
+  job.pace = RunPace{
+      .rank = 0,
+      .last = {.step = 1200,
+               .total = 5000,
+               .values = {{"loss", 1.83}, {"norm", std::numeric_limits<double>::infinity()}}},
+      .age = 500ms,
+      .steps_per_s = 12.5,
+      .left = 304s};
+  const auto progress = json_of(job).at("progress");
+  CHECK(progress.at("step") == 1200);
+  CHECK(progress.at("total") == 5000);
+  CHECK(progress.at("left_s") == 304);
+  CHECK(progress.at("values").at("loss") == 1.83);
+  CHECK(progress.at("values").at("norm").is_null());
+  const std::string line =
+      "step 1200/5000  24%  12.5 steps/s  ETA 5m04s  loss 1.83  norm nan, 500 ms ago\n";
+  CHECK(render_top(json_of(job), nullptr).find("\n" + line + "RANK") != std::string::npos);
+  job.pace->last.total = 0;
+  job.pace->steps_per_s.reset();
+  job.pace->left.reset();
+  CHECK(json_of(job).at("progress").at("total").is_null());
+  CHECK(progress_in_words(json_of(job)) == "step 1200  loss 1.83  norm nan, 500 ms ago\n");
 }

@@ -100,3 +100,29 @@ TEST_CASE("lines that the user leaves with Enter are not erased") {
   t.draw(kStart + 1ms);
   CHECK(t.screen.rows() == Lines{"[0] a 1%", "[0] a 1%"});
 }
+
+TEST_CASE("the job's own line stands where no bar is, and an urgent one replaces the bars") {
+  Terminal t(false, {20, 4});
+  t.bars.set_own("dlaunch: step 1 of very many", false);
+  t.draw(kStart);
+  CHECK(t.screen.rows() == Lines{"dlaunch: step 1 of"});
+  t.line("word");
+  t.draw(kStart + 1s);
+  CHECK(t.screen.rows() == Lines{"word", "dlaunch: step 1 of"});
+  t.bars.set({0, 0, OutputStream::err}, {"a 1%"});
+  t.draw(kStart + 2s);
+  CHECK(t.screen.rows() == Lines{"word", "[0] a 1%"});
+  t.bars.set_own("dlaunch: step 2", false);
+  t.draw(kStart + 3s);
+  CHECK(t.screen.rows() == Lines{"word", "[0] a 1%"});
+  t.bars.set_own("dlaunch: round 2", true);
+  t.draw(kStart + 4s);
+  CHECK(t.screen.rows() == Lines{"word", "dlaunch: round 2"});
+  t.bars.set_own("", false);
+  t.draw(kStart + 5s);
+  CHECK(t.screen.rows() == Lines{"word", "[0] a 1%"});
+  t.bars.set({0, 0, OutputStream::err}, {});
+  t.draw(kStart + 6s);
+  CHECK(t.screen.rows() == Lines{"word", ""});
+  CHECK(t.bars.deadline() == std::nullopt);
+}

@@ -1,6 +1,8 @@
 // Metrics: requests, counters, and the text.
 #include <sys/un.h>
 
+#include <limits>
+
 #include <asio/connect.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/write.hpp>
@@ -162,6 +164,28 @@ TEST_CASE("metrics: OpenMetrics, and the older format for those who do not ask f
   CHECK(has_line(plain, "# TYPE dlaunch_restarts_total counter"));
   CHECK(has_line(plain, "# TYPE dlaunch_job_info gauge"));
   CHECK(plain.find("# EOF") == std::string::npos);
+}
+
+TEST_CASE("metrics: what the program reports of its progress") {
+  JobStatus job = job_at_work();
+  const std::string label = R"(job_id="a \"b\"")";
+  CHECK(render_metrics(job, {}, MetricsForm::openmetrics).find("dlaunch_job_step") ==
+        std::string::npos);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  job.pace = RunPace{.rank = 0,
+                     .last = {.step = 1200, .total = 5000, .values = {{"loss", nan}, {"loss", 1}}},
+                     .age = {},
+                     .steps_per_s = 12.5,
+                     .left = 304s};
+  const std::string text = render_metrics(job, {}, MetricsForm::openmetrics);
+  for (const char* sample :
+       {"job_step{JOB} 1200", "job_steps_planned{JOB} 5000", "job_steps_per_second{JOB} 12.5",
+        "job_left_seconds{JOB} 304", "job_value{JOB,name=\"loss\"} NaN"}) {
+    std::string line = "dlaunch_" + std::string(sample);
+    line.replace(line.find("JOB"), 3, label);
+    CHECK_MESSAGE(has_line(text, line), line);
+  }
+  CHECK(text.find("job_value{" + label + ",name=\"loss\"} 1") == std::string::npos);
 }
 
 TEST_CASE("metrics: goodput by account, culprit and cause") {

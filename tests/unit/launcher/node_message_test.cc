@@ -76,6 +76,15 @@ TEST_CASE("the end of a worker arrives completely, with times as ages") {
   CHECK_FALSE(over(ended).end.traceback);
 }
 
+TEST_CASE("what a program reports of its progress arrives, by the clock here") {
+  const NodeRunProgress sent{
+      3, {.at = kHere - 1s, .step = 12, .total = 100, .values = {{"loss", 0.5}}}};
+  const auto got = over(sent);
+  CHECK(got.rank == 3);
+  CHECK(got.progress ==
+        RunProgress{.at = kThere - 1s, .step = 12, .total = 100, .values = {{"loss", 0.5}}});
+}
+
 TEST_CASE("what a worker does, and its GPUs, survive the way") {
   CHECK(over(NodeSurvey{7, true}).gpus);
   NodeWorker worker{.slot = 1, .pid = 7, .started = kHere - 5s, .round = 3, .cpu = 4s};

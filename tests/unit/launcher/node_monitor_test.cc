@@ -15,14 +15,17 @@ namespace {
 
 // One worker, that sleeps.
 struct SleepingNode {
-  SleepingNode() {
+  explicit SleepingNode(std::vector<std::string> argv = {"sleep", "1000"})
+      : plan(sleeper(std::move(argv))) {
     REQUIRE(starter);
     processes.emplace(loop, hub, *starter, helpers, 1,
                       Processes::Handlers{.ended = [this](Slot, const WorkerEnd&) { ended = true; },
                                           .child_changed = [] {},
                                           .never_ran = [](Slot, const SpawnError&) {}});
-    REQUIRE(processes->start(0, {.worker = 1}).stage == Stage::none);
-    monitor.emplace(loop, *processes, helpers, [](const NodeMessage&) {});
+    REQUIRE(processes->start(0, {.rank = 0, .worker = 1}).stage == Stage::none);
+    monitor.emplace(loop, *processes, helpers, [this](const NodeMessage& message) {
+      if (const auto* said = std::get_if<NodeRunProgress>(&message)) progress.push_back(*said);
+    });
     monitor->begin(Duration::max());
   }
   ~SleepingNode() {
@@ -42,22 +45,23 @@ struct SleepingNode {
     while (!what() && steady_now() < by) loop.run_for(1ms);
     return what();
   }
-  static Plan sleeper() {
+  static Plan sleeper(std::vector<std::string> argv) {
     Plan plan;
-    plan.argv = {"sleep", "1000"};
+    plan.argv = std::move(argv);
     plan.job_id = "j";
     plan.host = "h";
     plan.output.mode = OutputMode::none;
     return plan;
   }
 
-  const Plan plan = sleeper();
+  const Plan plan;
   asio::io_context loop;
   OutputHub hub{loop, plan};
   Result<WorkerStarter> starter = WorkerStarter::make(plan, {});
   std::set<pid_t> helpers;
   std::optional<Processes> processes;
   std::optional<NodeMonitor> monitor;
+  std::vector<NodeRunProgress> progress;
   bool ended = false;
 };
 
@@ -72,4 +76,22 @@ TEST_CASE("a worker that --chaos has stopped continues after its time, without a
   CHECK(node.comes_to_stand());
   node.monitor->stop();
   CHECK(node.comes([&] { return !node.stands(); }));
+}
+
+TEST_CASE("what a worker reports of its progress is sent once, also without a watch for hangs") {
+  SleepingNode node({"sh", "-c",
+                     "echo '3/9 loss=0.5' >&$DLAUNCH_HEARTBEAT_FD; trap 'echo 9/9 "
+                     ">&$DLAUNCH_HEARTBEAT_FD; exit' USR1; while :; do sleep 0.01; done"});
+  REQUIRE(node.comes([&] { return !node.progress.empty(); }));
+  CHECK(node.progress[0].rank == 0);
+  CHECK(node.progress[0].progress.step == 3);
+  CHECK(node.progress[0].progress.total == 9);
+  const auto later = steady_now() + 2500ms;
+  CHECK(node.comes([&] { return steady_now() >= later; }));
+  CHECK(node.progress.size() == 1);
+  ::kill(node.processes->pid(0), SIGUSR1);  // the last words of a worker that ends
+  REQUIRE(node.comes([&] { return node.ended; }));
+  node.monitor->last_news(0);
+  REQUIRE(node.progress.size() == 2);
+  CHECK(node.progress[1].progress.step == 9);
 }

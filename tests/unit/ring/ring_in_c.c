@@ -44,5 +44,7 @@ int main(void) {
   EXPECT(strcmp(dl_result_name(DL_ERR_PEER_LOST), "DL_ERR_PEER_LOST") == 0);
   EXPECT(strlen(dl_version()) > 0);
   EXPECT(dl_heartbeat() == 0);
+  const dl_value loss = {"loss", 1.5};
+  EXPECT(dl_report_progress(1, 10, &loss, 1) == 0 && dl_report_due(10, 10) == 0);
   return failures > 0;
 }
