@@ -41,6 +41,10 @@ constexpr OptionRow kOutputRows[] = {
     {"timestamps", "", "timestamp timestamp-output prefix-timestamp prefix-output-with-timestamp",
      "", "", Group::output, "Put the local time, to the millisecond, before each line",
      &Options::timestamps},
+    {"tmux", "", "", "", "", Group::output,
+     "Give each rank a pane of tmux, for its output and its input: in new windows of the tmux that "
+     "you are in, or in a new session. Only on one host, for at most 64 ranks",
+     &Options::tmux},
     {"goodput", "", "", "", "", Group::output,
      "Say at the job's end where its time went, and which ranks cost how much of it: dlaunchctl "
      "goodput says the same of a running job. Without this option the reports on failures after a "

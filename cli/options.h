@@ -115,6 +115,7 @@ struct Options {
   Text progress_bars;
   Text progress;
   Switch timestamps;
+  Switch tmux;
   Switch goodput;
   Text trace;
   Switch label;

@@ -185,8 +185,8 @@ Result<BuiltPlan> build_plan(const Options& given, const Machine& machine,
   draft.joins = part_of != nullptr;
   if (draft.joins) draft.plan().nodes = *part_of;
   for (const auto part : {plan_general, plan_hosts, plan_nodes, plan_workers, plan_rendezvous,
-                          plan_framework, plan_placement, plan_output, plan_endings, plan_debugging,
-                          check_programs, check_roles, plan_orders}) {
+                          plan_framework, plan_placement, plan_output, plan_endings, plan_tmux,
+                          plan_debugging, check_programs, check_roles, plan_orders}) {
     if (auto done = part(draft); !done) return done.error();
   }
   draft.built.segments = options.segments;

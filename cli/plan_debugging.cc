@@ -10,6 +10,8 @@
 namespace dlaunch {
 namespace {
 
+constexpr int kMostPanes = 64;
+
 Result<RankChoice> ranks_of(const PlanDraft& draft, const Text& option) {
   if (*option == "all") return RankChoice{.all = true, .ranks = {}};
   auto ranks = parse_rank_set(*option, draft.most_workers());
@@ -113,14 +115,15 @@ Result<CommandWords> debugged(PlanDraft& draft, const CommandWords& given) {
   if (debugging.on_failure) return failing_command(draft, command);
   auto debugger = debugger_for(draft, command);
   if (!debugger) return debugger.error();
-  if (debugging.under.all && needs_terminal(*debugger)) {
+  const bool has_pane = draft.plan().output.tmux;
+  if (debugging.under.all && needs_terminal(*debugger) && !has_pane) {
     return refuse(
-        "{} all: {} needs a terminal for each rank; use --debugger-command debugpy, or "
+        "{} all: {} needs a terminal for each rank; use --tmux, --debugger-command debugpy, or "
         "--stop-at-start and 'gdb -p PID' in other terminals",
         draft.options.debugger.source,
         *debugger == pdb_words() ? std::string("pdb") : debugger->front());
   }
-  debugging.on_terminal |= !debugging.under.all && *debugger != debugpy_words();
+  debugging.on_terminal |= !debugging.under.all && !has_pane && *debugger != debugpy_words();
   auto words = under_debugger(command, *debugger);
   if (!words) return refuse("{}: {}", draft.options.debugger.source, words.error().what);
   return words;
@@ -172,12 +175,58 @@ Result<void> plan_debugger(PlanDraft& draft) {
   DebugPlan& debugging = draft.plan().debugging;
   debugging.under = std::move(*ranks);
   debugging.on_failure = *option == "on-failure";
+  if (debugging.on_failure && draft.plan().output.tmux) {
+    return refuse("{} on-failure has this terminal, and with {} the ranks have others",
+                  option.source, draft.options.tmux.source);
+  }
   if (auto done = plan_commands(draft); !done) return done;
   if (auto done = check_terminal(draft); !done) return done;
   return lift_limits(draft, option);
 }
 
+// No option may shape output that does not come to dlaunch.
+Result<void> check_panes(const Options& options) {
+  Result<void> fine;
+  const auto check = [&](const auto& option) {
+    if (!fine || !is_mistaken(option)) return;
+    fine = refuse("{} has no effect with {}: each rank writes to its own pane", option.source,
+                  options.tmux.source);
+  };
+  check(options.output);
+  check(options.log_dir);
+  check(options.only_rank);
+  check(options.progress_bars);
+  check(options.timestamps);
+  check(options.label);
+  check(options.prefix_template);
+  check(options.stdin_to);
+  return fine;
+}
+
 }  // namespace
+
+Result<void> plan_tmux(PlanDraft& draft) {
+  const Options& options = draft.options;
+  Plan& plan = draft.plan();
+  if (!options.tmux) return {};
+  if (auto done = check_panes(options); !done) return done;
+  if (plan.nodes.several()) {
+    return refuse("{}: all ranks must be on this host", options.tmux.source);
+  }
+  if (plan.nproc > kMostPanes) {
+    return refuse("{}: {} ranks are too many for panes; {} may have some", options.tmux.source,
+                  plan.nproc, kMostPanes);
+  }
+  if (plan.spares > 0 || plan.max_nproc > plan.nproc) {
+    return refuse(
+        "{}: only ranks that are there from the start have panes, so --spares and "
+        "--max-nproc do not go with it",
+        options.tmux.source);
+  }
+  plan.output.tmux = true;
+  plan.stdin_to = StdinPlan::none;
+  return {};
+}
 
 Result<void> plan_debugging(PlanDraft& draft) {
   const Options& options = draft.options;

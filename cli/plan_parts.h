@@ -78,6 +78,7 @@ Result<void> plan_end_signal(PlanDraft& draft);  // before Slurm's time is up
 Result<void> plan_journal(PlanDraft& draft);     // for a leader that may be restarted
 Result<void> plan_elastic(PlanDraft& draft);     // sizes, hangs, stragglers, chaos, health
 
+Result<void> plan_tmux(PlanDraft& draft);       // before the debuggers
 Result<void> plan_debugging(PlanDraft& draft);  // stopped workers, debuggers
 
 // The Python that runs scripts and modules: $PYTHON_EXEC, or python3.

@@ -10,7 +10,7 @@
 
 namespace dlaunch {
 
-int run_job(const Plan& plan);
+int run_job(Plan plan);
 
 // Leads a job until it is over. Returns the exit code; nullopt: the lease is lost, and another
 // dlaunch leads. was: the journal of a job that another leader began, or this one before it was

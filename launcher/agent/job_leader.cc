@@ -231,6 +231,9 @@ bool JobLeader::set_up() {
                   ok.error());
   }
   open_output();
+  if (!plan_.output.panes_at.empty() && !plan_.quiet) {
+    hub_->own_line("dlaunch: " + plan_.output.panes_at);
+  }
   hub_->stdin_pump().set_give(
       [this](int node, const std::string& bytes) { membership_.give_input(node, bytes); });
   if (lease_ == nullptr) return true;

@@ -2,11 +2,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include <optional>
+#include <utility>
+
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/campaign.h"
 #include "launcher/agent/follower.h"
+#include "launcher/process/tmux_panes.h"
 #include "rendezvous/appointed_leader.h"
 
 namespace dlaunch {
@@ -36,9 +40,19 @@ std::optional<int> lead_or_follow(const Plan& plan, const JobDir& job_dir, Uniqu
   return lead_job(plan, std::move(was), job_dir, std::move(signals), original, &lease);
 }
 
+// The panes are made before we take care of orphans, as which tmux's server would end with us.
+Result<TmuxPanes> open_panes(const JobDir& job_dir, Plan& plan) {
+  auto panes = TmuxPanes::open(job_dir.path(), plan.job_id, plan.nproc);
+  if (!panes) return panes;
+  plan.output.panes = panes->terminals();
+  plan.output.panes_at = panes->where();
+  plan.env.insert(plan.env.begin(), {"TERM", panes->term()});  // --env may set another one
+  return panes;
+}
+
 }  // namespace
 
-int run_job(const Plan& plan) {
+int run_job(Plan plan) {
   if (auto ok = open_standard_descriptors(); !ok) {
     log_error("{}", ok.error().what);
     return kExitSystem;
@@ -53,6 +67,16 @@ int run_job(const Plan& plan) {
   if (!job_dir) {
     log_error("{}", job_dir.error().what);
     return kExitCannotCreate;
+  }
+  std::optional<TmuxPanes> panes;
+  if (plan.output.tmux) {
+    auto opened = open_panes(*job_dir, plan);
+    if (!opened) {
+      log_error("{}", opened.error().what);
+      job_dir->remove();
+      return opened.error().code == Errc::not_found ? kExitNotFound : kExitSystem;
+    }
+    panes = std::move(*opened);
   }
   return run_kept(
       [&](UniqueFd signals, const OriginalSignals& original) {

@@ -56,7 +56,12 @@ Result<OutputHub::WorkerStdio> OutputHub::open_worker(int round, int slot, int r
     impl_->streams.erase(old);
   }
   impl_->last_words.erase(slot);
-  if (impl_->plan.debugging.has_terminal(rank)) return impl_->open_terminal();
+  const auto& panes = impl_->plan.output.panes;
+  if (rank >= 0 && static_cast<std::size_t>(rank) < panes.size()) {
+    return impl_->open_terminal(panes[static_cast<std::size_t>(rank)]);
+  }
+  // The terminal itself, even if our own input or output is something else.
+  if (impl_->plan.debugging.has_terminal(rank)) return impl_->open_terminal("/dev/tty");
   auto in = impl_->open_stdin(rank);
   if (!in) return in.error();
   auto out = impl_->open_stream(round, slot, rank, OutputStream::out);

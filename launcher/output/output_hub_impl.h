@@ -58,7 +58,7 @@ struct OutputHub::Impl {
   // -- output_opening.cc: a worker's descriptors, and whether its output is shown
   Result<UniqueFd> open_stream(int round, int slot, int rank, OutputStream kind);
   Result<UniqueFd> open_stdin(int rank);
-  Result<WorkerStdio> open_terminal();
+  Result<WorkerStdio> open_terminal(const std::string& path);
   bool shows(int rank, OutputStream kind) const;
   bool takes_stdin(int rank) const;
   void close_stdin();

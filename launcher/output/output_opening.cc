@@ -96,12 +96,12 @@ Result<UniqueFd> OutputHub::Impl::open_stdin(int rank) {
   return alone && stdin_pump.can_hand_over() ? stdin_pump.hand_over() : stdin_pump.add_taker();
 }
 
-// The terminal itself, even if our own input or output is something else.
-Result<OutputHub::WorkerStdio> OutputHub::Impl::open_terminal() {
+// All of the worker's input and output is on a terminal.
+Result<OutputHub::WorkerStdio> OutputHub::Impl::open_terminal(const std::string& path) {
   WorkerStdio stdio;
   for (UniqueFd* fd : {&stdio.in, &stdio.out, &stdio.err}) {
-    fd->reset(::open("/dev/tty", O_RDWR | O_CLOEXEC));
-    if (!*fd) return errno_error("open /dev/tty", errno);
+    fd->reset(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY));
+    if (!*fd) return errno_error("open " + path, errno);
   }
   return stdio;
 }

@@ -231,6 +231,7 @@ Facts about_output(const Plan& plan) {
   const bool chosen = !plan.quiet && output.mode != OutputMode::raw;  // not as a consequence
   if (chosen && output.progress != ProgressMode::automatic)
     lines.emplace_back("progress", word_of(kProgressWords, output.progress));
+  if (output.tmux) lines.emplace_back("panes of tmux", "one for each rank");
   if (output.timestamps) lines.emplace_back("time stamps", "before each line");
   if (plan.quiet) lines.emplace_back("messages", "errors only");
   lines.emplace_back("stdin",

@@ -75,7 +75,11 @@ struct OutputPlan {
   bool timestamps = false;   // time of emission, ms, local time
   bool host_prefix = false;  // "[host:3]" instead of "[3]"
   bool color = false;        // decided by the command line (terminal, NO_COLOR)
-  bool passed_on = false;    // to another dlaunch, which may show it on a terminal
+  bool tmux = false;         // each rank has a pane of tmux
+  // Those panes, once they are there: the terminal of each, by rank, and where the user sees them.
+  std::vector<std::string> panes;
+  std::string panes_at;
+  bool passed_on = false;  // to another dlaunch, which may show it on a terminal
 };
 
 // The ranks that an option names.

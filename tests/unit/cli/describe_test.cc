@@ -51,6 +51,7 @@ const std::map<std::string, Case> kCases = {
     {"only-rank", {{"--only-rank", "0"}, "shown ranks: 0"}},
     {"progress-bars", {{"--progress-bars", "all"}, "progress bars: all"}},
     {"progress", {{"--progress", "plain"}, "progress: plain"}},
+    {"tmux", {{"--tmux"}, "panes of tmux: one for each rank"}},
     {"timestamps", {{"--timestamps"}, "time stamps: before each line"}},
     {"stdin", {{"--stdin", "none"}, "stdin: none"}},
     {"grace", {{"--grace", "5"}, "grace: 5 s"}},

@@ -226,6 +226,27 @@ TEST_CASE("output: modes and files") {
   }
 }
 
+TEST_CASE("a pane of tmux for each rank") {
+  FakeMachine fake;
+  const Plan plan = fake.plan({"--nproc", "3", "--tmux", "p"});
+  CHECK(plan.output.tmux);
+  CHECK(plan.stdin_to == StdinPlan::none);
+  for (const char* flag : {"--output=merged", "--log-dir=d", "--only-rank=0", "--timestamps",
+                           "--stdin=all", "--progress-bars=all"}) {
+    CHECK(fake.refused({"--tmux", flag, "p"})
+              .ends_with(" has no effect with --tmux: each rank writes to its own pane"));
+  }
+  CHECK(fake.refused({"--tmux", "--nproc", "65", "p"}) ==
+        "64 --tmux: 65 ranks are too many for panes; 64 may have some");
+  CHECK(fake.refused({"--tmux", "--spares", "1", "p"}).starts_with("64 --tmux: only ranks that"));
+  CHECK(fake.refused({"--tmux", "--nnodes", "2", "--rdzv", "tcp://h:1", "p"}) ==
+        "64 --tmux: all ranks must be on this host");
+  CHECK(fake.refused({"--tmux", "--debugger", "on-failure", "p.py"}) ==
+        "64 --debugger on-failure has this terminal, and with --tmux the ranks have others");
+  const Plan debugged = fake.plan({"--tmux", "--nproc", "2", "--debugger", "all", "p.py"});
+  CHECK_FALSE(debugged.debugging.uses_terminal());
+}
+
 TEST_CASE("torchrun's --redirects and --tee") {
   FakeMachine fake;
   const auto on_terminal = [&](const Words& flags) {

@@ -104,7 +104,8 @@ TEST_CASE("debugpy needs no terminal, and serves all ranks") {
 TEST_CASE("a debugger that needs the terminal is refused where it could not have it") {
   FakeMachine fake = with_programs({"gdb"});
   CHECK(fake.refused({"--debugger", "all", "p"}) ==
-        "64 --debugger all: gdb needs a terminal for each rank; use --debugger-command debugpy, or "
+        "64 --debugger all: gdb needs a terminal for each rank; use --tmux, --debugger-command "
+        "debugpy, or "
         "--stop-at-start and 'gdb -p PID' in other terminals");
   CHECK(fake.refused({"-H", "here,a", "--debugger", "0", "p"}) ==
         "64 --debugger 0: the debugger has this terminal, so all ranks must be on this host; use "
