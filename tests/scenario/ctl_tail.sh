@@ -22,7 +22,7 @@ run dlaunchctl tail 7; expect_code 1; expect_err 'there is no rank 7: the job ha
 run dlaunchctl tail 1 -n 1000; expect_code 0
 expect_out '^rank 1 round 1 line 0$'; expect_out '^step 1 of rank 1$'; expect_err '^careful$'
 grep -q 'rank 0' out && fail "lines of another rank: $(cat out)"
-run dlaunchctl tail 1 -n 3; [ "$(grep -c . out)" = 3 ] || fail "not three lines: $(cat out)"
+run dlaunchctl tail 1 -n 3; [ "$(cat out err | grep -c .)" = 3 ] || fail "not three lines: $(cat out err)"
 run dlaunchctl tail 0 -n 0; [ ! -s out ] || fail "lines: $(cat out)"
 
 dlaunchctl tail 1 -n 2 --follow >follow.out 2>follow.err & follower=$!; started+=("$follower")

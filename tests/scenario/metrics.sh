@@ -31,7 +31,7 @@ get "$(where)" 'application/openmetrics-text; version=1.0.0' >open; [ "$(tail -1
 wait_until 60 shows 'rank_seconds_total\{job_id="j",account="compute"\} [1-9]' || fail "no goodput: $(cat text)"
 for line in 'goodput_ratio\{job_id="j"\} 0\.[0-9]*[1-9]' 'rank_seconds_total\{job_id="j",account="transfer"\} ' \
   'rank_seconds_total\{job_id="j",account="start"\} [0-9.]*[1-9]' 'rank_seconds_total\{job_id="j",account="waiting",culprit="[0-2]",cause="compute"\} '; do
-  grep -qE "^dlaunch_$line" text || fail "no $line in $(cat text)"
+  wait_until 60 shows "$line" || fail "no $line in $(cat text)"
 done
 cp text before
 pid=$(dlaunchctl status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["workers"][1]["pid"])')
