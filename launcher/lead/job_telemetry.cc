@@ -54,8 +54,8 @@ void JobTelemetry::begins(const JobCore& job, const std::vector<std::string>& ho
   run_folder_->begin(hosts, {.goodput = [this] { return goodput(); },
                              .tallies =
                                  [this](const auto& done) {
-                                   look_([this, done](const JobStatus& job) {
-                                     done(job.size, counters_.tallies);
+                                   look_([this, done](const JobStatus& status) {
+                                     done(status.size, counters_.tallies);
                                    });
                                  }});
 }

@@ -47,9 +47,9 @@ Result<std::unique_ptr<EventLog>> EventLog::open(asio::io_context& loop, const s
 
 EventLog::EventLog(asio::io_context& loop, std::string job_id)
     : job_id_(std::move(job_id)),
-      feed_(static_cast<std::uint64_t>(time_now().wall.time_since_epoch().count())),
       writer_(loop, {.drained = [this] { close_if_done(); },
                      .failed = [](const Error& error) { log_warn("{}", error.what); }}),
+      feed_(static_cast<std::uint64_t>(time_now().wall.time_since_epoch().count())),
       feed_timer_(loop, [this] { answer_due(); }),
       close_timer_(loop, [this] { close_if_done(); }) {}
 

@@ -19,11 +19,11 @@ GoodputCounters::Accounts GoodputCounters::accounts_of(const Goodput& goodput) {
   return all;
 }
 
-void GoodputCounters::name_culprits(const Goodput& goodput) {
-  const bool all = goodput.ranks.size() <= kMostCulprits;
-  for (const Goodput::Cost& cost : goodput.costs) {  // the largest first
+void GoodputCounters::name_culprits(const Goodput& now) {
+  const bool all = now.ranks.size() <= kMostCulprits;
+  for (const Goodput::Cost& cost : now.costs) {  // the largest first
     if (named_.size() >= kMostCulprits) return;
-    if (all || goodput.share(cost.sum()) >= kLeastShare) named_.insert(cost.rank);
+    if (all || now.share(cost.sum()) >= kLeastShare) named_.insert(cost.rank);
   }
 }
 

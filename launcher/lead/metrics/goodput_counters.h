@@ -40,7 +40,7 @@ class GoodputCounters {
  private:
   using Accounts = std::map<Key, Duration>;
   static Accounts accounts_of(const Goodput& goodput);
-  void name_culprits(const Goodput& goodput);
+  void name_culprits(const Goodput& now);
 
   Accounts peaks_;
   std::set<int> named_;  // culprits with counters of their own

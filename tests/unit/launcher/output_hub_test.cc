@@ -279,8 +279,8 @@ TEST_CASE("on a terminal the first rank's bar stands below all lines, and each e
   const auto seen_is = [&](const std::vector<std::string>& rows) {
     h.turn_until([&] {
       std::array<char, 4096> buffer{};
-      const auto size = ::read(ours.get(), buffer.data(), buffer.size());
-      screen.write({buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))});
+      const auto n = ::read(ours.get(), buffer.data(), buffer.size());
+      screen.write({buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(n, 0))});
       return screen.rows() == rows;
     });
   };
