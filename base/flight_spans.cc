@@ -66,6 +66,7 @@ Span span_of(const CopiedSpan& s) {
           .input = std::chrono::microseconds(s.input_us)};
 }
 
+// The head is read again: the texts of the newest spans may have come meanwhile.
 template <class Read>
 std::vector<std::string> read_texts(Read read) {
   std::vector<std::string> texts;
@@ -108,7 +109,7 @@ SpanFile read_with(Read read, std::uint64_t after, TimePoint now) {
     }
     if (span.number == number && is_sensible(span)) file.spans.push_back(span_of(span));
   }
-  file.texts = read_texts(read);  // after the spans, which need them
+  if (head.most_texts > 0) file.texts = read_texts(read);
   return file;
 }
 

@@ -3,6 +3,7 @@
 #include "base/endpoint.h"
 #include "base/units.h"
 #include "cli/plan_parts.h"
+#include "rendezvous/leader_election.h"
 
 namespace dlaunch {
 namespace {
@@ -33,11 +34,7 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
 }
 
-bool elects(const Text& rdzv) {
-  if (!rdzv) return false;
-  const auto is = [&](std::string_view scheme) { return (*rdzv).starts_with(scheme); };
-  return is("file://") || is("etcd://") || is("etcds://");
-}
+bool elects(const Text& rdzv) { return rdzv && is_election_url(*rdzv); }
 
 // The address by which the others reach us if we are elected.
 Result<std::string> own_address(const PlanDraft& draft, const NodesPlan& nodes) {

@@ -16,11 +16,17 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/result.h"
 
 namespace dlaunch {
+
+// Whether a --rdzv is such a place, not the leader's address.
+constexpr bool is_election_url(std::string_view rdzv) {
+  return rdzv.starts_with("file://") || rdzv.starts_with("etcd://") || rdzv.starts_with("etcds://");
+}
 
 struct Leader {
   std::uint64_t term = 0;

@@ -42,10 +42,6 @@ Result<UniqueFd> connect_to(const Endpoint& leader, TimePoint deadline) {
   return last;
 }
 
-bool is_election(std::string_view text) {
-  return text.starts_with("file://") || text.starts_with("etcd://") || text.starts_with("etcds://");
-}
-
 Result<std::unique_ptr<LeaderElection>> open_election(const RemoteJob& job) {
   constexpr std::string_view kFile = "file://";
   if (job.election.starts_with(kFile)) {
@@ -140,7 +136,7 @@ Result<bool> take_frames(FrameBuffer& frames, std::string& answer) {
 
 Result<RemoteJob> parse_leader(std::string_view text) {
   RemoteJob job;
-  if (is_election(text)) {
+  if (is_election_url(text)) {
     job.election = text;
     return job;
   }

@@ -186,10 +186,8 @@ std::vector<Slot> JobMonitor::members() const {
 
 // -1: none.
 Slot JobMonitor::slot_of(int rank) const {
-  for (Slot slot = 0; slot < job_.slots(); ++slot) {
-    if (job_.rank_of(slot) == rank) return slot;
-  }
-  return -1;
+  const auto found = slots_of({rank});
+  return found.empty() ? -1 : found.front();
 }
 
 std::vector<Slot> JobMonitor::slots_of(const RankSet& ranks) const {

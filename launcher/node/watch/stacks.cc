@@ -65,22 +65,15 @@ bool runs_python(pid_t pid) {
   return false;
 }
 
-// An entry of /proc/PID/environ or, without a name, the first word of its command.
-std::string string_of(pid_t pid, const char* file, std::string_view name) {
-  std::ifstream strings(fmt::format("/proc/{}/{}", pid, file), std::ios::binary);
-  for (std::string item; std::getline(strings, item, '\0');) {
-    if (item.starts_with(name)) return item.substr(name.size());
-  }
-  return "";
-}
-
 // In our PATH, in that of the process, or beside its Python, as in a virtual environment that is
 // not activated.
 Result<std::string> find_py_spy(pid_t pid) {
   const char* own = ::getenv("PATH");
   std::string folders = own != nullptr ? own : "";
-  folders += ":" + string_of(pid, "environ", "PATH=");
-  const std::string command = string_of(pid, "cmdline", "");
+  folders += ":" + environment_of(pid, "PATH").value_or("");
+  std::ifstream words(fmt::format("/proc/{}/cmdline", pid), std::ios::binary);
+  std::string command;
+  std::getline(words, command, '\0');
   if (command.starts_with('/')) folders += ":" + command.substr(0, command.rfind('/'));
   return find_program("py-spy", folders);
 }
