@@ -57,44 +57,30 @@ grep -q "^dlaunch: dlaunch's agent was lost" killed || fail "a lost agent: $(cat
 
 # ^Z leaves the last row, and draws nothing on the shell's prompt; neither does a job in the background.
 cat >suspend.py <<'P'
-import os, pty, re, select, signal, sys, time
-pid, master = pty.fork()
-if pid == 0:
-    os.environ["PS1"] = "prompt> "
-    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
-seen = b""
-def read_for(seconds):
-    global seen
-    if select.select([master], [], [], seconds)[0]:
-        seen += os.read(master, 4096)
+import re, sys
+import shell_on_terminal as shell
 def until(what):
-    global seen
-    deadline = time.monotonic() + 20
-    while not re.search(what, seen):
-        if time.monotonic() > deadline: sys.exit(f"no {what}; seen: {seen}")
-        read_for(0.02)
-    seen = seen[re.search(what, seen).end():]
+    shell.until(what, lambda: re.search(what, shell.seen))
+    shell.seen = shell.seen[re.search(what, shell.seen).end():]
 def quiet(seconds, when):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end: read_for(0.1)
-    if b"dlaunch: step" in seen or b"\x1b[J" in seen: sys.exit(f"it draws {when}; seen: {seen}")
+    shell.read_on(seconds)
+    if b"dlaunch: step" in shell.seen or b"\x1b[J" in shell.seen: sys.exit(f"it draws {when}; seen: {shell.seen}")
 until(b"prompt> ")
-os.write(master, b"dlaunch --nproc 1 bash steps.sh\n")
+shell.type_in(b"dlaunch --nproc 1 bash steps.sh\n")
 until(b"\rdlaunch: step")
-os.write(master, b"\x1a")
+shell.type_in(b"\x1a")
 until(b"Stopped[^\n]*\n.*prompt> ")
 quiet(2, "while it is stopped")
-os.write(master, b"bg\n")
+shell.type_in(b"bg\n")
 until(b"prompt> ")
 quiet(2, "in the background")
-os.write(master, b"fg\n")
+shell.type_in(b"fg\n")
 until(b"dlaunch: step")
-os.write(master, b"\x03")
+shell.type_in(b"\x03")
 until(b"prompt> ")
-os.write(master, b"exit\n")
-os.waitpid(pid, 0)
+shell.leave()
 P
-rm -f seen; run python3 suspend.py; expect_code 0
+rm -f seen; PYTHONPATH=$SOURCE/tests/scenario run python3 -B suspend.py; expect_code 0
 
 # dlaunchctl has the same numbers.
 "$BUILD/cli/ctl/dlaunchctl" --job plain status --json >status || fail "no status"

@@ -129,49 +129,30 @@ expect_code 0
 # ^Z stops the workers and dlaunch, and prints nothing on the shell's prompt. fg continues them. dlaunch reports
 # a worker that another program stops.
 cat > suspend.py <<'P'
-import glob, os, pty, select, signal, sys, time
-pid, master = pty.fork()
-if pid == 0:
-    os.environ["PS1"] = "prompt> "
-    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
-seen = b""
-def read_for(seconds):
-    global seen
-    if select.select([master], [], [], seconds)[0]:
-        seen += os.read(master, 4096)
-def until(what, condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        if time.monotonic() > deadline:
-            sys.exit(f"not {what}; seen: {seen}")
-        read_for(0.02)
+import glob, os, signal, sys
+import shell_on_terminal as shell
 def state(worker):
     return open(f"/proc/{worker}/stat").read().rsplit(") ")[-1][0]
-until("prompt", lambda: b"prompt> " in seen)
-os.write(master, b"dlaunch --nproc 2 bash -c 'echo $$ >.$RANK; mv .$RANK pid.$RANK; while :; do sleep 0.1; done'\n")
-until("started", lambda: len(glob.glob("pid.*")) == 2)
+shell.until("prompt", lambda: b"prompt> " in shell.seen)
+shell.type_in(b"dlaunch --nproc 2 bash -c 'echo $$ >.$RANK; mv .$RANK pid.$RANK; while :; do sleep 0.1; done'\n")
+shell.until("started", lambda: len(glob.glob("pid.*")) == 2)
 workers = [int(open(f"pid.{rank}").read()) for rank in (0, 1)]
-os.write(master, b"\x1a")
-until("stopped", lambda: b"Stopped" in seen and all(state(w) == "T" for w in workers))
-end = time.monotonic() + 2  # the time in which a late message could come
-while time.monotonic() < end:
-    read_for(0.1)
-if b"is stopped" in seen or b"are stopped" in seen:
-    sys.exit(f"dlaunch warned about the user's own ^Z; seen: {seen}")
-os.write(master, b"fg\n")
-until("continued", lambda: all(state(w) != "T" for w in workers))
-end = time.monotonic() + 1
-while time.monotonic() < end:
-    read_for(0.1)
-if b"no longer stopped" in seen:
-    sys.exit(f"dlaunch warned about the user's own fg; seen: {seen}")
+shell.type_in(b"\x1a")
+shell.until("stopped", lambda: b"Stopped" in shell.seen and all(state(w) == "T" for w in workers))
+shell.read_on(2)  # the time in which a late message could come
+if b"is stopped" in shell.seen or b"are stopped" in shell.seen:
+    sys.exit(f"dlaunch warned about the user's own ^Z; seen: {shell.seen}")
+shell.type_in(b"fg\n")
+shell.until("continued", lambda: all(state(w) != "T" for w in workers))
+shell.read_on(1)
+if b"no longer stopped" in shell.seen:
+    sys.exit(f"dlaunch warned about the user's own fg; seen: {shell.seen}")
 os.kill(workers[1], signal.SIGSTOP)
-until("a warning about a stop by somebody else", lambda: b"rank 1 is stopped" in seen)
+shell.until("a warning about a stop by somebody else", lambda: b"rank 1 is stopped" in shell.seen)
 os.kill(workers[1], signal.SIGCONT)
-os.write(master, b"\x03")
-until("ended", lambda: not any(os.path.exists(f"/proc/{w}") for w in workers))
-os.write(master, b"exit\n")
-os.waitpid(pid, 0)
+shell.type_in(b"\x03")
+shell.until("ended", lambda: not any(os.path.exists(f"/proc/{w}") for w in workers))
+shell.leave()
 P
-run python3 suspend.py
+PYTHONPATH=$SOURCE/tests/scenario run python3 -B suspend.py
 expect_code 0

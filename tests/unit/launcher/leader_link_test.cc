@@ -1,8 +1,12 @@
 #include "launcher/wire/leader_link.h"
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <asio/post.hpp>
 #include <doctest/doctest.h>
@@ -109,118 +113,114 @@ TEST_CASE("leader link: a wrong secret is final, a closed port is not") {
   CHECK(!closed_port.final);
 }
 
+// A leader and what connects to it, each on a loop of its own.
+struct LeaderAndPeer {
+  explicit LeaderAndPeer(Duration lease = seconds(60))
+      : links(loop, lease,
+              {.opened = [this](NodeLinks::Link opened, const std::string&) { peer = opened; },
+               .message =
+                   [this](NodeLinks::Link, const NodeMessage& what) {
+                     heard.push_back(what);
+                     if (at_leader) at_leader(what);
+                   },
+               .closed = [](NodeLinks::Link) {}}) {
+    auto found = StoreServer::open(loop, {.listen = {"127.0.0.1", 0},
+                                          .job_id = "job",
+                                          .secret = secret,
+                                          .nodes = links.for_store()});
+    REQUIRE(found);
+    server = std::move(*found);
+    links.serve(*server);
+    link.emplace(other, server->endpoint(),
+                 HandshakeIdentity{.purpose = Purpose::node, .job_id = "job", .who = "a test"},
+                 secret, seconds(60),
+                 LeaderLink::Handlers{.opened = [this] { ready = true; },
+                                      .message =
+                                          [this](std::string_view frame) {
+                                            const auto what =
+                                                decode_node_message(frame, steady_now());
+                                            if (what) at_peer(*what);
+                                          },
+                                      .lost = [](const std::string&) {},
+                                      .failed = [](const LeaderLink::Failure&) {}});
+    link->start();
+    run_until([this] { return peer != 0 && ready; });
+    REQUIRE(ready);
+  }
+  void send(const NodeMessage& message) { link->send(encode(message, TimePoint())); }
+  void run_until(const std::function<bool()>& comes_true, bool peer_runs = true) {
+    const auto until = steady_now() + seconds(20);
+    while (!comes_true() && steady_now() < until) {
+      loop.run_one_for(milliseconds(1));
+      if (peer_runs) other.run_one_for(milliseconds(1));
+    }
+  }
+
+  const Secret secret{std::string(32, 's')};
+  asio::io_context loop, other;
+  NodeLinks links;
+  std::unique_ptr<StoreServer> server;
+  std::optional<LeaderLink> link;
+  NodeLinks::Link peer = 0;  // the leader's name for the peer
+  bool ready = false;
+  std::vector<NodeMessage> heard;  // by the leader
+  std::function<void(const NodeMessage&)> at_leader;
+  std::function<void(const NodeMessage&)> at_peer = [](const NodeMessage&) {};
+};
+
 TEST_CASE("node links: the end of a job waits for each host to close its end, or for a lease") {
   for (const bool leaves : {true, false}) {
     CAPTURE(leaves);
-    const Secret secret(std::string(32, 's'));
-    asio::io_context loop;
-    NodeLinks::Link host = 0;
     constexpr auto kLease = milliseconds(400);
-    NodeLinks links(loop, leaves ? seconds(60) : Duration(kLease),
-                    {.opened = [](NodeLinks::Link, const std::string&) {},
-                     .message = [&](NodeLinks::Link link, const NodeMessage&) { host = link; },
-                     .closed = [](NodeLinks::Link) {}});
-    auto server = StoreServer::open(loop, {.listen = {"127.0.0.1", 0},
-                                           .job_id = "job",
-                                           .secret = secret,
-                                           .nodes = links.for_store()});
-    REQUIRE(server);
-    links.serve(**server);
+    LeaderAndPeer world(leaves ? seconds(60) : Duration(kLease));
     bool over = false, over_before = false;
     int exit_code = -1;
-    asio::io_context other;
-    LeaderLink link(
-        other, (*server)->endpoint(), {.purpose = Purpose::node, .job_id = "job", .who = "a test"},
-        secret, seconds(60),
-        {.opened = [&] { link.send(encode(NodeMessage(NodeJoin{.host = "host"}), TimePoint())); },
-         .message =
-             [&](std::string_view frame) {
-               const auto message = decode_node_message(frame, steady_now());
-               const auto* finish = message ? std::get_if<NodeFinish>(&*message) : nullptr;
-               if (finish == nullptr) return;
-               exit_code = finish->exit_code;
-               over_before = over;
-             },
-         .lost = [](const std::string&) {},
-         .failed = [](const LeaderLink::Failure&) {}});
-    link.start();
-    const auto until = steady_now() + seconds(20);
-    const auto run_until = [&](const auto& comes_true) {
-      while (!comes_true() && steady_now() < until) {
-        loop.run_one_for(milliseconds(1));
-        if (leaves || host == 0) other.run_one_for(milliseconds(1));
-      }
+    world.at_peer = [&](const NodeMessage& message) {
+      const auto* finish = std::get_if<NodeFinish>(&message);
+      if (finish == nullptr) return;
+      exit_code = finish->exit_code;
+      over_before = over;
     };
-    run_until([&] { return host != 0; });
-    REQUIRE(host != 0);
+    world.send(NodeJoin{.host = "host"});
+    world.run_until([&] { return !world.heard.empty(); });
+    REQUIRE_FALSE(world.heard.empty());
     const auto began = steady_now();
-    links.send(host, NodeFinish{.exit_code = 7});
-    links.part_all([&] { over = true; });
+    world.links.send(world.peer, NodeFinish{.exit_code = 7});
+    world.links.part_all([&] { over = true; });
     CHECK_FALSE(over);
-    run_until([&] { return leaves ? exit_code >= 0 : over; });
+    world.run_until([&] { return leaves ? exit_code >= 0 : over; }, leaves);
     if (leaves) {
       CHECK(exit_code == 7);
       CHECK_FALSE(over_before);
-      link.stop();
-      run_until([&] { return over; });
+      world.link->stop();
+      world.run_until([&] { return over; });
     } else {
       CHECK(steady_now() - began >= kLease);
     }
     CHECK(over);
-    if (leaves) links.part_all([&] { over = false; });  // no peer is left
+    if (leaves) world.links.part_all([&] { over = false; });  // no peer is left
     CHECK(over != leaves);
   }
 }
 
 TEST_CASE("node links: a question that comes while the job ends gets its answer") {
-  const Secret secret(std::string(32, 's'));
-  asio::io_context loop, other;
-  NodeLinks::Link opened = 0;
-  NodeLinks* leader = nullptr;
-  NodeLinks links(loop, seconds(60),
-                  {.opened = [&](NodeLinks::Link link, const std::string&) { opened = link; },
-                   .message =
-                       [&](NodeLinks::Link link, const NodeMessage& message) {
-                         REQUIRE(std::holds_alternative<NodeAsks>(message));
-                         leader->send(link, NodeAnswers{.part = "the end", .last = true});
-                         leader->close(link);
-                       },
-                   .closed = [](NodeLinks::Link) {}});
-  leader = &links;
-  auto server = StoreServer::open(
-      loop,
-      {.listen = {"127.0.0.1", 0}, .job_id = "job", .secret = secret, .nodes = links.for_store()});
-  REQUIRE(server);
-  links.serve(**server);
-  std::string answer;
-  bool ready = false;
-  LeaderLink link(other, (*server)->endpoint(),
-                  {.purpose = Purpose::node, .job_id = "job", .who = "a test"}, secret, seconds(60),
-                  {.opened = [&] { ready = true; },
-                   .message =
-                       [&](std::string_view frame) {
-                         const auto message = decode_node_message(frame, steady_now());
-                         const auto* part = message ? std::get_if<NodeAnswers>(&*message) : nullptr;
-                         if (part != nullptr) answer = part->part;
-                       },
-                   .lost = [](const std::string&) {},
-                   .failed = [](const LeaderLink::Failure&) {}});
-  link.start();
-  const auto until = steady_now() + seconds(20);
-  const auto run_until = [&](const auto& comes_true) {
-    while (!comes_true() && steady_now() < until) {
-      loop.run_one_for(milliseconds(1));
-      other.run_one_for(milliseconds(1));
-    }
+  LeaderAndPeer world;
+  world.at_leader = [&](const NodeMessage& message) {
+    REQUIRE(std::holds_alternative<NodeAsks>(message));
+    world.links.send(world.peer, NodeAnswers{.part = "the end", .last = true});
+    world.links.close(world.peer);
   };
-  run_until([&] { return opened != 0 && ready; });
+  std::string answer;
+  world.at_peer = [&](const NodeMessage& message) {
+    if (const auto* part = std::get_if<NodeAnswers>(&message)) answer = part->part;
+  };
   bool over = false;
-  links.part_all([&] { over = true; });
+  world.links.part_all([&] { over = true; });
   CHECK(over);  // no host is left
-  link.send(encode(NodeMessage(NodeAsks{"the end?"}), TimePoint()));
-  run_until([&] { return !answer.empty(); });
+  world.send(NodeAsks{"the end?"});
+  world.run_until([&] { return !answer.empty(); });
   CHECK(answer == "the end");
-  link.stop();
+  world.link->stop();
 }
 
 }  // namespace
