@@ -35,6 +35,16 @@ Duration Goodput::Rank::sum() const {
 
 Duration Goodput::Cost::sum() const { return sum_of_values(waits) + recovery + lost; }
 
+std::string_view Goodput::Cost::cause() const {
+  std::string_view most = recovery >= lost ? "recovery" : "lost_work";
+  Duration time = std::max(recovery, lost);
+  for (const auto& [cause, waited] : waits) {
+    if (waited > time) most = word_of(kWaitCauseWords, cause);
+    time = std::max(time, waited);
+  }
+  return most;
+}
+
 double GoodputTotals::share(Duration part) const {
   return total > kNone ? to_seconds(part) / to_seconds(total) : 0;
 }
@@ -62,6 +72,8 @@ GoodputSummary Goodput::summary() const {
   if (costs.empty()) return summary;
   summary.culprit = costs.front().rank;
   summary.cost = costs.front().sum();
+  summary.host = costs.front().host;
+  summary.cause = costs.front().cause();
   return summary;
 }
 
@@ -247,14 +259,6 @@ void GoodputLedger::add_blocked(Book& book, const RankSpans& report) {
   book.told_blocked = report.blocked;
 }
 
-void GoodputLedger::slow_link(int rank, double share) {
-  if (share > 0) {
-    slow_links_[rank] = share;
-  } else {
-    slow_links_.erase(rank);
-  }
-}
-
 void GoodputLedger::finish(TimePoint now) {
   if (finished_) return;
   for (const Wait& wait : finder_.take(TimePoint::max())) note(wait);
@@ -306,6 +310,24 @@ void GoodputLedger::note(const Wait& wait) {
 
 // -- The accounts
 
+// Waits for ranks that came late are measured, those for slow links are estimates: these get what
+// is left of the blocked time at most.
+void GoodputLedger::fit_waits(Book& book) {
+  const auto fit = [&](bool links, Duration room) {
+    Duration all = kNone;
+    for (const auto& [key, time] : book.waits) {
+      if ((key.second == WaitCause::link) == links) all += time;
+    }
+    if (all <= room) return all;
+    for (auto& [key, time] : book.waits) {
+      if ((key.second == WaitCause::link) == links) time = scaled(time, room, all);
+    }
+    return room;
+  };
+  const Duration waited = fit(false, book.worked);
+  fit(true, std::max(kNone, std::min(book.worked_blocked, book.worked) - waited));
+}
+
 Goodput::Rank GoodputLedger::rank_at(int rank, Book book, TimePoint now) const {
   settle(book);
   if (book.state != State::closed) leave(book, now, State::closed);
@@ -313,13 +335,12 @@ Goodput::Rank GoodputLedger::rank_at(int rank, Book book, TimePoint now) const {
   out.rank = rank;
   out.wall = book.earlier;
   out.start = book.start;
-  const Duration waited = sum_of_values(book.waits);
+  fit_waits(book);
   Duration booked = kNone;
   for (const auto& [key, time] : book.waits) {
-    const Duration fits = waited <= book.worked ? time : scaled(time, book.worked, waited);
-    if (fits <= kNone) continue;
-    booked += fits;
-    out.waits.push_back({.culprit = key.first, .cause = key.second, .time = fits});
+    if (time <= kNone) continue;
+    booked += time;
+    out.waits.push_back({.culprit = key.first, .cause = key.second, .time = time});
   }
   const Duration blocked = std::clamp(book.worked_blocked, booked, book.worked);
   out.transfer = blocked - booked;

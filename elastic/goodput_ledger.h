@@ -4,7 +4,8 @@
 // (starting, recovering, working, done), and each change of state books the time since the last
 // change. So the accounts of a rank always sum up to its time; no account is a rest that nobody
 // measured. Within `working`, libdlring's span file says how long the rank's own thread was blocked
-// in libdlring, and WaitFinder which part of that was waiting for another rank:
+// in libdlring, WaitFinder which part of that was waiting for another rank to come, and LinkCosts
+// which part of the rest was waiting for a slow link of a rank:
 //   compute  = working - blocked        (with input, checkpoints and all else of the program)
 //   transfer = blocked - waiting
 // A program without libdlring only has compute.
@@ -66,6 +67,8 @@ struct GoodputSummary {
   GoodputTotals totals;
   int culprit = -1;  // -1: no rank has cost anything
   Duration cost{};
+  std::string host = {};        // of the culprit; "": the job has only one
+  std::string_view cause = {};  // as Goodput::Cost
 };
 
 // The accounts at one moment. Plain values, for reports, metrics and events.
@@ -89,9 +92,11 @@ struct Goodput : GoodputTotals {
   };
   struct Cost {  // what one rank cost all others and itself
     int rank = -1;
+    std::string host = {};  // of the rank; "": the job has only one
     std::map<WaitCause, Duration> waits;
     Duration recovery{}, lost{};
     Duration sum() const;
+    std::string_view cause() const;  // that cost most: of kWaitCauseWords, "recovery", "lost_work"
   };
   std::vector<Rank> ranks;
   std::vector<Cost> costs;  // the largest first
@@ -123,8 +128,8 @@ class GoodputLedger {
   void find_waits();
   // The rank was stopped meanwhile.
   void stood(int rank, TimePoint from, TimePoint to) { finder_.stood(rank, from, to); }
-  // Data moves slowly on a link of that rank, which costs this share of a step; 0: no longer.
-  void slow_link(int rank, double share);
+  // Data moves slowly on links of these ranks, which costs these shares of each step from now on.
+  void slow_links(std::map<int, double> shares) { slow_links_ = std::move(shares); }
   void finish(TimePoint now);
 
   Goodput at(TimePoint now) const;
@@ -168,6 +173,7 @@ class GoodputLedger {
   void join(Book& book, TimePoint when);
   void add_blocked(Book& book, const RankSpans& report);
   void note(const Wait& wait);
+  static void fit_waits(Book& book);
   Goodput::Rank rank_at(int rank, Book book, TimePoint now) const;
 
   const TimePoint begun_;

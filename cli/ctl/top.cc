@@ -167,14 +167,18 @@ bool is_removed(const std::string& folder) {
   return false;
 }
 
-// "goodput 93.1 %; rank 3 cost most, 4.2 %\n"
+// "goodput 93.1 %; rank 3 (host2) cost most, 4.2 % (link)\n"
 std::string goodput_line(const json& goodput) {
   const double all = goodput.is_null() ? 0 : goodput.at("rank_seconds").get<double>();
   if (all <= 0) return "";
   std::string line = fmt::format("goodput {:.1f} %", 100 * goodput.at("goodput").get<double>());
   const double cost = 100 * goodput.at("culprit_s").get<double>() / all;
   if (cost >= 0.05) {
-    line += fmt::format("; rank {} cost most, {:.1f} %", goodput.at("culprit").get<int>(), cost);
+    const json& host = goodput.at("culprit_host");
+    const std::string where =
+        host.is_null() ? "" : fmt::format(" ({})", escaped(host.get<std::string>()));
+    line += fmt::format("; rank {}{} cost most, {:.1f} % ({})", goodput.at("culprit").get<int>(),
+                        where, cost, escaped(goodput.at("culprit_cause").get<std::string>()));
   }
   return line + "\n";
 }

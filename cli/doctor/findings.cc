@@ -228,7 +228,7 @@ std::vector<bool> Examination::find_slow_hosts() {
       its = std::max(its, pair.slower());
     }
   }
-  const double usual = median(best);
+  const double usual = upper_median(best);
   std::vector<bool> slow(hosts_.size(), false);
   for (std::size_t h = 0; h < hosts_.size(); ++h) {
     slow[h] = best[h] < kSlowPair * usual;
@@ -254,7 +254,7 @@ void Examination::look_at_pairs() {
     rates.push_back(pair.slower());
     trips.push_back(pair.round_trip_s);
   }
-  const double rate = median(rates), trip = median(trips);
+  const double rate = upper_median(rates), trip = upper_median(trips);
   for (const auto& pair : pairs) {
     const auto name = fmt::format("{} and {}", hosts_[static_cast<std::size_t>(pair.a)].host,
                                   hosts_[static_cast<std::size_t>(pair.b)].host);
@@ -313,7 +313,7 @@ std::string pairs_text(const std::vector<HostFacts>& hosts, const std::vector<Pa
 
 }  // namespace
 
-double median(std::vector<double> of) {
+double upper_median(std::vector<double> of) {
   const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
   std::nth_element(of.begin(), middle, of.end());
   return *middle;

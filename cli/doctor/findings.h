@@ -25,7 +25,7 @@ struct Finding {
 };
 
 // Of at least one value; of an even number the greater of the two in the middle.
-double median(std::vector<double> of);
+double upper_median(std::vector<double> of);
 
 // The bad ones come first.
 std::vector<Finding> examine(const std::vector<HostFacts>& hosts,

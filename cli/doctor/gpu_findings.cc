@@ -78,7 +78,7 @@ class GpuExamination {
       if (slower_way(gpu) > 0) rates.push_back(slower_way(gpu));
     }
     if (rates.size() < 2) return;
-    const double usual = median(rates);
+    const double usual = upper_median(rates);
     for (const GpuFacts& gpu : gpus) {
       if (slower_way(gpu) <= 0 || slower_way(gpu) >= kSlowGpu * usual) continue;
       find_of(

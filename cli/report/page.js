@@ -161,7 +161,7 @@ function goodput() {
   const costs = good.costs.filter((cost) => cost.share >= 1e-4).slice(0, 16).map((cost) => {
     const causes = Object.entries(cost.waiting_s).map(([cause, time]) => [`waits (${cause})`, time]);
     causes.push(['recovery', cost.recovery_s], ['lost work', cost.lost_work_s]);
-    return [cost.rank, seconds(cost.s), percent(cost.share),
+    return [cost.host ? `${cost.rank} (${cost.host})` : cost.rank, seconds(cost.s), percent(cost.share),
       causes.filter(([, time]) => time > 0).map(([cause, time]) => cause + ' ' + seconds(time)).join(', ')];
   });
   section('Goodput', soft('Where the time of all ranks went, together ' + seconds(good.rank_seconds) + '.'), bar,

@@ -73,7 +73,6 @@ class JobLeader final : private AgentBase,
   void wake_monitor_at(TimePoint due) override { monitor_timer_.arm(due); }
   void warn(const std::string& words) override { log_warn("{}", words); }
   void show(const std::string& line) override { hub_->own_line(line); }
-  void slow_link(int rank, double share) override { telemetry_.slow_link(rank, share); }
   void ended(Slot slot, const WorkerEnd& end) override;
   void note_stacks(int rank, const std::vector<std::string>& lines) override {
     story_.note_stacks(rank, lines);

@@ -28,9 +28,18 @@ void JobLedger::ended(const WorkerEnd& end, const JobCore& job) {
   ledger_.failed(end.ended, culprit, job.are_tasks());
 }
 
-void JobLedger::take(TimePoint now, int node, const NodeMessage& message) {
+void JobLedger::begin_round(TimePoint now, int round, int size) {
+  ledger_.begin_round(now, round, size);
+  links_.new_round();
+  ledger_.slow_links({});
+}
+
+void JobLedger::take(TimePoint now, int node, const std::string& host, const NodeMessage& message) {
   if (const auto* books = std::get_if<NodeBooks>(&message)) {
-    for (const RankSpans& report : books->ranks) ledger_.take(node, report);
+    for (const RankSpans& report : books->ranks) {
+      hosts_[report.rank] = host;
+      ledger_.take(node, report);
+    }
     ledger_.find_waits();
   } else if (const auto* seen = std::get_if<NodeSeen>(&message)) {
     for (const NodeRank& rank : seen->ranks) look(now, rank);
@@ -44,6 +53,18 @@ void JobLedger::look(TimePoint now, const NodeRank& rank) {
   } else if (const auto stopped = stopped_.extract(rank.rank)) {
     ledger_.stood(rank.rank, stopped.mapped(), now);
   }
+}
+
+Goodput JobLedger::at(TimePoint now) const {
+  Goodput goodput = ledger_.at(now);
+  const bool several = std::any_of(hosts_.begin(), hosts_.end(), [this](const auto& entry) {
+    return entry.second != hosts_.begin()->second;
+  });
+  for (Goodput::Cost& cost : goodput.costs) {
+    const auto host = hosts_.find(cost.rank);
+    if (several && host != hosts_.end()) cost.host = host->second;
+  }
+  return goodput;
 }
 
 }  // namespace dlaunch

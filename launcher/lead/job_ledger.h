@@ -3,33 +3,40 @@
 #pragma once
 
 #include <map>
+#include <string>
 
 #include "elastic/goodput_ledger.h"
 #include "elastic/job_core.h"
+#include "elastic/slow_links.h"
 #include "launcher/wire/node_message.h"
 
 namespace dlaunch {
 
 class JobLedger {
  public:
-  explicit JobLedger(TimePoint begun) : ledger_(begun) {}
+  // line_kind: as StragglerConfig.
+  JobLedger(TimePoint begun, int line_kind) : ledger_(begun), links_(line_kind) {}
 
   // Before the job's core takes it.
   void see(TimePoint now, const JobCore::Event& event, const JobCore& job);
   // Likewise: a worker has ended.
   void ended(const WorkerEnd& end, const JobCore& job);
-  void begin_round(TimePoint now, int round, int size) { ledger_.begin_round(now, round, size); }
-  void take(TimePoint now, int node, const NodeMessage& message);
-  void slow_link(int rank, double share) { ledger_.slow_link(rank, share); }
+  void begin_round(TimePoint now, int round, int size);
+  // host: that node's name.
+  void take(TimePoint now, int node, const std::string& host, const NodeMessage& message);
+  // What the collectives measured.
+  void measured(const StepTimes& step) { ledger_.slow_links(links_.add(step)); }
   // The job has ended.
   void finish(TimePoint now) { ledger_.finish(now); }
 
-  Goodput at(TimePoint now) const { return ledger_.at(now); }
+  Goodput at(TimePoint now) const;
 
  private:
   void look(TimePoint now, const NodeRank& rank);
 
   GoodputLedger ledger_;
+  LinkCosts links_;
+  std::map<int, std::string> hosts_;  // by rank
   std::map<int, TimePoint> stopped_;  // since when, by rank
   std::uint64_t version_ = 0;         // the newest state that some member holds
 };

@@ -38,7 +38,6 @@ class JobMonitor final : private ProgressWatch::Effects {
     virtual void ended(Slot slot, const WorkerEnd& end) = 0;
     // What that rank was doing when another one gave up waiting.
     virtual void note_stacks(int rank, const std::vector<std::string>& lines) = 0;
-    virtual void slow_link(int rank, double share) = 0;  // as ProgressWatch::Effects
     virtual void happened(const JobEvent& event) = 0;
     virtual void measured(const StepTimes& step) = 0;
   };
@@ -99,7 +98,6 @@ class JobMonitor final : private ProgressWatch::Effects {
   void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
                               const std::string& why) override;
   void replace_slow(int rank, const std::string& why) override;
-  void slow_link(int rank, double share) override { effects_.slow_link(rank, share); }
   void happened(const JobEvent& event) override { effects_.happened(event); }
   void measured(const StepTimes& step) override { effects_.measured(step); }
   std::set<int> nodes() override;

@@ -92,6 +92,7 @@ JobStory::JobStory(const Plan& plan) : plan_(plan) {
   facts_.max_restarts = plan.max_restarts;
   facts_.grace = plan.grace;
   facts_.shows_goodput = plan.goodput;
+  facts_.tells_cost = !plan.quiet && plan.straggler != StragglerMode::off;
   facts_.started = steady_now();
 }
 

@@ -3,12 +3,13 @@
 #include <utility>
 
 #include "base/log.h"
+#include "launcher/lead/monitor/step_digest.h"
 
 namespace dlaunch {
 
 JobTelemetry::JobTelemetry(const Plan& plan)
     : plan_(plan),
-      ledger_(steady_now()),
+      ledger_(steady_now(), StepDigest::kBetweenHosts),
       trace_(plan.trace, plan.job_id, steady_now()),
       events_(plan, [this](const JobEvent& event) { take(event); }) {}
 
@@ -83,11 +84,16 @@ void JobTelemetry::worker_ended(const WorkerEnd& end, const JobCore& job) {
 
 void JobTelemetry::take(int node, const std::string& host, Duration clock_error,
                         const NodeMessage& message) {
-  ledger_.take(steady_now(), node, message);
+  ledger_.take(steady_now(), node, host, message);
   trace_.take(node, host, clock_error, message);
   if (const auto* said = std::get_if<NodeRunProgress>(&message)) {
     pace_.take(said->rank, said->progress);
   }
+}
+
+void JobTelemetry::measured(const StepTimes& step) {
+  ledger_.measured(step);
+  counters_.take(step);
 }
 
 void JobTelemetry::finish() {

@@ -45,8 +45,6 @@ class JobTelemetry {
   void worker_ended(const WorkerEnd& end, const JobCore& job);
   // clock_error: of that host's clock here.
   void take(int node, const std::string& host, Duration clock_error, const NodeMessage& message);
-  // Data moves slowly on a link of that rank, which costs this share of a step; 0: no longer.
-  void slow_link(int rank, double share) { ledger_.slow_link(rank, share); }
   // The job has ended: closes the books, and writes the timeline.
   void finish();
   // The accounts up to now.
@@ -63,7 +61,7 @@ class JobTelemetry {
   const JobCounters& counters() const { return counters_; }
   // How far the program is, by its own words.
   std::optional<RunPace> pace(TimePoint now) const { return pace_.at(now); }
-  void measured(const StepTimes& step) { counters_.take(step); }
+  void measured(const StepTimes& step);
   void looked(const JobStatus& status) { counters_.take(status); }
 
  private:

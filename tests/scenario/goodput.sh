@@ -4,33 +4,12 @@ source "$SOURCE/tests/scenario/common.sh"
 worker=$BUILD/tests/support/rounds_worker
 export TMPDIR=$PWD  # dlaunchctl sees this job alone
 
-cat >check.py <<'PY'
-"""check.py REPORT EXPRESSION…: whether the accounts close, and whether each expression holds."""
-import json, sys
-report = json.load(open(sys.argv[1]))
-g = report["goodput"]
-ranks = g["ranks"]
-def due(key, culprit):  # to that rank, from all ranks, as a share of all rank-seconds
-    return sum(part["s"] for rank in ranks for part in rank[key] if part["rank"] == culprit) / g["rank_seconds"]
-def near(share, expected):  # within 2 % of the job's time
-    return abs(share - expected) <= 0.02
-total = g["rank_seconds"]
-for rank in ranks:
-    accounts = rank["compute_s"] + rank["transfer_s"] + rank["start_s"] + sum(
-        part["s"] for key in ("waiting", "recovery", "lost_work") for part in rank[key])
-    if abs(accounts - rank["wall_s"]) > 0.001 * rank["wall_s"] or abs(rank["wall_s"] - report["ran_s"]) > 0.001 * report["ran_s"]:
-        sys.exit(f"the books of {rank} do not close: {accounts} s, {rank['wall_s']} s, {report['ran_s']} s")
-for expression in sys.argv[2:]:
-    if not eval(expression):
-        print(f"{expression} does not hold: {json.dumps(g, indent=1)}")
-        sys.exit(3)
-PY
 # measured JOB EXPRESSION…: a machine that is busy with other things may make any rank late: it gets three tries.
 measured() {
   local job=$1 try; shift
   for try in 1 2 3; do
     "$job"; expect_code 0
-    python3 check.py report.json "$@" >check.out 2>&1 && return
+    python3 "$SOURCE/tests/scenario/goodput_check.py" report.json "$@" >check.out 2>&1 && return
     [ $? = 3 ] || break
   done
   fail "$(cat check.out)"

@@ -19,6 +19,7 @@ json json_of(const FlightEntry& operation, TimePoint now) {
 
 // An unknown number becomes null.
 json from_zero(std::int64_t number) { return number >= 0 ? json(number) : json(); }
+json unless_empty(std::string_view text) { return text.empty() ? json() : json(text); }
 
 json json_of(const NodeGpu& gpu) {
   return {{"number", gpu.number},
@@ -67,7 +68,10 @@ json json_of(const JobStatus& status, const WorkerStatus& worker) {
 }
 
 json json_of(const GoodputSummary& goodput) {
-  json out = {{"culprit", from_zero(goodput.culprit)}, {"culprit_s", to_seconds(goodput.cost)}};
+  json out = {{"culprit", from_zero(goodput.culprit)},
+              {"culprit_s", to_seconds(goodput.cost)},
+              {"culprit_host", unless_empty(goodput.host)},
+              {"culprit_cause", unless_empty(goodput.cause)}};
   for (const auto& [name, value] : goodput.totals.figures()) out[name] = value;
   return out;
 }

@@ -12,6 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json number_or_null(int number) { return number >= 0 ? Json(number) : Json(); }
+Json text_or_null(std::string_view text) { return text.empty() ? Json() : Json(text); }
 
 const char* action_word(Straggler::Action action) {
   static constexpr const char* kWords[] = {"slow", "over", "restart", "evict", "refrain"};
@@ -145,6 +146,8 @@ void add(Json& out, const GoodputSums& e) {
   for (const auto& [figure, value] : e.summary.totals.figures()) out[figure] = value;
   out["culprit"] = number_or_null(e.summary.culprit);
   out["culprit_s"] = to_seconds(e.summary.cost);
+  out["culprit_host"] = text_or_null(e.summary.host);
+  out["culprit_cause"] = text_or_null(e.summary.cause);
 }
 
 void add(Json& out, const JobEnded& e) {

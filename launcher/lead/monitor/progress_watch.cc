@@ -215,19 +215,13 @@ void ProgressWatch::take(int node, const NodeTimes& times) {
   feed(StragglerJudge::Event(*step));
 }
 
-void ProgressWatch::note_link(const Slowness& slowness, double share) {
-  if (slowness.phase == SlowPhase::link) effects_.slow_link(slowness.rank, share);
-}
-
 void ProgressWatch::feed(const StragglerJudge::Event& event) {
   for (const auto& action : stragglers_.step(effects_.now(), event)) {
     effects_.happened(std::visit([](const auto& what) { return event_of(what); }, action));
     if (const auto* warn = std::get_if<StragglerJudge::Warn>(&action)) {
       effects_.warn(slow_ranks(warn->slowness), warn->slowness.sentence);
-      note_link(warn->slowness, warn->slowness.gain);
     } else if (const auto* clear = std::get_if<StragglerJudge::Clear>(&action)) {
       effects_.warn(slow_ranks(clear->slowness), clear->slowness.sentence + ": this is over");
-      note_link(clear->slowness, 0);
     } else if (const auto* restart = std::get_if<StragglerJudge::Restart>(&action)) {
       effects_.replace_slow(restart->rank, restart->why);
     } else if (const auto* evict = std::get_if<StragglerJudge::Evict>(&action)) {

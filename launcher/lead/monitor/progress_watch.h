@@ -36,8 +36,6 @@ class ProgressWatch {
     virtual void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
                                         const std::string& sentence) = 0;
     virtual void replace_slow(int rank, const std::string& why) = 0;
-    // A link of that rank costs this share of each step; 0: no longer.
-    virtual void slow_link(int rank, double share) = 0;
     // For outside programs, before the action itself.
     virtual void happened(const JobEvent& event) = 0;
     virtual void measured(const StepTimes& step) = 0;
@@ -88,7 +86,6 @@ class ProgressWatch {
   void add_samples(TimePoint now, const Known& known, HangJudge::Samples& samples) const;
   void feed(const HangJudge::Event& event);
   void feed(const StragglerJudge::Event& event);
-  void note_link(const Slowness& slowness, double share);
 
   Effects& effects_;
   const bool looks_for_hangs_;

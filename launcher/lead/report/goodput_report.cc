@@ -11,6 +11,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kShownCosts = 4;
+constexpr Duration kLeastRun = std::chrono::seconds(10);
+constexpr double kLeastNamed = 0.2;
 constexpr double kShownShare = 0.0005;  // 0.1 %, rounded
 
 std::string cause_word(WaitCause cause) { return std::string(word_of(kWaitCauseWords, cause)); }
@@ -53,8 +55,9 @@ std::string total_line(const Goodput& goodput) {
 }
 
 std::string cost_line(const Goodput& goodput, const Goodput::Cost& cost) {
+  const std::string where = cost.host.empty() ? "" : fmt::format(" ({})", cost.host);
   std::string line =
-      fmt::format("  rank {} cost {}", cost.rank, percent(goodput.share(cost.sum())));
+      fmt::format("rank {}{} cost {}", cost.rank, where, percent(goodput.share(cost.sum())));
   Parts parts(line, goodput);
   for (const auto& [cause, time] : cost.waits) parts.add(cause_in_words(cause), time);
   parts.add("recovery", cost.recovery);
@@ -96,12 +99,19 @@ std::vector<std::string> goodput_lines(const Goodput& goodput) {
   std::vector<std::string> lines = {total_line(goodput)};
   for (const auto& cost : goodput.costs) {
     if (lines.size() > kShownCosts || goodput.share(cost.sum()) < kShownShare) break;
-    lines.push_back(cost_line(goodput, cost));
+    lines.push_back("  " + cost_line(goodput, cost));
   }
   if (!goodput.sees_waits) {
     lines.emplace_back("  the program does not use libdlring: compute includes all waits");
   }
   return lines;
+}
+
+std::string worst_cost_line(const Goodput& goodput) {
+  if (!goodput.sees_waits || goodput.wall < kLeastRun || goodput.costs.empty()) return {};
+  const auto& worst = goodput.costs.front();
+  if (goodput.share(worst.sum()) < kLeastNamed) return {};
+  return cost_line(goodput, worst) + "; --goodput shows where all time went";
 }
 
 json goodput_json(const Goodput& goodput) {
@@ -110,6 +120,7 @@ json goodput_json(const Goodput& goodput) {
     json waits = json::object();
     for (const auto& [cause, time] : cost.waits) waits[cause_word(cause)] = to_seconds(time);
     costs.push_back({{"rank", cost.rank},
+                     {"host", cost.host.empty() ? json() : json(cost.host)},
                      {"s", to_seconds(cost.sum())},
                      {"share", goodput.share(cost.sum())},
                      {"waiting_s", std::move(waits)},

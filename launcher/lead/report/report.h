@@ -77,6 +77,7 @@ struct JobFacts {
   std::vector<int> still_running;  // ranks that could not be reaped (uninterruptible)
   std::optional<Goodput> goodput;  // none: the job has not begun
   bool shows_goodput = false;      // --goodput: in the text of each report
+  bool tells_cost = false;         // without --goodput: a rank that cost much
 };
 
 // The rank's program in a job of several programs; else "".

@@ -336,6 +336,13 @@ Lines goodput_of(const JobFacts& facts) {
   return facts.goodput ? goodput_lines(*facts.goodput) : Lines();
 }
 
+Lines after_success(const JobFacts& facts) {
+  if (facts.shows_goodput) return goodput_of(facts);
+  const std::string worst =
+      facts.goodput && facts.tells_cost ? worst_cost_line(*facts.goodput) : "";
+  return worst.empty() ? Lines() : Lines{worst};
+}
+
 }  // namespace
 
 std::string program_of(const JobFacts& facts, int rank) {
@@ -345,8 +352,7 @@ std::string program_of(const JobFacts& facts, int rank) {
 
 std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdict, bool color,
                                      const ShownLast& shown_last) {
-  if (facts.end == JobEnd::succeeded && !facts.shows_goodput) return {};
-  if (facts.end == JobEnd::succeeded) return goodput_of(facts);
+  if (facts.end == JobEnd::succeeded) return after_success(facts);
   const WorkerEnd* root = verdict.root ? &facts.workers[*verdict.root] : nullptr;
   Lines out = {headline(facts, verdict, root)};
   if (color) out[0] = "\x1b[1;31m" + out[0] + "\x1b[0m";

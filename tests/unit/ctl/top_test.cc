@@ -73,8 +73,14 @@ TEST_CASE("top: its head shows the goodput, and the rank that cost most") {
   CHECK(render_top(json_of(job), nullptr).find("\ngoodput 85.0 %\nRANK") != std::string::npos);
   job.goodput->culprit = 3;
   job.goodput->cost = 9s;
-  CHECK(render_top(json_of(job), nullptr).find("\ngoodput 85.0 %; rank 3 cost most, 4.5 %\nRANK") !=
-        std::string::npos);
+  job.goodput->cause = "compute";
+  const auto shows = [&](const std::string& line) {
+    return render_top(json_of(job), nullptr).find("\n" + line + "\nRANK") != std::string::npos;
+  };
+  CHECK(shows("goodput 85.0 %; rank 3 cost most, 4.5 % (compute)"));
+  job.goodput->cause = "link";
+  job.goodput->host = "b\x1b";
+  CHECK(shows("goodput 85.0 %; rank 3 (b\\x1b) cost most, 4.5 % (link)"));
 }
 
 TEST_CASE("top: CPU time since the look before, and of that process only") {

@@ -415,6 +415,64 @@ TEST_CASE("a host's line is slow if all links from it, or to it, are slow") {
   }
 }
 
+TEST_CASE("a host's line that is slow both ways is named once, and so is one in a ring") {
+  StragglerConfig config;
+  config.line_kind = 1;
+  std::vector<LinkTimes> ring;
+  for (int from = 0; from < 3; ++from) {
+    ring.push_back({.from = from, .to = (from + 1) % 3, .kind = 1, .bytes = 1e7, .seconds = 0.01});
+  }
+  for (const auto& links : {full_mesh(3), full_mesh(5), ring}) {
+    CAPTURE(links.size());
+    int ranks = 0;
+    for (const auto& link : links) ranks = std::max(ranks, link.from + 1);
+    Steady steady(ranks, config);
+    steady.links = links;
+    steady.warm_up();
+    for (auto& link : steady.links) {
+      if (link.from == 2 || link.to == 2) link.seconds = 0.1;
+    }
+    std::vector<Slowness> raised;
+    for (int i = 0; i < 6; ++i) {
+      if (i == 4) steady.links[0].seconds *= 1.2;
+      const auto window = steady.window();
+      raised.insert(raised.end(), window.raised.begin(), window.raised.end());
+    }
+    REQUIRE(raised.size() == 1);
+    CHECK(raised[0].rank == 2);
+    CHECK(raised[0].peer == kBothWays);
+    CHECK(raised[0].sentence ==
+          "the links between rank 2 and all others are 10.00x as slow as the rest: 100 MB/s, they "
+          "1 GB/s; it costs 90 ms of a step of 200 ms");
+    for (auto& link : steady.links) link.seconds = 0.1;  // now all are slow alike
+    std::vector<Slowness> cleared;
+    for (int i = 0; i < 3; ++i) {
+      const auto window = steady.window();
+      CHECK(window.raised.empty());
+      cleared.insert(cleared.end(), window.cleared.begin(), window.cleared.end());
+    }
+    CHECK(cleared.size() == 1);
+  }
+}
+
+TEST_CASE(
+    "what slow links cost: the largest share for each rank at fault, from the third look on") {
+  LinkCosts costs(2);
+  StepTimes step{.steps = 1, .ranks = {{.step = 0.2}, {.step = 0.2}, {.step = 0.2}}, .links = {}};
+  step.links = full_mesh(3);
+  for (auto& link : step.links) link.seconds = link.from == 1 && link.to == 2 ? 0.1 : 0.01;
+  for (const bool sees : {false, false, true}) CHECK(costs.add(step).contains(1) == sees);
+  const auto shares = costs.add(step);
+  REQUIRE(shares.size() == 1);
+  CHECK(shares.at(1) == doctest::Approx(0.45));
+  step.ranks[0].step = -1;  // nonsense
+  CHECK(costs.add(step).empty());
+  step.ranks[0].step = 0.2;
+  CHECK(costs.add(step).size() == 1);
+  costs.new_round();
+  CHECK(costs.add(step).empty());
+}
+
 TEST_CASE("links are judged if half of the steps have their times") {
   for (const bool often : {true, false}) {
     CAPTURE(often);

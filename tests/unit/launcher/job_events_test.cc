@@ -80,7 +80,7 @@ TEST_CASE("events: lines of JSON with both clocks, and members in a fixed order"
             "\"signal\":\"SIGKILL\",\"lost_peer\":null,\"ran_s\":2.0}\n") != std::string::npos);
   CHECK(event_line(job_event::WorkerEnded{.how = job_event::Ending::stopped, .exit_code = 1})
             .find("\"event\":\"exit\",\"rank\":null") != std::string::npos);
-  GoodputSummary goodput{.totals = {}, .culprit = 1, .cost = 2s};
+  GoodputSummary goodput{.totals = {}, .culprit = 1, .cost = 2s, .host = "b", .cause = "link"};
   goodput.totals.wall = 10s;
   goodput.totals.total = 20s;
   goodput.totals.compute = 12s;
@@ -90,7 +90,8 @@ TEST_CASE("events: lines of JSON with both clocks, and members in a fixed order"
             .ends_with("\"event\":\"goodput\",\"round\":4,\"goodput\":0.75,\"wall_s\":10.0,"
                        "\"rank_seconds\":20.0,\"compute_s\":12.0,\"transfer_s\":3.0,"
                        "\"waiting_s\":5.0,\"recovery_s\":0.0,\"lost_work_s\":0.0,\"start_s\":0.0,"
-                       "\"culprit\":1,\"culprit_s\":2.0}\n"));
+                       "\"culprit\":1,\"culprit_s\":2.0,\"culprit_host\":\"b\",\"culprit_cause\":"
+                       "\"link\"}\n"));
   // A newline in words of others stays in its line.
   const std::string line = event_line(job_event::StartFailed{0, "exec 'a\nb'"});
   CHECK(line.find('\n') == line.size() - 1);

@@ -64,7 +64,6 @@ class MonitorWorld final : private JobMonitor::Effects {
   void feed(const JobCore::Event& event) override { fed.push_back(event); }
   void warn(const std::string& words) override { warnings.push_back(words); }
   void show(const std::string& line) override { shown.push_back(line); }
-  void slow_link(int, double) override {}
   void ended(Slot, const WorkerEnd& end) override { ended_ranks.push_back(end.rank); }
   void note_stacks(int rank, const std::vector<std::string>& lines) override {
     noted[rank] = lines;

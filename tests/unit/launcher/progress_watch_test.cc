@@ -67,9 +67,6 @@ class WatchWorld final : private ProgressWatch::Effects {
   void replace_hung(const RankSet& ranks, const std::string& sentence) override {
     log.push_back(fmt::format("replace {}: {}", format_rank_set(ranks), sentence));
   }
-  void slow_link(int rank, double share) override {
-    log.push_back(fmt::format("link of {}: {}", rank, share));
-  }
   void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
                               const std::string& sentence) override {
     log.push_back(fmt::format("check {}, busy {}: {}", format_rank_set(quiet),
