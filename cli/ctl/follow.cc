@@ -21,29 +21,20 @@ using Command = ControlRequest::Command;
 // Asks again and again. The answer comes with the next news.
 class Following {
  public:
-  Following(RunningJob job, ControlRequest request)
-      : job_(std::move(job)), request_(std::move(request)) {
+  Following(const RunningJob& job, ControlRequest request)
+      : job_(job), request_(std::move(request)) {
     request_.after = 0;
   }
   // The next answer, of this leader or of the next one.
   Json next() {
-    while (true) {
-      try {
-        Json answer = ask_in_order(job_, request_);
-        request_.after = answer.at("next").get<std::uint64_t>();
-        outlives_leader_ = answer.at("outlives_leader").get<bool>();
-        return answer;
-      } catch (const Failure& failure) {
-        if (!outlives_leader_ || failure.exit_code != kExitRendezvous) throw;
-        find_next_leader(job_, failure);
-      }
-    }
+    Json answer = job_.ask(request_);
+    request_.after = answer.at("next").get<std::uint64_t>();
+    return answer;
   }
 
  private:
-  RunningJob job_;
+  LedJob job_;
   ControlRequest request_;
-  bool outlives_leader_ = false;
 };
 
 // Until take(event) is false.

@@ -174,18 +174,31 @@ bool leads(const RunningJob& job) {
 
 }  // namespace
 
-void find_next_leader(RunningJob& job, const Failure& why) {
+nlohmann::ordered_json LedJob::ask(const ControlRequest& request) {
+  while (true) {
+    try {
+      auto answer = ask_in_order(job_, request);
+      outlives_leader_ = answer.at("outlives_leader").get<bool>();
+      return answer;
+    } catch (const Failure& failure) {
+      if (!outlives_leader_ || failure.exit_code != kExitRendezvous) throw;
+      find_next_leader(failure);
+    }
+  }
+}
+
+void LedJob::find_next_leader(const Failure& why) {
   // So long a dlaunch of the job that changes its leader may not answer here.
   constexpr Duration kChange = std::chrono::seconds(2), kLimit = std::chrono::minutes(1);
-  const std::string id = job.remote ? job.remote->job_id : id_of(job);
-  TimePoint by = steady_now() + (job.folder.empty() ? kLimit : kChange);
-  while (!leads(job)) {
+  const std::string id = job_.remote ? job_.remote->job_id : id_of(job_);
+  TimePoint by = steady_now() + (job_.folder.empty() ? kLimit : kChange);
+  while (!leads(job_)) {
     ::poll(nullptr, 0, 200);
-    const auto jobs = job.folder.empty() ? std::vector<RunningJob>() : running_jobs();
+    const auto jobs = job_.folder.empty() ? std::vector<RunningJob>() : running_jobs();
     const auto found = std::find_if(jobs.begin(), jobs.end(),
                                     [&](const RunningJob& one) { return id_of(one) == id; });
     if (found != jobs.end()) {
-      job = *found;
+      job_ = *found;
       by = steady_now() + kChange;
     }
     if (steady_now() >= by) throw why;

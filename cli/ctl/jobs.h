@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -31,13 +32,26 @@ std::vector<RunningJob> running_jobs();
 // job.
 const RunningJob& choose(const std::vector<RunningJob>& jobs, const std::string& id);
 
-// Waits until the job's next leader leads it. Throws `why` if there is none: no dlaunch of the job
-// is left here, or a job of another machine has none after a minute.
-void find_next_leader(RunningJob& job, const Failure& why);
-
 // The answer of a job, an object. Throws a Failure if it refuses, has ended, or does not answer.
 // ask_in_order() keeps the order of its members.
 nlohmann::ordered_json ask_in_order(const RunningJob& job, const ControlRequest& request);
 nlohmann::json ask(const RunningJob& job, const ControlRequest& request);
+
+// A job that is asked again and again, also under its next leaders.
+class LedJob {
+ public:
+  explicit LedJob(RunningJob job) : job_(std::move(job)) {}
+  // The answer of the leader. If it is lost, waits for the next one. Throws a Failure like
+  // ask_in_order(), also if there is none: no dlaunch of the job is left here, or a job of another
+  // machine has none after a minute.
+  nlohmann::ordered_json ask(const ControlRequest& request);
+  const RunningJob& where() const { return job_; }
+
+ private:
+  void find_next_leader(const Failure& why);
+
+  RunningJob job_;
+  bool outlives_leader_ = false;
+};
 
 }  // namespace dlaunch::ctl

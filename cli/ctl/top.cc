@@ -232,13 +232,15 @@ std::string cut_to_screen(const std::string& text, int lines, int columns) {
 void run_top(const RunningJob& job, const Options& options) {
   const bool in_place = !options.once && !options.json && ::isatty(STDOUT_FILENO) == 1;
   const TimePoint begin = steady_now();
+  LedJob led(job);
   json before;
   for (bool first = true;;) {
     json now;
     try {
-      now = ask(job, {ControlRequest::Command::top, {}}).at("status");
+      now = led.ask({ControlRequest::Command::top, {}}).at("status");
     } catch (const Failure&) {
-      if (before.is_null() || (!job.remote && !is_removed(job.folder))) throw;
+      const std::string& folder = led.where().folder;
+      if (before.is_null() || (!folder.empty() && !is_removed(folder))) throw;
       return;  // the job has ended
     }
     const bool early = before.is_null() || (gpus_awaited(now) && steady_now() - begin < kGpusLimit);

@@ -164,7 +164,8 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
   switch (request.command) {
     case ControlRequest::Command::status:
     case ControlRequest::Command::top:
-      return reply("{\"ok\":true,\"status\":" + render_json(now) + "}");
+      return reply(fmt::format(R"({{"ok":true,"outlives_leader":{},"status":{}}})",
+                               plan_.nodes.outlives_leader(), render_json(now)));
     case ControlRequest::Command::goodput:
       return reply(json_text({{"ok", true}, {"goodput", goodput_json(telemetry_.goodput())}}));
     case ControlRequest::Command::stacks:

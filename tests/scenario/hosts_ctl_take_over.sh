@@ -1,4 +1,4 @@
-# dlaunchctl events --follow and wait go on when the leader's host is lost and another host takes over: on a
+# dlaunchctl events --follow, tail --follow, wait and top go on when the leader's host is lost and another host takes over: on a
 # machine that has no part in the job, and on a host of the job that follows.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 export PATH="$BUILD/cli/ctl:$PATH"
@@ -24,20 +24,28 @@ start_on 4 "${far[@]}" wait 2>far.wait; far_wait=$!
 start_on "$other" env TMPDIR="$(host_dir "$other")/tmp" dlaunchctl events --follow >near.events 2>near.err; near_events=$!
 start_on "$other" env TMPDIR="$(host_dir "$other")/tmp" dlaunchctl wait 2>near.wait; near_wait=$!
 
+start_on 4 "${far[@]}" top --json --interval 0.3 >far.top 2>far.top_err; far_top=$!
+start_on "$other" env TMPDIR="$(host_dir "$other")/tmp" dlaunchctl top --json --interval 0.3 >near.top 2>near.top_err; near_top=$!
+
 start_on 4 "${far[@]}" tail 0 --follow >tail.out 2>tail.err; tail=$!
 wait_until 20 grep -q 'in round 1 as 0 of 3' tail.out || job_fails "no lines: $(cat tail.out tail.err)"
 for f in far near; do wait_until 20 grep -q '"event":"round"' $f.events || job_fails "no events: $(cat $f.events $f.err)"; done
+for f in far near; do wait_until 20 grep -q '"round":1,' $f.top || job_fails "no look: $(cat $f.top $f.top_err)"; done
 host_kill "$first"; wait "${job[$first]}"; unset "job[$first]"
 wait_until 40 later_round 1 2 || job_fails "no second round of two hosts"
 for f in far near; do
   wait_until 30 grep -q '"event":"lead_taken"' $f.events || job_fails "the next leader's events are missing: $(cat $f.events $f.err)"
 done
 wait_until 30 grep -q 'in round [2-9] as 0 of 2' tail.out || job_fails "no lines under the next leader: $(cat tail.out tail.err)"
+for f in far near; do
+  wait_until 30 grep -q '"round":[2-9],' $f.top || job_fails "$f: no look under the next leader: $(tail -c 400 $f.top; cat $f.top_err)"
+done
+kill "$far_top"
 end_steps 60 2
 wait "$tail"; code=$?; expect_code 0
 [ "$(sort tail.out | uniq -d | wc -l)" = 0 ] || fail "lines come twice: $(cat tail.out)"
 grep -q '^done ' tail.out || fail "the last line is missing: $(cat tail.out)"
-for one in $far_wait $near_wait $far_events $near_events; do wait "$one"; code=$?; expect_code 0; done
+for one in $far_wait $near_wait $far_events $near_events $near_top; do wait "$one"; code=$?; expect_code 0; done
 for f in far near; do
   tail -1 $f.events | grep -q '"job_ended","exit_code":0' || fail "no end in $(cat $f.events)"
   [ "$(sort $f.events | uniq -d | wc -l)" = 0 ] || fail "events come twice: $(cat $f.events)"
