@@ -76,6 +76,31 @@ dl_result with_counts(const How& how, Call call, const size_t* counts) {
 }
 
 template <class How>
+dl_result with_splits(const How& how, Call call, const size_t* in_counts,
+                      const size_t* out_counts) {
+  return with(how.comm, [&](Communicator& impl) -> Result<void> {
+    if (in_counts == nullptr || out_counts == nullptr) {
+      return Error{.code = Errc::usage, .what = "counts is null"};
+    }
+    const auto own = static_cast<std::size_t>(impl.rank());
+    if (in_counts[own] != out_counts[own]) {
+      return Error{.code = Errc::usage,
+                   .what =
+                       "all_to_all_v: this rank gives itself another number of elements than "
+                       "it takes"};
+    }
+    const dlaunch::Splits splits{.rank = impl.rank(),
+                                 .given = dlaunch::parts_of(in_counts, impl.size()),
+                                 .taken = dlaunch::parts_of(out_counts, impl.size()),
+                                 .from = {}};
+    const auto ranks = static_cast<std::size_t>(impl.size());
+    call.splits = &splits;
+    call.count = (splits.given_count() + ranks - 1) / ranks;
+    return how(impl, call);
+  });
+}
+
+template <class How>
 dl_result with_list(const How& how, Call call, size_t tensors, const void* const* in,
                     void* const* out, const size_t* counts) {
   return with(how.comm, [&](Communicator& impl) -> Result<void> {
@@ -182,6 +207,17 @@ dl_result dl_ireduce_scatter(dl_comm* comm, const void* in, void* out, size_t co
   return collective(Later(comm, request), {Collective::reduce_scatter, in, out, count, dtype, op});
 }
 
+dl_result dl_reduce_scatter_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                              dl_dtype dtype, dl_op op) {
+  return with_counts(Now{comm}, {Collective::reduce_scatter, in, out, 0, dtype, op}, counts);
+}
+
+dl_result dl_ireduce_scatter_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                               dl_dtype dtype, dl_op op, dl_request** request) {
+  return with_counts(Later(comm, request), {Collective::reduce_scatter, in, out, 0, dtype, op},
+                     counts);
+}
+
 dl_result dl_all_gather(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype) {
   return collective(Now{comm}, {Collective::all_gather, in, out, count, dtype});
 }
@@ -234,6 +270,17 @@ dl_result dl_iscatter(dl_comm* comm, const void* in, void* out, size_t count, dl
                     {Collective::scatter, in, out, count, dtype, DL_SUM, root});
 }
 
+dl_result dl_scatter_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                       dl_dtype dtype, int root) {
+  return with_counts(Now{comm}, {Collective::scatter, in, out, 0, dtype, DL_SUM, root}, counts);
+}
+
+dl_result dl_iscatter_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                        dl_dtype dtype, int root, dl_request** request) {
+  return with_counts(Later(comm, request), {Collective::scatter, in, out, 0, dtype, DL_SUM, root},
+                     counts);
+}
+
 dl_result dl_all_to_all(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype) {
   return collective(Now{comm}, {Collective::all_to_all, in, out, count, dtype});
 }
@@ -241,6 +288,17 @@ dl_result dl_all_to_all(dl_comm* comm, const void* in, void* out, size_t count, 
 dl_result dl_iall_to_all(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                          dl_request** request) {
   return collective(Later(comm, request), {Collective::all_to_all, in, out, count, dtype});
+}
+
+dl_result dl_all_to_all_v(dl_comm* comm, const void* in, const size_t* in_counts, void* out,
+                          const size_t* out_counts, dl_dtype dtype) {
+  return with_splits(Now{comm}, {Collective::all_to_all, in, out, 0, dtype}, in_counts, out_counts);
+}
+
+dl_result dl_iall_to_all_v(dl_comm* comm, const void* in, const size_t* in_counts, void* out,
+                           const size_t* out_counts, dl_dtype dtype, dl_request** request) {
+  return with_splits(Later(comm, request), {Collective::all_to_all, in, out, 0, dtype}, in_counts,
+                     out_counts);
 }
 
 dl_result dl_broadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root) {

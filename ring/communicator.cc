@@ -50,9 +50,14 @@ Result<void> check_kind(const Call& call, int ranks) {
     return wrong_call(call, "op is not a dl_op");
   }
   if (call.count > PTRDIFF_MAX / element / n) return wrong_call(call, "count is too large");
-  for (std::size_t r = 0; call.counts != nullptr && r < n; ++r) {
-    if (call.counts[r] > PTRDIFF_MAX / element / n) return wrong_call(call, "a count is too large");
+  const auto too_large = [&](std::size_t count) { return count > PTRDIFF_MAX / element / n; };
+  bool all_fit = call.counts == nullptr || std::none_of(call.counts, call.counts + n, too_large);
+  if (call.splits != nullptr) {
+    for (const auto* parts : {&call.splits->given, &call.splits->taken}) {
+      for (const Part& part : *parts) all_fit = all_fit && !too_large(part.count);
+    }
   }
+  if (!all_fit) return wrong_call(call, "a count is too large");
   if (traits.rooted && (call.root < 0 || call.root >= ranks)) {
     return wrong_call(call, fmt::format("root {} is not a rank", call.root));
   }
@@ -204,6 +209,60 @@ Result<void> Communicator::run_step(const Call& call) {
   return plane_->run(step);
 }
 
+// Before an all_to_all of parts that differ: each rank learns where its part begins in each other
+// rank's `in`, that both ends of each part agree on its length, and how long the longest one is.
+Result<void> Communicator::tell_splits(const Call& call, Splits& splits) {
+  struct Told {
+    std::uint64_t first = 0, count = 0, longest = 0;
+  };
+  std::uint64_t longest = 0;
+  for (const Part& part : splits.given) longest = std::max<std::uint64_t>(longest, part.count);
+  const auto n = static_cast<std::size_t>(job_.size);
+  std::vector<Told> told(n), heard(n);
+  for (std::size_t r = 0; r < n; ++r) {
+    told[r] = {splits.given[r].first, splits.given[r].count, longest};
+  }
+  Call exchange{.collective = Collective::all_to_all,
+                .in = told.data(),
+                .out = heard.data(),
+                .count = sizeof(Told) / sizeof(std::uint64_t),
+                .dtype = DL_UINT64};
+  exchange.seq = call.seq;
+  exchange.deadline = call.deadline;
+  exchange.begun = call.begun;
+  exchange.past = call.past;
+  exchange.within = Within::all_to_all_v;
+  if (auto done = run_step(exchange); !done) return done;
+  splits.from.assign(n, 0);
+  for (std::size_t r = 0; r < n; ++r) {
+    if (heard[r].count != splits.taken[r].count) {
+      return Error{
+          .code = Errc::mismatch,
+          .what = fmt::format("all_to_all_v #{}: rank {} gives {} elements to rank {}, "
+                              "which takes {} from it",
+                              call.seq, r, heard[r].count, job_.rank, splits.taken[r].count),
+          .rank = static_cast<int>(r)};
+    }
+    splits.from[r] = static_cast<std::size_t>(heard[r].first);
+    splits.longest = std::max(splits.longest, static_cast<std::size_t>(heard[r].longest));
+  }
+  return {};
+}
+
+Result<void> Communicator::run_on_plane(Call call, const std::function<void(bool failed)>& ended) {
+  Splits splits;
+  if (call.splits != nullptr) {
+    splits = *call.splits;
+    if (auto told = tell_splits(call, splits); !told) return told;
+    if (splits.longest == 0) {  // nothing moves, on any rank
+      if (call.task.ordered) ended(false);
+      return {};
+    }
+    call.splits = &splits;
+  }
+  return call.task.device >= 0 ? run_on_device(call, ended) : run_step(call);
+}
+
 // Runs on the thread that carries out the call.
 Result<void> Communicator::run(Call call, SpanKind kind) {
   const bool on_device = call.task.device >= 0;
@@ -225,8 +284,7 @@ Result<void> Communicator::run(Call call, SpanKind kind) {
     failpoint("communicator.called");
     if (!failed) links_->complete(seq);
   };
-  auto done =
-      without_exceptions([&] { return on_device ? run_on_device(call, ended) : run_step(call); });
+  auto done = without_exceptions([&] { return run_on_plane(call, ended); });
   if (on_device) explained(call, device_.get());
   // In shared memory no rank sees whether a rank that has arrived stands still, or waits itself.
   if (!done && done.error().code == Errc::timeout && regions_ && !abort_.raised()) {
@@ -267,6 +325,10 @@ Communicator::Started Communicator::start(Call call) {
   if (call.counts != nullptr) {
     operation->counts.assign(call.counts, call.counts + job_.size);
     operation->call.counts = operation->counts.data();
+  }
+  if (call.splits != nullptr) {
+    operation->splits = *call.splits;
+    operation->call.splits = &operation->splits;
   }
   if (call.list != nullptr) {
     operation->list = *call.list;

@@ -162,6 +162,8 @@ class Communicator : private ProcessEvents {
   Result<StagedMessage> stage(Message& message);
   Result<void> unstage(const StagedMessage& staged);
   Result<void> run_step(const Call& call);
+  Result<void> tell_splits(const Call& call, Splits& splits);
+  Result<void> run_on_plane(Call call, const std::function<void(bool failed)>& ended);
   Result<void> run(Call call, SpanKind kind);
   Result<void> run_on_device(const Call& call, std::function<void(bool failed)> ended);
   Result<void> run(Message& message, SpanKind kind);

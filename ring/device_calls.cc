@@ -12,8 +12,10 @@
 namespace dlaunch {
 namespace {
 
-// The buffers that show where a call's memory is; null if the call moves nothing on any rank.
+// The buffers that show where a call's memory is; null if the call moves nothing on any rank. With
+// splits one rank does not know that.
 std::pair<const void*, const void*> buffers_of(const Call& call, int ranks) {
+  if (call.splits != nullptr) return {call.in, call.out};
   const bool moves = call.counts == nullptr
                          ? call.count > 0
                          : std::any_of(call.counts, call.counts + ranks, [](auto n) { return n; });

@@ -114,6 +114,57 @@ Shape stacked(dl_comm* comm, const View& view) {
 
 bool is_root(dl_comm* comm, const Call& call) { return dl_rank(comm) == call.root; }
 
+// A number for each rank; `total` is their sum.
+bool take_numbers(const Collective& what, const char* name, dl_comm* comm, PyObject* given,
+                  std::vector<std::size_t>& counts, std::size_t& total) {
+  if (!sizes(what.signature.call, name, given, counts)) return false;
+  const auto size = static_cast<std::size_t>(dl_size(comm));
+  if (counts.size() != size) {
+    PyErr_Format(PyExc_ValueError, "%s: %s must have a number for each of %zu ranks",
+                 what.signature.call, name, size);
+    return false;
+  }
+  total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  return true;
+}
+
+void scale(std::vector<std::size_t>& counts, std::size_t per_element) {
+  for (std::size_t& count : counts) count *= per_element;
+}
+// In the elements that libdlring moves.
+void carry(std::vector<std::size_t>& counts, Element element) {
+  scale(counts, carried(element).per_element);
+}
+
+// Checks parts of different sizes, and sets `total`.
+bool take_counts(const Collective& what, dl_comm* comm, PyObject* counts, Call& call,
+                 std::size_t& total) {
+  if (!take_numbers(what, "counts", comm, counts, call.counts, total)) return false;
+  const auto rank = static_cast<std::size_t>(dl_rank(comm));
+  if (call.counts[rank] != call.in.count()) {
+    PyErr_Format(PyExc_ValueError,
+                 "%s: counts must have for rank %zu %zu, the elements of its array",
+                 what.signature.call, rank, call.in.count());
+    return false;
+  }
+  carry(call.counts, call.in.element());
+  return true;
+}
+
+// The other way round: `counts` cut the input, which has all parts. `own` is this rank's part.
+bool take_cut(const Collective& what, dl_comm* comm, PyObject* counts, Call& call,
+              std::size_t& own) {
+  std::size_t total = 0;
+  if (!take_numbers(what, "counts", comm, counts, call.counts, total)) return false;
+  own = call.counts[static_cast<std::size_t>(dl_rank(comm))];
+  if (total != call.in.count()) {
+    PyErr_Format(PyExc_ValueError, "%s: %s has %zu elements, and the sum of counts is %zu",
+                 what.signature.call, what.signature.names[0], call.in.count(), total);
+    return false;
+  }
+  return true;
+}
+
 // -- Reductions.
 
 bool prepare_all_reduce(dl_comm*, const Given& given, Call& call) {
@@ -152,6 +203,19 @@ bool prepare_reduce_scatter(dl_comm* comm, const Given& given, Call& call) {
          reduces(kReduceScatter, count, call);
 }
 
+bool prepare_reduce_scatter_v(dl_comm* comm, const Given& given, Call& call) {
+  const Collective& what = kReduceScatterV;
+  std::size_t own = 0;
+  if (!operation(what.signature.call, given[2], call.op) ||
+      !take_in(what, given[0], Use::read, call) || !take_cut(what, comm, given[1], call, own) ||
+      !take_out(what, given[0], given[3], own, {static_cast<Py_ssize_t>(own)}, call) ||
+      !reduces(what, own, call)) {
+    return false;
+  }
+  scale(call.counts, reduced(call.in.element(), call.op)->per_element);
+  return true;
+}
+
 // -- Moves.
 
 bool prepare_all_gather(dl_comm* comm, const Given& given, Call& call) {
@@ -160,25 +224,6 @@ bool prepare_all_gather(dl_comm* comm, const Given& given, Call& call) {
   return take_out(kAllGather, given[0], given[1], call.in.count() * size, stacked(comm, call.in),
                   call) &&
          moves(call.in.count(), call);
-}
-
-// Checks parts of different sizes, and sets `total`.
-bool take_counts(const Collective& what, dl_comm* comm, PyObject* counts, Call& call,
-                 std::size_t& total) {
-  const auto size = static_cast<std::size_t>(dl_size(comm));
-  if (!sizes(what.signature.call, "counts", counts, call.counts)) return false;
-  const auto rank = static_cast<std::size_t>(dl_rank(comm));
-  if (call.counts.size() != size || call.counts[rank] != call.in.count()) {
-    PyErr_Format(PyExc_ValueError,
-                 "%s: counts must have a number for each of %zu ranks, and for rank %zu %zu, the "
-                 "elements of its array",
-                 what.signature.call, size, rank, call.in.count());
-    return false;
-  }
-  total = std::accumulate(call.counts.begin(), call.counts.end(), std::size_t{0});
-  const std::size_t per_element = carried(call.in.element()).per_element;
-  for (std::size_t& count : call.counts) count *= per_element;
-  return true;
 }
 
 bool prepare_all_gather_v(dl_comm* comm, const Given& given, Call& call) {
@@ -212,26 +257,66 @@ bool prepare_gather_v(dl_comm* comm, const Given& given, Call& call) {
          take_out(kGatherV, given[0], given[3], total, {static_cast<Py_ssize_t>(total)}, call);
 }
 
-bool prepare_scatter_elsewhere(const Given& given, Call& call) {
-  if (!given_out(given[2])) {
-    PyErr_SetString(PyExc_ValueError, "scatter: ranks other than the root need out");
+bool prepare_scatter_elsewhere(const Collective& what, PyObject* out, Call& call) {
+  if (!given_out(out)) {
+    PyErr_Format(PyExc_ValueError, "%s: ranks other than the root need out", what.signature.call);
     return false;
   }
-  const Named named{kScatter.signature.call, "out"};
-  call.result = Ref::of(given[2]);
-  if (!call.out.take(given[2], Use::write, named)) return false;
+  call.result = Ref::of(out);
+  if (!call.out.take(out, Use::write, {what.signature.call, "out"})) return false;
   call.to = call.out.data();
   return set_type(carried(call.out.element()), call.out.count(), call);
 }
 
 bool prepare_scatter(dl_comm* comm, const Given& given, Call& call) {
   if (!integer(kScatter.signature.call, "root", given[1], call.root)) return false;
-  if (!is_root(comm, call)) return prepare_scatter_elsewhere(given, call);
+  if (!is_root(comm, call)) {
+    return prepare_scatter_elsewhere(kScatter, given[2], call);
+  }
   std::size_t count = 0;
   Shape shape;
   return take_in(kScatter, given[0], Use::read, call) &&
          parts(kScatter, comm, call, count, shape) &&
          take_out(kScatter, given[0], given[2], count, shape, call) && moves(count, call);
+}
+
+bool prepare_scatter_v(dl_comm* comm, const Given& given, Call& call) {
+  const Collective& what = kScatterV;
+  if (!integer(what.signature.call, "root", given[2], call.root)) return false;
+  std::size_t own = 0, total = 0;
+  if (is_root(comm, call)) {
+    if (!take_in(what, given[0], Use::read, call) || !take_cut(what, comm, given[1], call, own) ||
+        !take_out(what, given[0], given[3], own, {static_cast<Py_ssize_t>(own)}, call)) {
+      return false;
+    }
+    carry(call.counts, call.in.element());
+    return moves(own, call);
+  }
+  if (!take_numbers(what, "counts", comm, given[1], call.counts, total) ||
+      !prepare_scatter_elsewhere(what, given[3], call)) {
+    return false;
+  }
+  own = call.counts[static_cast<std::size_t>(dl_rank(comm))];
+  if (own != call.out.count()) {
+    PyErr_Format(PyExc_ValueError, "scatter_v: out has %zu elements, and needs %zu",
+                 call.out.count(), own);
+    return false;
+  }
+  carry(call.counts, call.out.element());
+  return true;
+}
+
+bool prepare_all_to_all_v(dl_comm* comm, const Given& given, Call& call) {
+  const Collective& what = kAllToAllV;
+  std::size_t total = 0, own = 0;
+  if (!take_in(what, given[0], Use::read, call) || !take_cut(what, comm, given[1], call, own) ||
+      !take_numbers(what, "out_counts", comm, given[2], call.out_counts, total) ||
+      !take_out(what, given[0], given[3], total, {static_cast<Py_ssize_t>(total)}, call)) {
+    return false;
+  }
+  carry(call.counts, call.in.element());
+  carry(call.out_counts, call.in.element());
+  return moves(call.in.count(), call);
 }
 
 bool prepare_all_to_all(dl_comm* comm, const Given& given, Call& call) {
@@ -384,6 +469,10 @@ auto reduction(const Call& c) { return std::tuple(c.from, c.to, c.count, c.dtype
 auto rooted_reduction(const Call& c) {
   return std::tuple(c.from, c.to, c.count, c.dtype, c.op, c.root);
 }
+auto reduction_v(const Call& c) { return std::tuple(c.from, c.to, c.counts.data(), c.dtype, c.op); }
+auto crossing_v(const Call& c) {
+  return std::tuple(c.from, c.counts.data(), c.to, c.out_counts.data(), c.dtype);
+}
 auto moving(const Call& c) { return std::tuple(c.from, c.to, c.count, c.dtype); }
 auto moving_v(const Call& c) { return std::tuple(c.from, c.to, c.counts.data(), c.dtype); }
 auto rooted_moving(const Call& c) { return std::tuple(c.from, c.to, c.count, c.dtype, c.root); }
@@ -429,6 +518,8 @@ const Collective kReduce = made_of<dl_reduce, dl_ireduce, rooted_reduction>(
     {"reduce", {"x", "op", "root", "out"}, 1, 3}, prepare_reduce);
 const Collective kReduceScatter = made_of<dl_reduce_scatter, dl_ireduce_scatter, reduction>(
     {"reduce_scatter", {"x", "op", "out"}, 1, 2}, prepare_reduce_scatter);
+const Collective kReduceScatterV = made_of<dl_reduce_scatter_v, dl_ireduce_scatter_v, reduction_v>(
+    {"reduce_scatter_v", {"x", "counts", "op", "out"}, 2, 3}, prepare_reduce_scatter_v);
 const Collective kAllGather = made_of<dl_all_gather, dl_iall_gather, moving>(
     {"all_gather", {"x", "out"}, 1, 1}, prepare_all_gather);
 const Collective kAllGatherV = made_of<dl_all_gather_v, dl_iall_gather_v, moving_v>(
@@ -439,6 +530,10 @@ const Collective kGatherV = made_of<dl_gather_v, dl_igather_v, rooted_moving_v>(
     {"gather_v", {"x", "counts", "root", "out"}, 2, 3}, prepare_gather_v);
 const Collective kScatter = made_of<dl_scatter, dl_iscatter, rooted_moving>(
     {"scatter", {"x", "root", "out"}, 1, 2}, prepare_scatter);
+const Collective kScatterV = made_of<dl_scatter_v, dl_iscatter_v, rooted_moving_v>(
+    {"scatter_v", {"x", "counts", "root", "out"}, 2, 3}, prepare_scatter_v);
+const Collective kAllToAllV = made_of<dl_all_to_all_v, dl_iall_to_all_v, crossing_v>(
+    {"all_to_all_v", {"x", "in_counts", "out_counts", "out"}, 3, 3}, prepare_all_to_all_v);
 const Collective kAllToAll = made_of<dl_all_to_all, dl_iall_to_all, moving>(
     {"all_to_all", {"x", "out"}, 1, 1}, prepare_all_to_all);
 const Collective kBroadcast = made_of<dl_broadcast, dl_ibroadcast, broadcasting>(

@@ -23,7 +23,7 @@ struct Call {
   int root = 0;  // or the peer
   int tag = 0;
   int source = -1;
-  std::vector<std::size_t> counts;
+  std::vector<std::size_t> counts, out_counts;
   // For lists.
   std::list<View> views;
   std::vector<const void*> all_from;
@@ -51,9 +51,9 @@ struct Collective {
 // The return value of a call that is done.
 PyObject* result_of(const Collective& collective, Call& call);
 
-extern const Collective kAllReduce, kAllReduceList, kReduce, kReduceScatter, kAllGather,
-    kAllGatherV, kGather, kGatherV, kScatter, kAllToAll, kBroadcast, kBroadcastList, kBarrier,
-    kSend, kRecv, kRecvAny;
+extern const Collective kAllReduce, kAllReduceList, kReduce, kReduceScatter, kReduceScatterV,
+    kAllGather, kAllGatherV, kGather, kGatherV, kScatter, kScatterV, kAllToAll, kAllToAllV,
+    kBroadcast, kBroadcastList, kBarrier, kSend, kRecv, kRecvAny;
 
 // Loads dlaunch._arrays.empty, which makes results. False: sets an exception.
 bool load_arrays();

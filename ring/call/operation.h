@@ -82,6 +82,7 @@ struct Operation {
   Message message;
   // Copies of the call's arguments, because the caller's own may end before the call runs.
   std::vector<std::size_t> counts;
+  Splits splits;
   TensorList list;
   StagedMessage staged;
 

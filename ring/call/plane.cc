@@ -27,7 +27,7 @@ constexpr CollectiveTraits kTraits[] = {
 };
 static_assert(std::size(kTraits) == std::size(kCollectiveNames));
 constexpr CollectiveTraits kUnknown = {};
-constexpr std::string_view kWithinNames[] = {"", "dl_split", "dl_alloc"};
+constexpr std::string_view kWithinNames[] = {"", "dl_split", "dl_alloc", "all_to_all_v"};
 constexpr std::uint32_t kWithCounts = 0x80;  // beside the collective
 template <std::size_t N>
 std::string_view name_at(const std::string_view (&names)[N], std::size_t index) {
@@ -116,10 +116,27 @@ Shape shape_of(const Call& call, int ranks) {
               .counts = {},
               .members = {}};
   if (call.members != nullptr) shape.members = *call.members;
-  if (call.counts == nullptr) return shape;
+  if (call.counts == nullptr && call.splits == nullptr) return shape;
   shape.count = 0;  // differs between ranks
-  shape.counts.assign(call.counts, call.counts + ranks);
+  if (call.counts != nullptr) shape.counts.assign(call.counts, call.counts + ranks);
+  if (call.splits != nullptr) shape.splits = *call.splits;
   return shape;
+}
+
+std::vector<Part> parts_of(const std::size_t* counts, int ranks) {
+  std::vector<Part> parts(static_cast<std::size_t>(ranks));
+  std::size_t first = 0;
+  for (Part& part : parts) {
+    part = {first, *counts++};
+    first += part.count;
+  }
+  return parts;
+}
+
+std::size_t longest_part(const Shape& shape) {
+  if (shape.splits) return shape.splits->longest;
+  if (shape.counts.empty()) return shape.count;
+  return *std::max_element(shape.counts.begin(), shape.counts.end());
 }
 
 Part part_of(const Shape& shape, int r) {
@@ -132,17 +149,39 @@ Part part_of(const Shape& shape, int r) {
 std::size_t in_count(const Shape& shape, int rank, int ranks) {
   const auto& traits = traits_of(shape.collective);
   if (traits.in_at_root && rank != shape.root) return 0;
-  return traits.in_parts ? shape.count * static_cast<std::size_t>(ranks)
-                         : part_of(shape, rank).count;
+  if (shape.splits) return shape.splits->given_count();
+  if (!traits.in_parts) return part_of(shape, rank).count;
+  const Part last = part_of(shape, ranks - 1);
+  return last.first + last.count;
 }
 
 std::size_t out_count(const Shape& shape, int rank, int ranks) {
   const auto& traits = traits_of(shape.collective);
   if (traits.out_at_root && rank != shape.root) return 0;
-  if (!traits.out_parts) return shape.count;
+  if (shape.splits) return shape.splits->taken_count();
+  if (!traits.out_parts) return traits.in_parts ? part_of(shape, rank).count : shape.count;
   const Part last = part_of(shape, ranks - 1);
   return last.first + last.count;
 }
+
+namespace {
+
+Delivery split_delivery(const Splits& splits, int giver, int taker) {
+  const auto g = static_cast<std::size_t>(giver), t = static_cast<std::size_t>(taker);
+  Delivery delivery{.exists = true};
+  if (taker == splits.rank) {
+    delivery.from = g < splits.from.size() ? splits.from[g] : 0;
+    delivery.to = splits.taken[g].first;
+    delivery.count = splits.taken[g].count;
+  }
+  if (giver == splits.rank) {
+    delivery.from = splits.given[t].first;
+    delivery.count = splits.given[t].count;
+  }
+  return delivery;
+}
+
+}  // namespace
 
 Delivery delivery(const Shape& shape, int giver, int taker) {
   const Part by_giver = part_of(shape, giver), by_taker = part_of(shape, taker);
@@ -156,6 +195,7 @@ Delivery delivery(const Shape& shape, int giver, int taker) {
     case Collective::scatter:
       return {giver == shape.root, by_taker.first, 0, by_taker.count};
     case Collective::all_to_all:
+      if (shape.splits) return split_delivery(*shape.splits, giver, taker);
       return {true, by_taker.first, by_giver.first, by_giver.count};
     default:
       return {};
@@ -165,8 +205,10 @@ Delivery delivery(const Shape& shape, int giver, int taker) {
 CallSignature signature_of(const Call& call, int ranks) {
   const bool rooted = traits_of(call.collective).rooted;
   const auto root = static_cast<std::uint32_t>(rooted ? call.root & 0xffff : users_call(call).past);
-  const bool with_counts = call.counts != nullptr || call.layout != 0;
-  const auto count = call.layout != 0 ? call.layout : call.count;
+  const bool with_counts = call.counts != nullptr || call.splits != nullptr || call.layout != 0;
+  const auto count = call.layout != 0         ? call.layout
+                     : call.splits != nullptr ? call.splits->longest
+                                              : call.count;
   const auto all = static_cast<std::size_t>(ranks);
   const auto op = traits_of(call.collective).reduces ? static_cast<std::uint32_t>(call.op)
                                                      : static_cast<std::uint32_t>(call.within);

@@ -70,7 +70,35 @@ struct DeviceTask {
 };
 
 // The call that a collective is part of.
-enum class Within : std::uint8_t { itself, split, alloc };
+enum class Within : std::uint8_t { itself, split, alloc, all_to_all_v };
+
+// Elements of a buffer.
+struct Part {
+  std::size_t first = 0;
+  std::size_t count = 0;
+  bool operator==(const Part&) const = default;
+};
+
+// An all_to_all of parts that differ, as one rank knows it. Each rank knows what it gives and
+// takes; before the data move the ranks tell each other the rest.
+struct Splits {
+  int rank = 0;
+  std::vector<Part> given;        // elements of `in` for each rank
+  std::vector<Part> taken;        // elements of `out` from each rank
+  std::vector<std::size_t> from;  // the first element for this rank in each rank's `in`
+  std::size_t longest = 0;        // elements of the longest part that a rank gives
+  bool operator==(const Splits&) const = default;
+
+  std::size_t given_count() const { return end_of(given); }
+  std::size_t taken_count() const { return end_of(taken); }
+
+ private:
+  static std::size_t end_of(const std::vector<Part>& parts) {
+    return parts.empty() ? 0 : parts.back().first + parts.back().count;
+  }
+};
+// Parts of these lengths, end to end.
+std::vector<Part> parts_of(const std::size_t* counts, int ranks);
 
 // One collective call of one rank, with arguments already checked. Counts as in ring.h.
 struct Call {
@@ -83,9 +111,11 @@ struct Call {
   int root = -1;          // for rooted collectives
   std::uint64_t seq = 0;  // number of this collective on the communicator, from 1
   TimePoint deadline = kNever;
-  // Elements of each rank's part, for all_gather and gather of parts that differ; `count` is then
-  // this rank's own. Null: all parts have `count`.
+  // Elements of each rank's part, for all_gather, gather, scatter and reduce_scatter of parts that
+  // differ; `count` is then this rank's own. Null: all parts have `count`.
   const std::size_t* counts = nullptr;
+  // An all_to_all of parts that differ; `count` is then the average length of a given part.
+  const Splits* splits = nullptr;
   // all_reduce and broadcast: where the `count` elements lie, in place of `in` and `out`.
   const TensorList* list = nullptr;
   std::uint64_t layout = 0;  // of the list; stays when its tensors have been packed together
@@ -104,7 +134,8 @@ struct Call {
 // What must be equal on every rank for a call to make sense. Planes carry it beside their data so
 // that a difference becomes Errc::mismatch naming both ranks instead of a hang or wrong numbers.
 struct CallSignature {
-  std::uint64_t count = 0;   // with Call::counts: a hash of them; with a list: its layout
+  std::uint64_t count = 0;   // with Call::counts: a hash of them; with a list: its layout; with
+                             // splits: the longest part, once it is known
   std::uint32_t packed = 0;  // collective, whether with counts, dtype, op or within, root or past
   std::uint32_t seq = 0;     // low half of Call::seq
 
@@ -118,20 +149,18 @@ std::uint16_t rooted_past(std::uint16_t past, const CallSignature& last);
 // The properties of a call that determine its data movements, except where its buffers lie.
 struct Shape {
   Collective collective = Collective::barrier;
-  std::size_t count = 0;  // as in ring.h; 0 with `counts`
+  std::size_t count = 0;  // as in ring.h; 0 with `counts` or `splits`
   std::size_t element_bytes = 1;
-  int root = -1;                    // -1 except for rooted collectives
-  std::vector<std::size_t> counts;  // as Call::counts; empty: all parts have `count`
-  std::vector<int> members;         // as Call::members; empty: all ranks
+  int root = -1;                                // -1 except for rooted collectives
+  std::vector<std::size_t> counts;              // as Call::counts; empty: all parts have `count`
+  std::vector<int> members;                     // as Call::members; empty: all ranks
+  std::optional<Splits> splits = std::nullopt;  // as Call::splits
   bool operator==(const Shape&) const = default;
 };
 Shape shape_of(const Call& call, int ranks);
 
-// Elements of a buffer.
-struct Part {
-  std::size_t first = 0;
-  std::size_t count = 0;
-};
+// The longest part that a rank gives another; without parts: `count`.
+std::size_t longest_part(const Shape& shape);
 // Rank r's part of a buffer with a part for each rank.
 Part part_of(const Shape& shape, int r);
 // The elements of a rank's buffers, in all parts together; 0 without such a buffer.
@@ -139,7 +168,9 @@ std::size_t in_count(const Shape& shape, int rank, int ranks);
 std::size_t out_count(const Shape& shape, int rank, int ranks);
 
 // What one rank gives another, or itself, in collectives that only move data: gather, scatter,
-// all_gather, all_to_all, broadcast.
+// all_gather, all_to_all, broadcast. With splits, one of the two must be this rank, and the other
+// end's place is not known: as the giver it is `to`, as the taker `from` until the ranks have told
+// each other.
 struct Delivery {
   bool exists = false;
   std::size_t from = 0;  // first element in the giver's `in`

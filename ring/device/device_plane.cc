@@ -185,6 +185,7 @@ Result<void> CudaPlane::put(const Call& call, std::function<void(bool failed)> e
   StreamWatch::Watched put{
       .call = call, .limit = limit, .events = std::move(*events), .ended = std::move(ended)};
   put.call.counts = nullptr;
+  put.call.splits = nullptr;
   put.call.list = nullptr;
   return watch_->add(std::move(put));
 }

@@ -23,6 +23,39 @@ void for_stretch(Pointer base, const std::vector<Pointer>* tensors, const Tensor
   }
 }
 
+// All ranks lay the parts out on the host alike, each in a place for the longest one: so each rank
+// knows where its part is in the others' memory.
+HostGranule granule_of_splits(const Call& call, const Splits& all, const HostCut& cut,
+                              std::size_t number) {
+  const std::size_t from = number * cut.elements, element = dtype_bytes(call.dtype);
+  Splits own{.rank = all.rank, .given = {}, .taken = {}, .from = {}};
+  own.longest = std::min(cut.elements, all.longest - from);
+  HostGranule granule;
+  // Cuts this granule's piece out of each part, and returns the pieces' places on the host.
+  const auto cut_out = [&](const std::vector<Part>& parts, auto add) {
+    std::vector<Part> staged;
+    for (const Part& part : parts) {
+      const std::size_t begin = std::min(from, part.count);
+      const std::size_t count = std::min(cut.elements, part.count - begin);
+      staged.push_back({staged.size() * cut.elements, count});
+      if (count > 0) {
+        add((part.first + begin) * element, staged.back().first * element, count * element);
+      }
+    }
+    return staged;
+  };
+  own.given = cut_out(all.given, [&](std::size_t at, std::size_t staged, std::size_t bytes) {
+    granule.in.push_back({static_cast<const char*>(call.in) + at, nullptr, staged, bytes});
+  });
+  own.taken = cut_out(all.taken, [&](std::size_t at, std::size_t staged, std::size_t bytes) {
+    granule.out.push_back({nullptr, static_cast<char*>(call.out) + at, staged, bytes});
+  });
+  own.from.assign(all.given.size(), static_cast<std::size_t>(all.rank) * cut.elements);
+  granule.count = own.longest;
+  granule.splits = std::move(own);
+  return granule;
+}
+
 }  // namespace
 
 HostCut cut_for_host(const Call& call, int ranks, std::size_t granule_bytes) {
@@ -30,8 +63,7 @@ HostCut cut_for_host(const Call& call, int ranks, std::size_t granule_bytes) {
   const std::size_t element = dtype_bytes(call.dtype);
   const auto n = static_cast<std::size_t>(ranks);
   const std::size_t parts = traits.in_parts || traits.out_parts ? n : 1;
-  const std::size_t longest =
-      call.counts == nullptr ? call.count : *std::max_element(call.counts, call.counts + ranks);
+  const std::size_t longest = longest_part(shape_of(call, ranks));
   HostCut cut;
   cut.elements = std::min(longest, std::max<std::size_t>(1, granule_bytes / element / parts));
   if (longest > 0) cut.granules = (longest + cut.elements - 1) / cut.elements;
@@ -42,6 +74,7 @@ HostCut cut_for_host(const Call& call, int ranks, std::size_t granule_bytes) {
 
 HostGranule host_granule(const Call& call, int rank, int ranks, const HostCut& cut,
                          std::size_t number) {
+  if (call.splits != nullptr) return granule_of_splits(call, *call.splits, cut, number);
   const auto& traits = traits_of(call.collective);
   const Shape shape = shape_of(call, ranks);
   const std::size_t element = shape.element_bytes;
@@ -50,7 +83,7 @@ HostGranule host_granule(const Call& call, int rank, int ranks, const HostCut& c
     const std::size_t count = part_of(shape, r).count;
     return count <= from ? 0 : std::min(count - from, cut.elements);
   };
-  HostGranule granule{.in = {}, .out = {}, .count = share(rank), .counts = {}};
+  HostGranule granule{.in = {}, .out = {}, .count = share(rank), .counts = {}, .splits = {}};
   for (int r = 0; call.counts != nullptr && r < ranks; ++r) granule.counts.push_back(share(r));
 
   std::size_t staged = 0;

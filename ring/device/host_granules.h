@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "ring/call/plane.h"
@@ -21,6 +22,7 @@ struct HostGranule {
   std::vector<HostPiece> in, out;
   std::size_t count = 0;            // of the call on the host; with counts: of this rank
   std::vector<std::size_t> counts;  // of the call; empty: none
+  std::optional<Splits> splits;     // likewise
 };
 
 // How a call is cut: the same on all ranks.

@@ -78,6 +78,7 @@ Result<void> HostPath::turn(const Call& call, Slot& slot) {
   step.out = slot.out.get();
   step.count = slot.granule.count;
   step.counts = slot.granule.counts.empty() ? nullptr : slot.granule.counts.data();
+  step.splits = slot.granule.splits ? &*slot.granule.splits : nullptr;
   step.list = nullptr;
   step.step_of = &users_call(call);
   step.task = {};

@@ -27,6 +27,19 @@ const Kind* own_kind(const Call& call) {
   return call.counts == nullptr && index < std::size(kKinds) ? &kKinds[index] : nullptr;
 }
 
+// A reduce_scatter of parts that differ is one reduce for each part.
+std::vector<NcclStep> reduce_steps(const Call& call, int rank, int ranks) {
+  const Shape shape = shape_of(call, ranks);
+  std::vector<NcclStep> steps;
+  for (int r = 0; r < ranks; ++r) {
+    const Part part = part_of(shape, r);
+    if (part.count == 0) continue;
+    const void* const in = element_at(call.in, part.first, call.dtype);
+    steps.push_back({Kind::reduce, in, r == rank ? call.out : nullptr, part.count, r});
+  }
+  return steps;
+}
+
 // All other collectives are sends and receives between the ranks.
 std::vector<NcclStep> exchange_steps(const Call& call, int rank, int ranks) {
   const Shape shape = shape_of(call, ranks);
@@ -63,7 +76,10 @@ std::vector<NcclStep> nccl_steps(const Call& call, int rank, int ranks) {
     steps.push_back({*kind, in, out, count, *kind == Kind::copy ? -1 : call.root});
   };
   if (call.collective == Collective::barrier) return steps;
-  if (kind == nullptr) return exchange_steps(call, rank, ranks);
+  if (kind == nullptr) {
+    const bool reduces = call.collective == Collective::reduce_scatter;
+    return reduces ? reduce_steps(call, rank, ranks) : exchange_steps(call, rank, ranks);
+  }
   if (call.list == nullptr) {
     add(call.in, call.out, call.count);
     return steps;

@@ -126,6 +126,9 @@ Result<PlanRule> parse_rule(std::string_view text) {
 std::size_t bytes_of(const Shape& shape, int ranks) {
   const auto& traits = traits_of(shape.collective);
   if (!traits.in_parts && !traits.out_parts) return shape.count * shape.element_bytes;
+  if (shape.splits) {
+    return longest_part(shape) * static_cast<std::size_t>(ranks) * shape.element_bytes;
+  }
   const Part last = part_of(shape, ranks - 1);
   return (last.first + last.count) * shape.element_bytes;
 }

@@ -21,12 +21,6 @@ struct Chunks {
 constexpr Chunks kPipeline{.least = 16 << 10, .blocks = 4},
     kExchange{.least = 64 << 10, .blocks = 16};
 
-std::size_t longest_part(const Shape& shape) {
-  std::size_t count = shape.count;
-  for (const std::size_t c : shape.counts) count = std::max(count, c);
-  return count;
-}
-
 void cut_in_blocks(ShmPlan& plan, const Shape& shape, std::size_t ranks, Chunks chunks,
                    std::size_t most, const ShmWish& wish) {
   const auto& traits = traits_of(shape.collective);

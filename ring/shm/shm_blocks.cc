@@ -48,8 +48,9 @@ std::size_t ShmPlane::turn(std::uint64_t block) const {
 Part ShmPlane::slice(std::size_t block, int r) const {
   const auto n = static_cast<std::size_t>(n_), j = static_cast<std::size_t>(r);
   if (call_.collective == Collective::reduce_scatter) {
-    const std::size_t from = block * plan_.chunk;
-    return {j * call_.count + from, std::min(plan_.chunk, call_.count - from)};
+    const Part part = part_of(shape_, r);
+    const std::size_t from = std::min(block * plan_.chunk, part.count);
+    return {part.first + from, std::min(plan_.chunk, part.count - from)};
   }
   const std::size_t from = block * plan_.chunk * n;
   const std::size_t count = std::min(plan_.chunk * n, call_.count - from);
@@ -82,7 +83,7 @@ Result<void> ShmPlane::reduce_chunk(std::size_t block) {
   const bool shared = call_.collective == Collective::all_reduce ||
                       (call_.collective == Collective::reduce && call_.root != rank_);
   char* const result = const_cast<char*>(result_of(rank_, number, s));
-  const std::size_t own_part = static_cast<std::size_t>(rank_) * call_.count;
+  const std::size_t own_part = part_of(shape_, rank_).first;
   const bool scatter = call_.collective == Collective::reduce_scatter;
   each_piece(s.first, s.count, [&](const char* in, char* out, std::size_t done, std::size_t n) {
     for (int r = 0; r < n_; ++r) {

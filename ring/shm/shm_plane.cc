@@ -235,7 +235,7 @@ void ShmPlane::finish_one_shot() {
     return;
   }
   const bool scatter = call_.collective == Collective::reduce_scatter;
-  const std::size_t offset = scatter ? static_cast<std::size_t>(rank_) * count * element_ : 0;
+  const std::size_t offset = scatter ? part_of(shape_, rank_).first * element_ : 0;
   each_piece(0, count, [&](const char*, char* to, std::size_t done, std::size_t n) {
     for (int r = 0; r < n_; ++r) {
       operands_[static_cast<std::size_t>(r)] = small_input(r) + offset + done * element_;

@@ -22,9 +22,6 @@
 
 namespace dlring_torch {
 
-// For messages that are part of a collective; users' tags are below.
-constexpr int kExchangeTag = INT_MAX;
-
 class Group final : public RecoveringGroup {
  public:
   using RecoveringGroup::RecoveringGroup;
@@ -284,7 +281,7 @@ class Group final : public RecoveringGroup {
     const Tensors& parts = list_of(call, getSize(), inputs, false);
     check_tensors(call, with(parts, output));
     for (const auto& part : parts) {
-      if (part.numel() != parts[0].numel()) return reduce_each(outputs, parts, opts);
+      if (part.numel() != parts[0].numel()) return scatter_parts(outputs, parts, opts);
     }
     at::Tensor flat = flattened(parts);
     return _reduce_scatter_base(output, flat, opts);
@@ -304,16 +301,17 @@ class Group final : public RecoveringGroup {
                         opts.reduceOp);
   }
 
-  // Without splits it is one collective. With splits each rank knows only the sizes of its own
-  // parts, as in the form with lists, and the parts go as messages.
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
                         std::vector<std::int64_t>& out_splits, std::vector<std::int64_t>& in_splits,
                         const c10d::AllToAllOptions& opts) override {
     const char* const call = "all_to_all_single";
     check_tensors(call, {output, input});
     if (!out_splits.empty() || !in_splits.empty()) {
-      return exchange(call, opts, split_rows(call, getSize(), output, out_splits),
-                      split_rows(call, getSize(), input, in_splits));
+      const Tensors in = {packed(input)}, out = {packed_result(call, output)};
+      return exchange(call, kind_of(c10d::OpType::ALLTOALL_BASE, opts), {output}, in[0],
+                      counts_of(split_rows(call, getSize(), in[0], in_splits)), out[0],
+                      counts_of(split_rows(call, getSize(), out[0], out_splits)),
+                      put_all_back(out, {output}));
     }
     if (input.numel() != output.numel() || input.numel() % getSize() != 0) {
       refuse(call, "input and output differ in size, or do not divide by the number of ranks");
@@ -330,7 +328,14 @@ class Group final : public RecoveringGroup {
   }
 
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override {
-    return exchange("all_to_all", opts, outputs, inputs);
+    const char* const call = "all_to_all";
+    check_per_rank(call, outputs, getSize(), false);
+    check_per_rank(call, inputs, getSize(), false);
+    check_tensors(call, {outputs[0], inputs[0]});
+    for (const auto& output : outputs) check_writable(call, output);
+    const at::Tensor out = flat_like(outputs);
+    return exchange(call, kind_of(c10d::OpType::ALLTOALL, opts), outputs, flattened(inputs),
+                    counts_of(inputs), out, counts_of(outputs), spread(out, outputs));
   }
 
   WorkPtr barrier(const c10d::BarrierOptions& opts) override {
@@ -426,72 +431,56 @@ class Group final : public RecoveringGroup {
         put_all_back(outs, outputs));
   }
 
-  // A reduce_scatter of parts that differ in size: each rank is the root of its own.
-  WorkPtr reduce_each(const Tensors& outputs, const Tensors& parts,
-                      const c10d::ReduceScatterOptions& opts) {
+  WorkPtr scatter_parts(const Tensors& outputs, const Tensors& parts,
+                        const c10d::ReduceScatterOptions& opts) {
     const char* const call = "reduce_scatter";
-    const auto own = static_cast<std::size_t>(getRank());
-    if (parts[own].numel() != outputs[0].numel()) {
+    if (parts[static_cast<std::size_t>(getRank())].numel() != outputs[0].numel()) {
       refuse(call, "the part for this rank itself differs in size from the output");
     }
     const auto op = op_of(call, opts.reduceOp, outputs[0]);
-    Tensors ins;
-    for (const auto& part : parts) {
-      ins.push_back(multiplied(call, opts.reduceOp, reducible(call, part)));
-    }
+    const at::Tensor flat = multiplied(call, opts.reduceOp, reducible(call, flattened(parts)));
     const Tensors outs = {reducible_result(call, outputs[0])};
+    // Of a complex number libdlring gets two.
+    const auto each = parts[0].is_complex() ? std::size_t{2} : std::size_t{1};
+    std::vector<std::size_t> counts;
+    for (const auto& part : parts) counts.push_back(static_cast<std::size_t>(part.numel()) * each);
+    const Moved in(flat), out(outs[0]);
     return start(
-        kind_of(c10d::OpType::REDUCE_SCATTER, opts), outputs, joined(ins, outs),
+        kind_of(c10d::OpType::REDUCE_SCATTER, opts), outputs, {flat, outs[0]},
         [&](const Calls& calls) {
-          for (int root = 0; root < getSize(); ++root) {
-            const Moved in(ins[static_cast<std::size_t>(root)]);
-            void* const out = root == getRank() ? outs[0].data_ptr() : nullptr;
-            const auto result =
-                calls(dl_reduce, dl_ireduce, in.data, out, in.count, in.dtype, op, root);
-            if (result != DL_OK) return result;
-          }
-          return DL_OK;
+          return calls(dl_reduce_scatter_v, dl_ireduce_scatter_v, in.data, out.data, counts.data(),
+                       in.dtype, op);
         },
         put_all_back(outs, outputs));
   }
 
-  WorkPtr exchange(const char* call, const c10d::AllToAllOptions& opts, const Tensors& outputs,
-                   const Tensors& inputs) {
-    check_per_rank(call, outputs, getSize(), false);
-    check_per_rank(call, inputs, getSize(), false);
-    const auto own = static_cast<std::size_t>(getRank());
-    if (outputs[own].numel() != inputs[own].numel()) {
+  // The elements of each tensor that libdlring moves.
+  static std::vector<std::size_t> counts_of(const Tensors& tensors) {
+    std::vector<std::size_t> counts;
+    for (const auto& tensor : tensors) counts.push_back(Moved(tensor).count);
+    return counts;
+  }
+
+  // An all_to_all of parts that may differ. `in` and `out` have this rank's parts end to end.
+  WorkPtr exchange(const char* call, const Kind& kind, const Tensors& outputs, const at::Tensor& in,
+                   const std::vector<std::size_t>& in_counts, const at::Tensor& out,
+                   const std::vector<std::size_t>& out_counts, std::function<void()> after) {
+    const auto ranks = static_cast<std::size_t>(getSize()),
+               own = static_cast<std::size_t>(getRank());
+    if (in_counts.size() != ranks || out_counts.size() != ranks) {
+      refuse(call, "the splits do not have a number for each rank");
+    }
+    if (in_counts[own] != out_counts[own]) {
       refuse(call, "the part for this rank itself differs in size");
     }
-    check_tensors(call, {outputs[0], inputs[0]});
-    const auto results = packed_results(call, outputs);
-    Tensors given;
-    for (const auto& input : inputs) given.push_back(packed(input));
-    const auto begin = [&](const Calls& calls) {
-      for (int step = 1; step < getSize(); ++step) {
-        const int to = (getRank() + step) % getSize(),
-                  from = (getRank() - step + getSize()) % getSize();
-        const Moved in(given[static_cast<std::size_t>(to)]);
-        const Moved out(results[static_cast<std::size_t>(from)]);
-        // Exchange empty parts, too: ranks that disagree on which parts are empty get an error
-        // instead of the next call's data.
-        auto result = calls.start(dl_irecv, out.data, out.count, out.dtype, from, kExchangeTag);
-        if (result == DL_OK) {
-          result = calls.start(dl_isend, in.data, in.count, in.dtype, to, kExchangeTag);
-        }
-        if (result != DL_OK) return result;
-      }
-      return DL_OK;
-    };
-    const auto after = [=] {
-      for (std::size_t i = 0; i < outputs.size(); ++i) {
-        put_back(i == own ? given[i] : results[i], outputs[i]);
-      }
-      finish_copies(outputs[own]);
-    };
-    Tensors used = given;
-    used.insert(used.end(), results.begin(), results.end());
-    return start({c10d::OpType::ALLTOALL, opts.timeout}, outputs, used, begin, after);
+    const Moved given(in), taken(out);
+    return start(
+        kind, outputs, {in, out},
+        [&](const Calls& calls) {
+          return calls(dl_all_to_all_v, dl_iall_to_all_v, given.data, in_counts.data(), taken.data,
+                       out_counts.data(), given.dtype);
+        },
+        std::move(after));
   }
 };
 

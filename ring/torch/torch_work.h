@@ -295,11 +295,7 @@ class Calls {
   // now: the blocking form; later: its background twin.
   template <class Now, class Later, class... Given>
   dl_result operator()(Now now, Later later, Given... given) const {
-    return at_once_ ? now(comm_, given...) : start(later, given...);
-  }
-  template <class Later, class... Given>
-  dl_result start(Later later, Given... given) const {
-    return later(comm_, given..., work_.part());
+    return at_once_ ? now(comm_, given...) : later(comm_, given..., work_.part());
   }
 
  private:

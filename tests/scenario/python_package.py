@@ -62,6 +62,10 @@ def reductions():
     values = np.array([rank + 1j, 2.0])
     same(comm.all_reduce(values), sum(np.array([r + 1j, 2.0]) for r in range(size)))
     same(comm.all_reduce(np.array([rank == 0, False]), "max"), np.array([True, False]))
+    counts = list(range(size))  # rank 0 gets nothing
+    pairs = [np.arange(sum(counts)) + 1j * r for r in range(size)]
+    at = sum(counts[:rank])
+    same(comm.reduce_scatter_v(pairs[rank], counts), sum(pairs)[at:at + rank])
     lists = comm.all_reduce_list([of(rank, 3), of(rank, (2, 2))])
     for got, shape in zip(lists, (3, (2, 2))):
         same(got, sum(of(r, shape) for r in range(size)))
@@ -81,6 +85,11 @@ def moves():
         same(comm.all_gather_v(parts[rank], counts), np.concatenate(parts))
         at_root = comm.gather_v(parts[rank], counts, 0)
         same(at_root, np.concatenate(parts)) if rank == 0 else None
+        whole, ends = [of(r, sum(counts), dtype) for r in range(size)], np.cumsum([0] + counts)
+        same(comm.scatter_v(whole[rank] if rank == 2 else None, counts, 2, out=np.empty(rank + 1, dtype)),
+             whole[2][ends[rank]:ends[rank + 1]])
+        received = comm.all_to_all_v(whole[rank], counts, [rank + 1] * size)
+        same(received, np.concatenate([x[ends[rank]:ends[rank + 1]] for x in whole]))
         square = of(rank, (size, 5), dtype)
         same(comm.all_to_all(square), np.stack([of(r, (size, 5), dtype)[rank] for r in range(size)]))
         part = np.empty(5, dtype)
@@ -162,6 +171,9 @@ def mistakes():
     raises(TypeError, comm.all_reduce, x, out=np.ones(4, "float32"), says="has type float32")
     raises(ValueError, comm.reduce_scatter, np.ones(size + 1), says="cannot share evenly")
     raises(ValueError, comm.all_gather_v, x, [1] * size, says="counts must have")
+    raises(ValueError, comm.reduce_scatter_v, x, [1] * (size + 1), says="a number for each of")
+    raises(ValueError, comm.reduce_scatter_v, np.ones(size + 1), [1] * size, says="the sum of counts is")
+    raises(ValueError, comm.all_to_all_v, np.ones(size), [1] * size, [2] * size, says="another number of elements")
     for bad in (None, 3, "text", [1.0], object(), np.array([object()]), np.array(["a"]), np.array([(1, 2.0)], "i4,f8"),
                 np.ones(2, ">f8"), np.array(["2026-01-01"], "datetime64[D]")):
         raises(TypeError, comm.all_reduce, bad)

@@ -7,10 +7,11 @@ namespace random_ops {
 namespace {
 
 constexpr const char* kNames[] = {
-    "all_reduce",     "all_reduce_list", "reduce",       "reduce_scatter", "broadcast",
-    "broadcast_list", "all_gather",      "all_gather_v", "gather",         "gather_v",
-    "scatter",        "all_to_all",      "barrier",      "messages",       "recv_any",
-    "head_on",        "split",           "free",         "compare"};
+    "all_reduce", "all_reduce_list", "reduce",     "reduce_scatter", "reduce_scatter_v",
+    "broadcast",  "broadcast_list",  "all_gather", "all_gather_v",   "gather",
+    "gather_v",   "scatter",         "scatter_v",  "all_to_all",     "all_to_all_v",
+    "barrier",    "messages",        "recv_any",   "head_on",        "split",
+    "free",       "compare"};
 constexpr const char* kDtypes[] = {"int8",   "uint8",   "int32",    "uint32",  "int64",
                                    "uint64", "float16", "bfloat16", "float32", "float64"};
 constexpr const char* kOps[] = {"sum", "product", "max", "min", "avg", "band", "bor", "bxor"};
@@ -26,10 +27,15 @@ std::string listed(const std::vector<std::size_t>& numbers) {
 
 }  // namespace
 
-bool reduces(Kind kind) { return kind <= Kind::reduce_scatter; }
+bool reduces(Kind kind) { return kind <= Kind::reduce_scatter_v; }
 bool rooted(Kind kind) {
   return kind == Kind::reduce || kind == Kind::broadcast || kind == Kind::broadcast_list ||
-         kind == Kind::gather || kind == Kind::gather_v || kind == Kind::scatter;
+         kind == Kind::gather || kind == Kind::gather_v || kind == Kind::scatter ||
+         kind == Kind::scatter_v;
+}
+bool in_parts_that_differ(Kind kind) {
+  return kind == Kind::all_gather_v || kind == Kind::gather_v || kind == Kind::scatter_v ||
+         kind == Kind::reduce_scatter_v;
 }
 
 std::string describe(const Step& step) {
@@ -117,9 +123,12 @@ Step Program::collective(Step step) {
   // For the whole or for a rank's part.
   if (random_.chance(500) || bytes > (1 << 20)) bytes /= ranks;
   step.count = any_count(bytes, step.dtype);
-  const bool by_rank = step.kind == Kind::all_gather_v || step.kind == Kind::gather_v;
+  const bool by_pair = step.kind == Kind::all_to_all_v;
   const bool list = step.kind == Kind::all_reduce_list || step.kind == Kind::broadcast_list;
-  const std::size_t parts = by_rank ? ranks : list ? random_.below(kTensors) : 0;
+  const std::size_t parts = in_parts_that_differ(step.kind) ? ranks
+                            : by_pair                       ? ranks * ranks
+                            : list                          ? random_.below(kTensors)
+                                                            : 0;
   for (std::size_t i = 0; i < parts; ++i) {
     step.counts.push_back(random_.chance(150) ? 0 : random_.below(step.count + 2));
   }

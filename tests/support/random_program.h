@@ -16,6 +16,7 @@ enum class Kind {
   all_reduce_list,
   reduce,
   reduce_scatter,
+  reduce_scatter_v,
   broadcast,
   broadcast_list,
   all_gather,
@@ -23,7 +24,9 @@ enum class Kind {
   gather,
   gather_v,
   scatter,
+  scatter_v,
   all_to_all,
+  all_to_all_v,
   barrier,
   messages,  // from rank to rank, in order
   recv_any,  // several ranks send to one, which takes them in any order
@@ -48,8 +51,9 @@ struct Step {
   dl_dtype dtype = DL_INT32;
   dl_op op = DL_SUM;
   Flavour flavour = Flavour::bits;
-  std::size_t count = 0;            // of a part, if there are parts
-  std::vector<std::size_t> counts;  // of the ranks, or of the tensors
+  std::size_t count = 0;  // of a part, if there are parts
+  // Of the ranks, or of the tensors; all_to_all_v: from each rank to each, row by row.
+  std::vector<std::size_t> counts;
   int root = 0;
   bool later = false;
   std::vector<Letter> letters;
@@ -60,6 +64,8 @@ struct Step {
 std::string describe(const Step& step);
 bool reduces(Kind kind);
 bool rooted(Kind kind);
+// Whether the ranks' parts have the lengths `counts`.
+bool in_parts_that_differ(Kind kind);
 
 struct Shape {
   std::uint64_t seed = 1;

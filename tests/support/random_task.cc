@@ -16,6 +16,10 @@ bool is_broadcast(Kind kind) { return kind == Kind::broadcast || kind == Kind::b
 bool takes_at_root(Kind kind) {
   return kind == Kind::reduce || kind == Kind::gather || kind == Kind::gather_v;
 }
+bool scatters(Kind kind) {
+  return kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v || kind == Kind::scatter ||
+         kind == Kind::scatter_v;
+}
 bool gathers(Kind kind) { return kind >= Kind::all_gather && kind <= Kind::gather_v; }
 
 std::size_t total(const std::vector<std::size_t>& counts) {
@@ -113,8 +117,19 @@ std::string Task::what() const {
 }
 
 std::size_t Task::part(int rank) const {
-  const bool by_rank = step_.kind == Kind::all_gather_v || step_.kind == Kind::gather_v;
-  return by_rank ? step_.counts[static_cast<std::size_t>(rank)] : step_.count;
+  return in_parts_that_differ(step_.kind) ? step_.counts[static_cast<std::size_t>(rank)]
+                                          : step_.count;
+}
+
+// What each rank gives to, or takes from, `rank` in an all_to_all_v.
+std::vector<std::size_t> Task::row(int rank) const {
+  const auto first = step_.counts.begin() + static_cast<std::ptrdiff_t>(rank) * ranks_;
+  return {first, first + ranks_};
+}
+std::vector<std::size_t> Task::column(int rank) const {
+  std::vector<std::size_t> counts;
+  for (int r = 0; r < ranks_; ++r) counts.push_back(row(r)[static_cast<std::size_t>(rank)]);
+  return counts;
 }
 
 std::size_t Task::before(int rank) const {
@@ -133,8 +148,13 @@ std::vector<std::size_t> Task::given() const {
     case Kind::reduce_scatter:
     case Kind::all_to_all:
       return {all};
+    case Kind::reduce_scatter_v:
+      return {before(ranks_)};
+    case Kind::all_to_all_v:
+      return {total(row(own_))};
     case Kind::scatter:
-      return {own_ == step_.root ? all : 0};
+    case Kind::scatter_v:
+      return {own_ == step_.root ? before(ranks_) : 0};
     case Kind::all_reduce_list:
     case Kind::broadcast_list:
       return step_.counts;
@@ -151,11 +171,16 @@ std::vector<std::size_t> Task::taken() const {
   switch (step_.kind) {
     case Kind::all_to_all:
       return {step_.count * static_cast<std::size_t>(ranks_)};
+    case Kind::all_to_all_v:
+      return {total(column(own_))};
     case Kind::all_reduce_list:
     case Kind::broadcast_list:
       return step_.counts;
     case Kind::barrier:
       return {0};
+    case Kind::reduce_scatter_v:
+    case Kind::scatter_v:
+      return {part(own_)};
     default:
       return {step_.count};
   }
@@ -163,7 +188,8 @@ std::vector<std::size_t> Task::taken() const {
 
 // Whether the operation has two buffers at all.
 bool Task::may_be_in_place() const {
-  return step_.kind != Kind::all_to_all && total(given()) > 0 && total(taken()) > 0;
+  const bool crosses = step_.kind == Kind::all_to_all || step_.kind == Kind::all_to_all_v;
+  return !crosses && total(given()) > 0 && total(taken()) > 0;
 }
 
 void Task::lay_out(const Source& source) {
@@ -184,9 +210,8 @@ void Task::place_inside() {
   if (!in_) {
     in_at_ = {out_at_[0] + before(own_) * element_};
   } else {
-    const bool cut = step_.kind == Kind::reduce_scatter || step_.kind == Kind::scatter;
     out_at_ = in_at_;
-    if (cut) out_at_[0] += before(own_) * element_;
+    if (scatters(step_.kind)) out_at_[0] += before(own_) * element_;
   }
 }
 
@@ -208,17 +233,25 @@ std::vector<char> Task::wanted() const {
     fill(to, key, first, n, step_.dtype, step_.flavour);
     to += n * element_;
   };
-  const std::size_t own = static_cast<std::size_t>(own_) * step_.count;
+  const std::size_t own = before(own_);
   if (count == 0) return bytes;
   if (letter_ != nullptr) {
     add(inputs_[0], 0, count);
   } else if (reduces(step_.kind)) {
-    const std::size_t first = step_.kind == Kind::reduce_scatter ? own : 0;
+    const std::size_t first = scatters(step_.kind) ? own : 0;
     fill_reduced(to, inputs_, first, count, step_.dtype, step_.op, step_.flavour);
   } else if (is_broadcast(step_.kind)) {
     add(inputs_[static_cast<std::size_t>(step_.root)], 0, count);
-  } else if (step_.kind == Kind::scatter) {
+  } else if (scatters(step_.kind)) {
     add(inputs_[static_cast<std::size_t>(step_.root)], own, count);
+  } else if (step_.kind == Kind::all_to_all_v) {
+    for (int r = 0; r < ranks_; ++r) {
+      const auto lengths = row(r);
+      const auto begin = lengths.begin();
+      add(inputs_[static_cast<std::size_t>(r)],
+          std::accumulate(begin, begin + own_, std::size_t{0}),
+          lengths[static_cast<std::size_t>(own_)]);
+    }
   } else {
     const bool swaps = step_.kind == Kind::all_to_all;
     for (int r = 0; r < ranks_; ++r) {
@@ -317,6 +350,8 @@ dl_result Task::start_collective(dl_comm* comm, bool later) {
       return START(reduce, comm, in, out, count, dtype, step_.op, root);
     case Kind::reduce_scatter:
       return START(reduce_scatter, comm, in, out, count, dtype, step_.op);
+    case Kind::reduce_scatter_v:
+      return START(reduce_scatter_v, comm, in, out, counts.data(), dtype, step_.op);
     case Kind::broadcast:
       return START(broadcast, comm, out, count, dtype, root);
     case Kind::all_gather:
@@ -329,8 +364,14 @@ dl_result Task::start_collective(dl_comm* comm, bool later) {
       return START(gather_v, comm, in, out, counts.data(), dtype, root);
     case Kind::scatter:
       return START(scatter, comm, in, out, count, dtype, root);
+    case Kind::scatter_v:
+      return START(scatter_v, comm, in, out, counts.data(), dtype, root);
     case Kind::all_to_all:
       return START(all_to_all, comm, in, out, count, dtype);
+    case Kind::all_to_all_v: {
+      const auto to = row(own_), from = column(own_);
+      return START(all_to_all_v, comm, in, to.data(), out, from.data(), dtype);
+    }
     default:
       return START(barrier, comm);
   }

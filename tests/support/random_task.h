@@ -77,6 +77,8 @@ class Task {
   using Keys = std::vector<std::uint64_t>;
   std::size_t part(int rank) const;
   std::size_t before(int rank) const;
+  std::vector<std::size_t> row(int rank) const;
+  std::vector<std::size_t> column(int rank) const;
   std::vector<std::size_t> given() const;  // lengths of the input's pieces
   std::vector<std::size_t> taken() const;
   void lay_out(const Source& source);

@@ -10,7 +10,7 @@ from .._errors import InvalidError, Unsupported
 from ._errors import HorovodInternalError
 
 OWN_MISTAKES = (InvalidError, Unsupported, TypeError, ValueError)  # every rank raises these alike, before a call
-_ALLTOALL, _ADASUM = 3, 4  # tags
+_ADASUM = 4  # a tag
 OPS = {"Average": "avg", "Sum": "sum", "Min": "min", "Max": "max", "Product": "product"}
 
 
@@ -137,15 +137,16 @@ class Executor:
             x = arrays.zeros(shape, dtype) if entry is None else entry.inputs[i]
             rows, larger = divmod(shape[0], size)
             op, after = _op_and_factor(response, size, response["post"])
-            if response["pre"] != 1 or larger:
-                x = _padded(arrays, x, dtype, shape, size)
-                if response["pre"] != 1:
-                    arrays.scale(x, response["pre"])
-            out = arrays.empty([rows + (larger > 0), *shape[1:]], dtype)
-            comm.reduce_scatter(x, op, out=out)
+            if response["pre"] != 1:
+                given, x = x, arrays.empty(shape, dtype)
+                x[...] = given
+                arrays.scale(x, response["pre"])
+            counts = [(rows + (rank < larger)) * math.prod(shape[1:]) for rank in range(size)]
+            out = arrays.empty([rows + (me < larger), *shape[1:]], dtype)
+            comm.reduce_scatter_v(x, counts, op, out=out)
             if after != 1:
                 arrays.scale(out, after)
-            results.append(out[:rows + (me < larger)])
+            results.append(out)
         return [results]
 
     # -- Movements.
@@ -181,12 +182,12 @@ class Executor:
         received, sent = [splits[me] for splits in rows], rows[me]
         x = arrays.empty([0, *shape[1:]], dtype) if entry is None else entry.inputs[0]
         out = arrays.empty([sum(received), *shape[1:]], dtype)
-        if math.prod(shape[1:]) == 0:
-            pass
-        elif len({count for splits in rows for count in splits}) == 1:
+        if len({count for splits in rows for count in splits}) == 1:
             comm.all_to_all(arrays.plain(x), out=arrays.plain(out))
         else:
-            _exchange(comm, me, arrays.plain(x), sent, arrays.plain(out), received)
+            each = math.prod(shape[1:])
+            comm.all_to_all_v(arrays.plain(x), [count * each for count in sent],
+                              [count * each for count in received], out=arrays.plain(out))
         return [[out, received]]
 
     def _barrier(self, response, comm, entries):
@@ -228,40 +229,6 @@ def _op_and_factor(response, size, post):
     if response["op"] == "Average" and (response["pre"] != 1 or post != 1):
         return "sum", post / size
     return OPS[response["op"]], post
-
-
-def _padded(arrays, x, dtype, shape, size):
-    """A copy in which each rank's part has the same number of rows; in x the first parts have one more."""
-    rows, larger = divmod(shape[0], size)
-    if not larger:
-        copy = arrays.empty(shape, dtype)
-        copy[...] = x
-        return copy
-    padded = arrays.zeros([size * (rows + 1), *shape[1:]], dtype)
-    at = 0
-    for rank in range(size):
-        count = rows + (rank < larger)
-        padded[rank * (rows + 1):rank * (rows + 1) + count] = x[at:at + count]
-        at += count
-    return padded
-
-
-def _exchange(comm, me, x, sent, out, received):
-    """Exchanges parts of different lengths, as messages."""
-    requests, at_out, at_x = [], 0, 0
-    for peer, count in enumerate(received):
-        if count and peer != me:
-            requests.append(comm.irecv(out[at_out:at_out + count], peer, _ALLTOALL))
-        at_out += count
-    for peer, count in enumerate(sent):
-        if count and peer != me:
-            requests.append(comm.isend(x[at_x:at_x + count], peer, _ALLTOALL))
-        elif count:
-            before = sum(received[:me])
-            out[before:before + count] = x[at_x:at_x + count]
-        at_x += count
-    for request in requests:
-        request.wait()
 
 
 def _adasum_of(comm, arrays, x, me, size):

@@ -178,6 +178,12 @@ DL_API dl_result dl_all_reduce(dl_comm* comm, const void* in, void* out, size_t 
 DL_API dl_result dl_reduce_scatter(dl_comm* comm, const void* in, void* out, size_t count,
                                    dl_dtype dtype, dl_op op);
 
+/* reduce_scatter of parts that differ: rank r gets counts[r] elements, those behind the parts of
+ * the ranks before it. counts: dl_size() numbers, the same on every rank; in has as many elements
+ * as all of them together. In place: out == in + the sum of the counts before the own one. */
+DL_API dl_result dl_reduce_scatter_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                                     dl_dtype dtype, dl_op op);
+
 /* Every rank gives `count` elements; out gets size*count of them in rank order.
  * In place: in == out + rank*count elements. */
 DL_API dl_result dl_all_gather(dl_comm* comm, const void* in, void* out, size_t count,
@@ -202,16 +208,24 @@ DL_API dl_result dl_gather(dl_comm* comm, const void* in, void* out, size_t coun
 DL_API dl_result dl_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
                              dl_dtype dtype, int root);
 
-/* in of rank `root` has size*count elements; out of rank r gets elements [r*count, (r+1)*count).
- * `in` of other ranks is not used and may be NULL. In place, on the root: out is its own part of
- * in. */
+/* in of rank `root` has size*count elements; out of rank r gets elements [r*count, (r+1)*count), or
+ * with dl_scatter_v counts[r] of them (counts as in dl_reduce_scatter_v). `in` of other ranks is
+ * not used and may be NULL. In place, on the root: out is its own part of in. */
 DL_API dl_result dl_scatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                             int root);
+DL_API dl_result dl_scatter_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                              dl_dtype dtype, int root);
 
 /* in and out have size*count elements: part p of rank r's `in` becomes part r of rank p's `out`.
  * They must not overlap. */
 DL_API dl_result dl_all_to_all(dl_comm* comm, const void* in, void* out, size_t count,
                                dl_dtype dtype);
+/* all_to_all of parts that differ: the parts lie end to end. in has in_counts[r] elements for each
+ * rank r, out gets out_counts[r] from it. Each array has dl_size() numbers. A rank needs to know
+ * only its own, and in_counts[r] must be what rank r has for this rank in its out_counts; otherwise
+ * DL_ERR_MISMATCH names both. The ranks exchange the numbers first, 24 bytes from each to each. */
+DL_API dl_result dl_all_to_all_v(dl_comm* comm, const void* in, const size_t* in_counts, void* out,
+                                 const size_t* out_counts, dl_dtype dtype);
 
 /* Lists of tensors, treated as one buffer: read in place in a host's shared memory, copied together
  * for sockets. Tensor i has counts[i] elements at in[i] and out[i] (which may be the same). The
@@ -259,6 +273,9 @@ DL_API dl_result dl_ireduce(dl_comm* comm, const void* in, void* out, size_t cou
                             dl_op op, int root, dl_request** request);
 DL_API dl_result dl_ireduce_scatter(dl_comm* comm, const void* in, void* out, size_t count,
                                     dl_dtype dtype, dl_op op, dl_request** request);
+DL_API dl_result dl_ireduce_scatter_v(dl_comm* comm, const void* in, void* out,
+                                      const size_t* counts, dl_dtype dtype, dl_op op,
+                                      dl_request** request);
 DL_API dl_result dl_iall_gather(dl_comm* comm, const void* in, void* out, size_t count,
                                 dl_dtype dtype, dl_request** request);
 DL_API dl_result dl_iall_gather_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
@@ -269,8 +286,12 @@ DL_API dl_result dl_igather_v(dl_comm* comm, const void* in, void* out, const si
                               dl_dtype dtype, int root, dl_request** request);
 DL_API dl_result dl_iscatter(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                              int root, dl_request** request);
+DL_API dl_result dl_iscatter_v(dl_comm* comm, const void* in, void* out, const size_t* counts,
+                               dl_dtype dtype, int root, dl_request** request);
 DL_API dl_result dl_iall_to_all(dl_comm* comm, const void* in, void* out, size_t count,
                                 dl_dtype dtype, dl_request** request);
+DL_API dl_result dl_iall_to_all_v(dl_comm* comm, const void* in, const size_t* in_counts, void* out,
+                                  const size_t* out_counts, dl_dtype dtype, dl_request** request);
 DL_API dl_result dl_ibroadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root,
                                dl_request** request);
 DL_API dl_result dl_ibroadcast_list(dl_comm* comm, size_t tensors, void* const* bufs,

@@ -226,6 +226,7 @@ class Communicator : public detail::RangeCalls<Communicator> {
   using Calls::all_gather_v;
   using Calls::all_reduce;
   using Calls::all_to_all;
+  using Calls::all_to_all_v;
   using Calls::broadcast;
   using Calls::gather;
   using Calls::gather_v;
@@ -239,7 +240,9 @@ class Communicator : public detail::RangeCalls<Communicator> {
   using Calls::recv_any;
   using Calls::reduce;
   using Calls::reduce_scatter;
+  using Calls::reduce_scatter_v;
   using Calls::scatter;
+  using Calls::scatter_v;
   using Calls::send;
 
   template <class T>
@@ -258,6 +261,14 @@ class Communicator : public detail::RangeCalls<Communicator> {
     same(in.size(), out.size() * ranks(), "reduce_scatter: in must be size() times out");
     check(
         dl_reduce_scatter(get(), in.data(), out.data(), out.size(), dtype_of<T>::value, c_op(op)));
+  }
+  // in.size() is the sum of the counts, out.size() this rank's
+  template <class T>
+  void reduce_scatter_v(std::span<const T> in, std::span<T> out,
+                        std::span<const std::size_t> counts, Op op = Op::sum) {
+    check_counts(out.size(), in.size(), counts, "reduce_scatter_v", "out", "in");
+    check(dl_reduce_scatter_v(get(), in.data(), out.data(), counts.data(), dtype_of<T>::value,
+                              c_op(op)));
   }
   // out.size() == size() * in.size()
   template <class T>
@@ -301,12 +312,30 @@ class Communicator : public detail::RangeCalls<Communicator> {
       same(in.size(), out.size() * ranks(), "scatter: in must be size() times out");
     check(dl_scatter(get(), in.data(), out.data(), out.size(), dtype_of<T>::value, root));
   }
+  template <class T>
+  void scatter_v(std::span<const T> in, std::span<T> out, std::span<const std::size_t> counts,
+                 int root = 0) {
+    check_counts(out.size(), rank() == root ? in.size() : kAnySize, counts, "scatter_v", "out",
+                 "in");
+    check(dl_scatter_v(get(), in.data(), out.data(), counts.data(), dtype_of<T>::value, root));
+  }
   // in.size() == out.size(), a multiple of size()
   template <class T>
   void all_to_all(std::span<const T> in, std::span<T> out) {
     same(in.size(), out.size(), "all_to_all: in and out differ in size");
     same(in.size() % ranks(), 0, "all_to_all: in is not a multiple of size()");
     check(dl_all_to_all(get(), in.data(), out.data(), in.size() / ranks(), dtype_of<T>::value));
+  }
+  // in.size() is the sum of in_counts, out.size() that of out_counts
+  template <class T>
+  void all_to_all_v(std::span<const T> in, std::span<const std::size_t> in_counts, std::span<T> out,
+                    std::span<const std::size_t> out_counts) {
+    same(in_counts.size(), ranks(), "all_to_all_v: in_counts needs size() counts");
+    same(out_counts.size(), ranks(), "all_to_all_v: out_counts needs size() counts");
+    same(in.size(), sum(in_counts), "all_to_all_v: in is not the sum of in_counts");
+    same(out.size(), sum(out_counts), "all_to_all_v: out is not the sum of out_counts");
+    check(dl_all_to_all_v(get(), in.data(), in_counts.data(), out.data(), out_counts.data(),
+                          dtype_of<T>::value));
   }
   // Several tensors as one buffer, see dl_all_reduce_list().
   template <class T>
@@ -472,14 +501,21 @@ class Communicator : public detail::RangeCalls<Communicator> {
   std::size_t ranks() const { return static_cast<std::size_t>(size()); }
   static dl_op c_op(Op op) { return static_cast<dl_op>(op); }
   static constexpr std::size_t kAnySize = static_cast<std::size_t>(-1);
-  void check_counts(std::size_t in, std::size_t out, std::span<const std::size_t> counts,
-                    const char* what) const {
-    const std::string name = what;
-    same(counts.size(), ranks(), (name + ": size() counts").c_str());
-    same(in, counts[static_cast<std::size_t>(rank())], (name + ": in is not counts[rank]").c_str());
+  static std::size_t sum(std::span<const std::size_t> counts) {
     std::size_t total = 0;
     for (const auto count : counts) total += count;
-    if (out != kAnySize) same(out, total, (name + ": out is not the sum of counts").c_str());
+    return total;
+  }
+  // part: the size of this rank's part, whole: that of all parts.
+  void check_counts(std::size_t part, std::size_t whole, std::span<const std::size_t> counts,
+                    const char* what, const char* part_name = "in",
+                    const char* whole_name = "out") const {
+    const std::string name = what;
+    same(counts.size(), ranks(), (name + ": size() counts").c_str());
+    same(part, counts[static_cast<std::size_t>(rank())],
+         (name + ": " + part_name + " is not counts[rank]").c_str());
+    if (whole == kAnySize) return;
+    same(whole, sum(counts), (name + ": " + whole_name + " is not the sum of counts").c_str());
   }
   static void same(std::size_t a, std::size_t b, const char* what) {
     if (a != b) throw Error(DL_ERR_INVALID, what);

@@ -69,6 +69,12 @@ class RangeCalls {
   }
   template <class In, class Out>
   requires Alike<const In, Out>
+  void reduce_scatter_v(const In& in, Out&& out, std::span<const std::size_t> counts,
+                        Op op = Op::sum) {
+    self().reduce_scatter_v(view_of(in), span_of(out), counts, op);
+  }
+  template <class In, class Out>
+  requires Alike<const In, Out>
   void all_gather(const In& in, Out&& out) { self().all_gather(view_of(in), span_of(out)); }
   template <class In, class Out>
   requires Alike<const In, Out>
@@ -101,7 +107,18 @@ class RangeCalls {
   }
   template <class In, class Out>
   requires Alike<const In, Out>
+  void scatter_v(const In& in, Out&& out, std::span<const std::size_t> counts, int root = 0) {
+    self().scatter_v(view_of(in), span_of(out), counts, root);
+  }
+  template <class In, class Out>
+  requires Alike<const In, Out>
   void all_to_all(const In& in, Out&& out) { self().all_to_all(view_of(in), span_of(out)); }
+  template <class In, class Out>
+  requires Alike<const In, Out>
+  void all_to_all_v(const In& in, std::span<const std::size_t> in_counts, Out&& out,
+                    std::span<const std::size_t> out_counts) {
+    self().all_to_all_v(view_of(in), in_counts, span_of(out), out_counts);
+  }
   // Several tensors as one buffer.
   template <class T>
   void all_reduce(const std::vector<std::span<T>>& tensors, Op op = Op::sum) {

@@ -77,6 +77,8 @@ int all_calls(int rank, dl_comm* comm, int gpu, std::size_t count, dl_dtype dtyp
         [&](void* in, void* out) { return dl_reduce_scatter(comm, in, out, count, dtype, op); });
   check(count, count,
         [&](void* in, void* out) { return dl_reduce(comm, in, out, count, dtype, op, 1); });
+  check(count + 2 * count, counts[rank],
+        [&](void* in, void* out) { return dl_reduce_scatter_v(comm, in, out, counts, dtype, op); });
   if (op != DL_SUM) return code;
   check(count, all,
         [&](void* in, void* out) { return dl_all_gather(comm, in, out, count, dtype); });
@@ -88,6 +90,16 @@ int all_calls(int rank, dl_comm* comm, int gpu, std::size_t count, dl_dtype dtyp
   check(all, count,
         [&](void* in, void* out) { return dl_scatter(comm, in, out, count, dtype, 1); });
   check(all, all, [&](void* in, void* out) { return dl_all_to_all(comm, in, out, count, dtype); });
+  check(all, counts[rank],
+        [&](void* in, void* out) { return dl_scatter_v(comm, in, out, counts, dtype, 1); });
+  // Rank r gives counts[t] and takes counts[r] if r + t is even, else nothing.
+  std::size_t to[kRanks] = {}, from[kRanks] = {};
+  for (int r = rank % 2; r < kRanks; r += 2) {
+    to[r] = counts[r];
+    from[r] = counts[rank];
+  }
+  check(to[0] + to[1] + to[2], from[0] + from[1] + from[2],
+        [&](void* in, void* out) { return dl_all_to_all_v(comm, in, to, out, from, dtype); });
   check(0, count, [&](void*, void* out) { return dl_broadcast(comm, out, count, dtype, 2); });
   return code;
 }

@@ -81,10 +81,55 @@ TEST_CASE("api: a refused background call leaves no request") {
     EXPECT(refused([&](dl_request** r) {
       return dl_ibroadcast_list(comm, 1, nullptr, nullptr, DL_FLOAT32, 0, r);
     }));
+    const std::size_t one[] = {1, 1}, two[] = {2, 2};
+    EXPECT(refused(
+        [&](dl_request** r) { return dl_iall_to_all_v(comm, x, nullptr, x, one, DL_FLOAT32, r); }));
+    EXPECT(refused([&](dl_request** r) {  // more for itself than it takes
+      return dl_iall_to_all_v(comm, x, two, x + 2, one, DL_FLOAT32, r);
+    }));
+    EXPECT(refused([&](dl_request** r) {  // overlap
+      return dl_iall_to_all_v(comm, x, one, x + 1, one, DL_FLOAT32, r);
+    }));
     EXPECT(dl_ibarrier(comm, nullptr) == DL_ERR_INVALID);
     EXPECT(dl_barrier(comm) == DL_OK);
     return 0;
   });
+}
+
+TEST_CASE("api: ranks that disagree about a part of an all_to_all_v get its two lengths") {
+  for (const char* transport : {"shm", "tcp"}) {
+    all_well({3, transport}, [](int rank, dl_comm*& comm) {
+      const std::vector<float> in(6, 1);
+      std::vector<float> out(9);
+      const std::size_t to[] = {2, 2, 2};
+      // Rank 1 believes that it gets three from rank 2.
+      const std::size_t from[] = {2, 2, rank == 1 ? std::size_t{3} : std::size_t{2}};
+      const auto result = dl_all_to_all_v(comm, in.data(), to, out.data(), from, DL_FLOAT32);
+      if (rank == 1) {
+        EXPECT(result == DL_ERR_MISMATCH);
+        EXPECT(dl_last_error(comm) ==
+               std::string(
+                   "all_to_all_v #1: rank 2 gives 2 elements to rank 1, which takes 3 from it"));
+      } else {
+        EXPECT(result != DL_OK);
+      }
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("api: another call than all_to_all_v is named beside it") {
+  for (const char* transport : {"shm", "tcp"}) {
+    all_well({2, transport}, [](int rank, dl_comm*& comm) {
+      const std::size_t none[] = {0, 0};
+      const auto result = rank == 0 ? dl_all_to_all_v(comm, nullptr, none, nullptr, none, DL_INT8)
+                                    : dl_barrier(comm);
+      EXPECT(result != DL_OK);
+      const std::string said = dl_last_error(comm);
+      EXPECT((said.find("called all_to_all_v") != std::string::npos || result == DL_ERR_PEER_LOST));
+      return 0;
+    });
+  }
 }
 
 TEST_CASE("api: a refused call leaves no group and no memory") {

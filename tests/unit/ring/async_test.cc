@@ -54,7 +54,8 @@ TEST_CASE("async: counts and lists need not outlive the call, and every twin wor
     all_well({2, transport}, [](int rank, dl_comm*& comm) {
       std::vector<float> a(4000, 1), b(3000, 2), parts(5, static_cast<float>(rank)), all(7),
           wide(2000, 3), narrow(1000), two(2000, static_cast<float>(rank)), swapped(2000);
-      std::vector<dl_request*> requests(11);
+      std::vector<dl_request*> requests(14);
+      std::vector<float> given(rank == 0 ? 5 : 4, static_cast<float>(rank)), crossed(6, -1), cut(3);
       std::vector<float> mine(rank == 0 ? 5 : 2, static_cast<float>(rank)), gathered(2000);
       {
         void* tensors[] = {a.data(), b.data()};
@@ -66,6 +67,17 @@ TEST_CASE("async: counts and lists need not outlive the call, and every twin wor
                DL_OK);
         EXPECT(dl_igather_v(comm, mine.data(), parts.data(), std::vector<std::size_t>{0, 0}.data(),
                             DL_FLOAT32, 0, &requests[2]) == DL_OK);
+        // Rank 0 gives 2 to itself and 3 to rank 1, which gives 1 and 3.
+        std::size_t to[] = {rank == 0 ? 2u : 1u, 3},
+                    from[] = {rank == 0 ? 2u : 3u, rank == 0 ? 1u : 3u};
+        EXPECT(dl_iall_to_all_v(comm, given.data(), to, crossed.data(), from, DL_FLOAT32,
+                                &requests[11]) == DL_OK);
+        std::size_t shares[] = {1, 3};
+        EXPECT(dl_iscatter_v(comm, wide.data(), cut.data(), shares, DL_FLOAT32, 0, &requests[12]) ==
+               DL_OK);
+        EXPECT(dl_ireduce_scatter_v(comm, wide.data(), cut.data(), shares, DL_FLOAT32, DL_SUM,
+                                    &requests[13]) == DL_OK);
+        to[0] = to[1] = from[0] = from[1] = shares[0] = shares[1] = 77;
         lengths[0] = lengths[1] = counts[0] = counts[1] = 99;
       }
       EXPECT(dl_ireduce_scatter(comm, wide.data(), narrow.data(), 1000, DL_FLOAT32, DL_SUM,
@@ -93,6 +105,9 @@ TEST_CASE("async: counts and lists need not outlive the call, and every twin wor
       EXPECT(swapped.front() == (rank == 1 ? 1 : 0) && swapped.back() == 1);
       EXPECT(parts.front() == 1);
       EXPECT(gathered.front() == 3 && gathered.back() == 3);
+      EXPECT(crossed == (rank == 0 ? std::vector<float>({0, 0, 1, -1, -1, -1})
+                                   : std::vector<float>({0, 0, 0, 1, 1, 1})));
+      EXPECT(cut == (rank == 0 ? std::vector<float>({6, 0, 0}) : std::vector<float>({6, 6, 6})));
       return 0;
     });
   }

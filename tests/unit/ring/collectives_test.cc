@@ -25,7 +25,16 @@ struct CollectiveCase {
   bool in_place = false;
   std::vector<std::size_t> counts = {};   // of the ranks' parts; empty: all `count`
   std::vector<std::size_t> tensors = {};  // lengths; empty: one buffer
+  // An all_to_all of parts that differ: of `pairs` numbers, how much a rank gives each other one.
+  std::vector<std::vector<std::size_t>> pairs = {};
 };
+
+std::size_t longest_of(const CollectiveCase& c) {
+  std::size_t longest = 0;
+  for (const auto& row : c.pairs)
+    longest = std::max(longest, *std::max_element(row.begin(), row.end()));
+  return longest;
+}
 
 std::string describe(const CollectiveCase& c, int rank) {
   return fmt::format("rank {}: {} count {} {} {} root {} in place {} counts {} tensors {}", rank,
@@ -61,6 +70,23 @@ class Expectation {
     return sum * element();
   }
 
+  // What two ranks give each other begins here in the giver's input.
+  Part given_to(int giver, int taker) const {
+    const auto& row = case_.pairs[static_cast<std::size_t>(giver)];
+    return parts_of(row.data(), ranks_)[static_cast<std::size_t>(taker)];
+  }
+  Splits splits(int rank) const {
+    Splits all{.rank = rank, .given = {}, .taken = {}, .from = {}, .longest = longest_of(case_)};
+    std::vector<std::size_t> taken;
+    for (int r = 0; r < ranks_; ++r) {
+      all.given.push_back(given_to(rank, r));
+      all.from.push_back(given_to(r, rank).first);
+      taken.push_back(given_to(r, rank).count);
+    }
+    all.taken = parts_of(taken.data(), ranks_);
+    return all;
+  }
+
   Data output(int rank) const {
     switch (case_.collective) {
       case Collective::all_reduce:
@@ -79,7 +105,10 @@ class Expectation {
         return piece(input(case_.root), rank);
       case Collective::all_to_all: {
         Data all;
-        for (int r = 0; r < ranks_; ++r) append(all, piece(input(r), rank));
+        for (int r = 0; r < ranks_; ++r) {
+          append(all,
+                 case_.pairs.empty() ? piece(input(r), rank) : cut(input(r), given_to(r, rank)));
+        }
         return all;
       }
       case Collective::barrier:
@@ -90,13 +119,18 @@ class Expectation {
 
  private:
   std::size_t given(int rank) const {
-    const auto n = static_cast<std::size_t>(ranks_);
+    const std::size_t whole = before(ranks_) / element();
     switch (case_.collective) {
-      case Collective::reduce_scatter:
       case Collective::all_to_all:
-        return n * case_.count;
+        if (!case_.pairs.empty()) {
+          const Part last = given_to(rank, ranks_ - 1);
+          return last.first + last.count;
+        }
+        return whole;
+      case Collective::reduce_scatter:
+        return whole;
       case Collective::scatter:
-        return rank == case_.root ? n * case_.count : 0;
+        return rank == case_.root ? whole : 0;
       case Collective::barrier:
         return 0;
       default:
@@ -111,8 +145,13 @@ class Expectation {
     return out;
   }
   Data piece(const Data& whole, int r) const {
-    const auto bytes = static_cast<std::ptrdiff_t>(case_.count * element());
-    return Data(whole.begin() + r * bytes, whole.begin() + (r + 1) * bytes);
+    return cut(whole, {before(r) / element(), part(r)});
+  }
+  Data cut(const Data& whole, const Part& part) const {
+    const auto at = [&](std::size_t first) {
+      return whole.begin() + static_cast<std::ptrdiff_t>(first * element());
+    };
+    return Data(at(part.first), at(part.first + part.count));
   }
   Data joined() const {
     Data all;
@@ -141,6 +180,10 @@ class CaseBuffers {
     call.deadline = steady_now() + std::chrono::seconds(60);
     call.in = input_.empty() ? nullptr : in_.data() + kGuard;
     call.out = want_.empty() ? nullptr : out_.data() + kGuard;
+    if (!c.pairs.empty()) {
+      splits_ = e.splits(rank);
+      call.splits = &splits_;
+    }
     if (c.in_place || c.collective == Collective::broadcast) put_in_place(e, rank);
     for (std::size_t i = 0, at = 0; i < c.tensors.size(); at += c.tensors[i++]) {
       list_.in.push_back(static_cast<const char*>(call.in) + at * e.element());
@@ -194,6 +237,7 @@ class CaseBuffers {
   const Data input_, want_;
   Data in_, out_;
   TensorList list_;
+  Splits splits_;
   bool in_place_ = false;
 };
 
@@ -307,8 +351,38 @@ TEST_CASE("collectives: parts of different length, some of them empty") {
           c.collective = Collective::gather;
           c.root = static_cast<int>(scale) % ranks;
           world.check(c);
+          c.collective = Collective::scatter;
+          world.check(c);
+          c.collective = Collective::reduce_scatter;
+          c.root = -1;
+          world.check(c);
         }
         std::reverse(c.counts.begin(), c.counts.end());
+        world.check(c);
+      }
+    }
+  }
+}
+
+TEST_CASE("collectives: each pair of ranks exchanges as much as it likes") {
+  std::mt19937 random(9);
+  for (const bool shm : {true, false}) {
+    for (const int ranks : kWorlds) {
+      if (ranks == 1) continue;
+      AnyWorld world(ranks, shm);
+      for (const std::size_t longest : {0, 1, 3, 60, 3000, 90'000}) {
+        if (ranks > 5 && longest > 3000) continue;
+        CollectiveCase c{.collective = Collective::all_to_all, .dtype = DL_FLOAT64};
+        const auto n = static_cast<std::size_t>(ranks);
+        c.pairs.resize(n);
+        for (auto& row : c.pairs) {
+          for (std::size_t r = 0; r < n; ++r)
+            row.push_back(random() % 4 == 0 ? 0 : random() % (longest + 1));
+        }
+        world.check(c);
+        // One rank gives, and one takes, all there is.
+        for (auto& row : c.pairs) std::fill(row.begin(), row.end(), 0);
+        c.pairs[n - 1][0] = longest;
         world.check(c);
       }
     }

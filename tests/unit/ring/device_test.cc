@@ -152,6 +152,32 @@ TEST_CASE("device: NCCL that hangs ends the round, and no rank is named") {
   CHECK(standstill_error(Standstill::setup, call, 0, 4, 30s).code == Errc::timeout);
 }
 
+TEST_CASE(
+    "device: a reduce_scatter of parts that differ is a reduce to each rank that has a part") {
+  int in[5] = {}, out[3] = {};
+  const std::size_t counts[] = {2, 0, 3};
+  Call call{.collective = Collective::reduce_scatter, .in = in, .out = out, .dtype = DL_INT32};
+  call.counts = counts;
+  using Kind = NcclStep::Kind;
+  CHECK(nccl_steps(call, 2, 3) == std::vector<NcclStep>{{Kind::reduce, in, nullptr, 2, 0},
+                                                        {Kind::reduce, in + 2, out, 3, 2}});
+  CHECK(nccl_steps(call, 1, 3) == std::vector<NcclStep>{{Kind::reduce, in, nullptr, 2, 0},
+                                                        {Kind::reduce, in + 2, nullptr, 3, 2}});
+}
+
+TEST_CASE("device: a rank sends and receives what its splits say") {
+  int in[3] = {}, out[4] = {};
+  const std::size_t given[] = {1, 0, 2}, taken[] = {0, 0, 4};
+  const Splits splits{
+      .rank = 1, .given = parts_of(given, 3), .taken = parts_of(taken, 3), .from = {}};
+  Call call{.collective = Collective::all_to_all, .in = in, .out = out, .dtype = DL_INT32};
+  call.splits = &splits;
+  using Kind = NcclStep::Kind;
+  CHECK(nccl_steps(call, 1, 3) == std::vector<NcclStep>{{Kind::send, in, nullptr, 1, 0},
+                                                        {Kind::send, in + 1, nullptr, 2, 2},
+                                                        {Kind::recv, nullptr, out, 4, 2}});
+}
+
 TEST_CASE("device: the sends and receives of all ranks match the collective") {
   for (int ranks = 2; ranks <= 5; ++ranks) {
     std::vector<std::size_t> counts;
