@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -86,25 +88,11 @@ void JobMonitor::lost_host(int node) {
 }
 
 void JobMonitor::take(int node, const NodeMessage& message) {
-  if (const auto* seen = std::get_if<NodeSeen>(&message)) {
-    watch_.take(node, *seen);
-  } else if (const auto* spans = std::get_if<NodeSpans>(&message)) {
-    watch_.take(node, *spans);
-  } else if (const auto* times = std::get_if<NodeTimes>(&message)) {
-    watch_.take(node, *times);
-  } else if (const auto* threw = std::get_if<NodeThrew>(&message)) {
-    on(node, *threw);
-  } else if (const auto* gave_up = std::get_if<NodeGaveUp>(&message)) {
-    on(node, *gave_up);
-  } else if (const auto* stacks = std::get_if<NodeStacks>(&message)) {
-    requests_.take(node, *stacks);
-  } else if (const auto* recorded = std::get_if<NodeRecorded>(&message)) {
-    requests_.take(node, *recorded);
-  } else if (const auto* workers = std::get_if<NodeWorkers>(&message)) {
-    requests_.take(node, *workers);
-  } else if (const auto* output = std::get_if<NodeOutput>(&message)) {
-    on(node, *output);
-  }
+  std::visit(
+      [&](const auto& what) {
+        if constexpr (kIsFromMonitor<std::remove_cvref_t<decltype(what)>>) on(node, what);
+      },
+      message);
 }
 
 // -- The ranks' output

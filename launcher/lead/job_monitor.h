@@ -84,6 +84,15 @@ class JobMonitor final : private ProgressWatch::Effects {
   std::vector<Slot> slots_of(const RankSet& ranks) const;
   Slot slot_of(int rank) const;
   void ask_tail(Slot slot, Duration lasts, bool again);
+  void on(int node, const NodeSeen& seen) { watch_.take(node, seen); }
+  void on(int node, const NodeSpans& spans) { watch_.take(node, spans); }
+  void on(int node, const NodeTimes& times) { watch_.take(node, times); }
+  void on(int node, const NodeStacks& stacks) { requests_.take(node, stacks); }
+  void on(int node, const NodeRecorded& recorded) { requests_.take(node, recorded); }
+  void on(int node, const NodeWorkers& workers) { requests_.take(node, workers); }
+  void on(int, const NodeBooks&) {}  // JobTelemetry takes these
+  void on(int, const NodeTrace&) {}
+  void on(int, const NodeRunProgress&) {}
   void on(int node, const NodeOutput& output);
   void on(int node, const NodeThrew& threw);
   void on(int node, const NodeGaveUp& gave_up);

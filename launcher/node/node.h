@@ -76,9 +76,12 @@ class Node final : public NodePort, private NodeDriver::Effects {
   void on(const NodeHandOn& pass);
   void on(const NodeFence& fence);
   void on(const NodeAnnounce& announce);
-  // For the monitor; others are ignored.
   void on(const NodeTail& tail) { hub_.ask_tail(tail.slot, tail.lasts, tail.again); }
-  void on(const auto& other) { (void)monitor_.take(other); }
+  template <class Other>
+  void on(const Other& other) {
+    static_assert(!kIsForNode<Other>);
+    if constexpr (kIsForMonitor<Other>) monitor_.on(other);
+  }
   void drop_old_round_dirs();
   void on_ready(const Ready& ready, pid_t pid);
   void on_progress(const ProgressNotice& progress);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -138,6 +139,9 @@ struct NodeAnswers {  // a part of the answer; the connection closes after the l
   bool last = false;
 };
 
+template <class Message, class... Others>
+inline constexpr bool is_one_of = (std::is_same_v<Message, Others> || ...);
+
 using NodeMessage = std::variant<
     NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady, NodeProgress,
     NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused, NodeStart, NodeStop, NodeHandOn,
@@ -145,6 +149,29 @@ using NodeMessage = std::variant<
     NodeInject, NodeSurvey, NodePong, NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers,
     NodeInputWanted, NodeInput, NodeTest, NodeTested, NodeThrew, NodeGaveUp, NodeAsks, NodeAnswers,
     NodeBooks, NodeTrace, NodeAskRecorder, NodeRecorded, NodeTail, NodeOutput, NodeRunProgress>;
+
+// Who takes a kind of message. A new kind that nobody takes does not compile.
+template <class Message>
+inline constexpr bool kIsFromMonitor =  // at the leader its JobMonitor takes it
+    is_one_of<Message, NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeThrew,
+              NodeGaveUp, NodeBooks, NodeTrace, NodeRecorded, NodeOutput, NodeRunProgress>;
+template <class Message>
+inline constexpr bool kIsForMonitor =  // the node's NodeMonitor takes it
+    is_one_of<Message, NodeLook, NodeCut, NodeDump, NodeHung, NodeInject, NodeSurvey,
+              NodeAskRecorder>;
+template <class Message>
+inline constexpr bool kIsForNode =
+    is_one_of<Message, NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeTail>;
+template <class Message>
+inline constexpr bool kIsForSession =  // or for the agent that has the session
+    is_one_of<Message, NodeWelcome, NodeRefused, NodeFinish, NodeClear, NodePing, NodeInput,
+              NodeTest, NodeAnswers>;
+template <class Message>
+inline constexpr bool kIsFromLeader =
+    kIsForMonitor<Message> || kIsForNode<Message> || kIsForSession<Message>;
+template <class Message>
+inline constexpr bool kIsFromStranger =  // what the leader takes also from a host that is none yet
+    is_one_of<Message, NodeJoin, NodeAsks, NodeTested, NodePong>;
 
 // With the frame's size in front. origin: the sender's.
 std::string encode(const NodeMessage& message, TimePoint origin);

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "launcher/lead/membership/node_membership.h"
 
@@ -38,12 +39,16 @@ void NodeMembership::message(Link link, const NodeMessage& message) {
 void NodeMembership::take(int node, const NodeMessage& message) {
   std::visit(
       [&](const auto& what) {
-        if constexpr (std::is_constructible_v<JobCore::Event, decltype(what)>) {
-          tell(node, what);
-        } else if constexpr (requires { on(node, what); }) {
-          on(node, what);
-        } else {
+        using Message = std::remove_cvref_t<decltype(what)>;
+        if constexpr (kIsFromMonitor<Message>) {
           job_.on_monitor(node, message);
+        } else if constexpr (kIsFromLeader<Message> || kIsFromStranger<Message>) {
+          log_warn("host {} sent a message that only a leader sends, or an earlier one again",
+                   name_of(node));
+        } else if constexpr (std::is_constructible_v<JobCore::Event, Message>) {
+          tell(node, what);
+        } else {
+          on(node, what);
         }
       },
       message);

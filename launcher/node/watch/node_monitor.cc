@@ -202,18 +202,6 @@ void NodeMonitor::look_for_give_ups() {
   for (const auto& news : give_ups_.look(steady_now(), workers)) tell_(news);
 }
 
-bool NodeMonitor::take(const NodeMessage& message) {
-  return std::visit(
-      [this](const auto& what) {
-        if constexpr (requires { on(what); }) {
-          on(what);
-          return true;
-        }
-        return false;
-      },
-      message);
-}
-
 void NodeMonitor::on(const NodeLook& look) {
   std::map<int, NodeSteps::Record> records;
   for (const Slot slot : processes_.members()) {

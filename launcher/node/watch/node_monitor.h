@@ -37,8 +37,14 @@ class NodeMonitor {
   // Starts afresh for a leader that knows nothing yet. still_after: as RankNews; max: only stopped
   // workers are reported.
   void begin(Duration still_after);
-  // Handles a question or an order; false: it is neither.
-  bool take(const NodeMessage& message);
+  // The leader's questions and orders (kIsForMonitor).
+  void on(const NodeLook& look);
+  void on(const NodeCut& cut);
+  void on(const NodeDump& dump);
+  void on(const NodeAskRecorder& ask);
+  void on(const NodeHung& hung);
+  void on(const NodeInject& inject);
+  void on(const NodeSurvey& survey);
   // Call it when a child was stopped or continued, or a round began.
   void look();
   // The worker has ended: sends the last of its spans and of its progress.
@@ -47,13 +53,6 @@ class NodeMonitor {
 
  private:
   void arm();
-  void on(const NodeLook& look);
-  void on(const NodeCut& cut);
-  void on(const NodeDump& dump);
-  void on(const NodeAskRecorder& ask);
-  void on(const NodeHung& hung);
-  void on(const NodeInject& inject);
-  void on(const NodeSurvey& survey);
   NodeWorker describe(Slot slot) const;
   std::vector<NodeGpu> gpus_of_worker(Slot slot, const std::vector<GpuFigures>& all) const;
   void go_on(TimePoint now);

@@ -246,6 +246,11 @@ TEST_CASE("membership: what a node says of its slots is about the job's") {
   CHECK(world.news.back() == "monitor 2");
   world.membership.message(2, NodeInputWanted{true});
   CHECK(world.news.back() == "input 2");
+  // What only a leader sends.
+  const auto news = world.news.size();
+  world.membership.message(2, NodeFinish{});
+  world.membership.message(2, NodeDump{});
+  CHECK(world.news.size() == news);
   // Neither a slot that the node does not have, nor a host that has not joined.
   const auto before = world.events.size();
   world.membership.message(2, NodeSpawned{2});

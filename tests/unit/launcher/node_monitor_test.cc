@@ -69,10 +69,10 @@ struct SleepingNode {
 
 TEST_CASE("a worker that --chaos has stopped continues after its time, without an order") {
   SleepingNode node;
-  CHECK(node.monitor->take(NodeInject{0, SIGSTOP, 200ms}));
+  node.monitor->on(NodeInject{0, SIGSTOP, 200ms});
   CHECK(node.comes_to_stand());
   CHECK(node.comes([&] { return !node.stands(); }));
-  CHECK(node.monitor->take(NodeInject{0, SIGSTOP, 1h}));
+  node.monitor->on(NodeInject{0, SIGSTOP, 1h});
   CHECK(node.comes_to_stand());
   node.monitor->stop();
   CHECK(node.comes([&] { return !node.stands(); }));
