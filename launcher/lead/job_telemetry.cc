@@ -99,8 +99,19 @@ void JobTelemetry::measured(const StepTimes& step) {
 void JobTelemetry::finish() {
   const TimePoint now = steady_now();
   ledger_.finish(now);
+  goodput_.reset();
   end_round(now);
   trace_.finish(now);
+}
+
+const Goodput& JobTelemetry::goodput() {
+  constexpr Duration kFresh = std::chrono::milliseconds(100);
+  const TimePoint now = steady_now();
+  if (!goodput_ || now - goodput_at_ >= kFresh) {
+    goodput_ = ledger_.at(now);
+    goodput_at_ = now;
+  }
+  return *goodput_;
 }
 
 void JobTelemetry::end_round(TimePoint now) {

@@ -47,8 +47,9 @@ class JobTelemetry {
   void take(int node, const std::string& host, Duration clock_error, const NodeMessage& message);
   // The job has ended: closes the books, and writes the timeline.
   void finish();
-  // The accounts up to now.
-  Goodput goodput() const { return ledger_.at(steady_now()); }
+  // The accounts up to now, or to 100 ms before: a reader of the metrics and `dlaunchctl top` each
+  // ask for them more than once, and in a large job they take time.
+  const Goodput& goodput();
   // Calls then() once all events are written, and no program should still ask for the last one, or
   // after 5 s. others_owe: whether a program should still ask for the last line of a rank.
   void close(std::function<bool()> others_owe, std::function<void()> then);
@@ -71,6 +72,8 @@ class JobTelemetry {
   const Plan& plan_;
   Look look_;
   JobLedger ledger_;
+  std::optional<Goodput> goodput_;  // as of then
+  TimePoint goodput_at_{};
   JobTrace trace_;
   JobEvents events_;
   JobCounters counters_;

@@ -7,7 +7,7 @@
 namespace dlaunch {
 
 TimePoint WaitSamples::due() const {
-  return last_ + std::max<Duration>(std::chrono::seconds(1), (last_ - begun_) / 500);
+  return last_ + std::max(spans_interval(static_cast<int>(told_.size())), (last_ - begun_) / 500);
 }
 
 std::string WaitSamples::sample(TimePoint now, const Goodput& goodput) {

@@ -14,7 +14,8 @@ class WaitSamples {
  public:
   explicit WaitSamples(TimePoint begun) : begun_(begun), last_(begun) {}
 
-  // When the next sample is due: after a second, later after 1/500 of the job's time.
+  // When the next sample is due: when hosts may have sent new spans, later after 1/500 of the job's
+  // time.
   TimePoint due() const;
   // One line with its newline: the time, the seconds since the last sample, and for each rank what
   // these brought.

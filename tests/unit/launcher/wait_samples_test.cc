@@ -43,6 +43,18 @@ TEST_CASE("wait samples: lost work takes no time back") {
   CHECK(next["ranks"][1]["waiting"] == 0);
 }
 
+TEST_CASE("wait samples: no more often than the hosts of a large job report") {
+  const TimePoint begun{seconds(100)};
+  WaitSamples samples(begun);
+  Goodput goodput;
+  goodput.ranks.resize(1000);
+  for (int rank = 0; rank < 1000; ++rank) {
+    goodput.ranks[static_cast<std::size_t>(rank)].rank = rank;
+  }
+  samples.sample(begun + seconds(1), goodput);
+  CHECK(samples.due() == begun + seconds(1) + spans_interval(1000));
+}
+
 TEST_CASE("wait samples: a job of a month has some thousand") {
   const TimePoint begun{seconds(100)};
   WaitSamples samples(begun);
