@@ -18,4 +18,12 @@ constexpr double bus_factor(std::string_view collective, int ranks) {
   return counts_parts(collective) ? (n - 1) / n : 1;
 }
 
+// The most that a bus bandwidth can be between hosts that each carry `line` bytes a second both
+// ways and have equally many ranks: what ranks of one host share does not cross the line.
+constexpr double bus_limit(std::string_view collective, double line, int ranks, int hosts) {
+  const double crossing = bus_factor(collective, hosts) / bus_factor(collective, ranks);
+  const double senders = collective == "all_to_all" ? static_cast<double>(ranks) / hosts : 1;
+  return line / (crossing * senders);
+}
+
 }  // namespace dlaunch

@@ -238,14 +238,28 @@ function heat(view) {
   return svg;
 }
 
+// What the limit is, and what it leaves out.
+function limitInWords() {
+  const limits = data.limits;
+  if (!data.bandwidth.some((b) => b.limit)) return '';
+  if (limits.hosts > 1) {
+    return ` The limit is the speed that the kernel reports for ${limits.interface} of the leader's host: the network may ` +
+      'carry less, and calls of few bytes take the time of their messages.';
+  }
+  return ` The limit is what one core copies in so large pieces while ${limits.copiers} do, measured after the job: each rank ` +
+    'moves its data once at least. Calls of few bytes take the time of their messages. A reduction writes less than a copy, ' +
+    'and may exceed the limit.';
+}
 function bandwidth() {
   if (!data.bandwidth || !data.bandwidth.length) return;
   const rate = (bytesPerSecond) => (bytesPerSecond / 1e9).toPrecision(3) + ' GB/s';
+  const bar = (share) => '▇'.repeat(Math.round(20 * Math.min(1, share)));
   section('Bandwidth, by size', soft('busbw as nccl-tests defines it, with the time that ranks wait for each other: in all ' +
       'calls of all ranks, and in the best second, or longer in a job of many minutes. Looks come once a second, so that the ' +
-      'last calls of a round are missing.'),
-    table(['collective', 'up to', 'calls', 'busbw', 'best', 'of the best'], data.bandwidth.map((b) =>
-      [b.collective, b.size, b.calls, rate(b.busbw), rate(b.best), '▇'.repeat(Math.round(20 * b.busbw / b.best))]), [1, 2, 3, 4]));
+      'last calls of a round are missing.' + limitInWords()),
+    table(['collective', 'up to', 'calls', 'busbw', 'best', 'limit', 'best of the limit', ''], data.bandwidth.map((b) =>
+      [b.collective, b.size, b.calls, rate(b.busbw), rate(b.best), b.limit ? rate(b.limit) : 'not known',
+        b.limit ? percent(b.best / b.limit) : '', b.limit ? bar(b.best / b.limit) : '']), [1, 2, 3, 4, 5, 6]));
 }
 
 // Intervals in which each rank had a process, from the events.

@@ -134,18 +134,21 @@ class Bandwidth {
     const double ranks = number_in(sample, "ranks");
     const auto rows = sample.find("collectives");
     if (!(ranks >= 2 && ranks < kMostRanks) || rows == sample.end() || !rows->is_array()) return;
+    ranks_ = static_cast<int>(ranks);
     for (const json& row : *rows) {
       if (row.is_object()) take(row, static_cast<int>(ranks));
     }
   }
-  json all() const {
+  json all(const json& limits) const {
     json list = json::array();
     for (const auto& [key, sum] : sums_) {
+      const double limit = limit_of(key, limits);
       list.push_back({{"collective", std::string(kCollectiveNames[key.first])},
                       {"size", std::string(kTallySizeNames[key.second])},
                       {"calls", sum.calls},
                       {"busbw", sum.bus_bytes / sum.seconds},
-                      {"best", sum.best}});
+                      {"best", sum.best},
+                      {"limit", limit > 0 ? json(limit) : json()}});
     }
     return list;
   }
@@ -177,7 +180,20 @@ class Bandwidth {
     sum.best = std::max(sum.best, bus_bytes / seconds);
   }
 
+  // 0: not known.
+  double limit_of(const std::pair<std::size_t, std::size_t>& key, const json& limits) const {
+    const int hosts = static_cast<int>(std::clamp(number_in(limits, "hosts"), 0.0, 1.0 * ranks_));
+    if (hosts > 1) {
+      const double line = number_in(limits, "line_bytes_per_s");
+      return bus_limit(kCollectiveNames[key.first], line, ranks_, hosts);
+    }
+    const auto copies = limits.find("copies_bytes_per_s");
+    if (hosts != 1 || copies == limits.end()) return 0;
+    return number_in(*copies, kTallySizeNames[key.second].data());
+  }
+
   std::map<std::pair<std::size_t, std::size_t>, Sum> sums_;
+  int ranks_ = 0;  // in the last sample
 };
 
 // The time of each step: what one commit takes, in a round.
@@ -228,7 +244,11 @@ std::string report_data(const RunFiles& files) {
   for (const json& sample : objects_in(files.bandwidth, "bandwidth.jsonl", "monotonic", notes)) {
     bandwidth.take(sample);
   }
-  data["bandwidth"] = bandwidth.all();
+  const json limits = object_of(files.limits, "limits.json", notes);
+  data["bandwidth"] = bandwidth.all(limits);
+  data["limits"] = {{"hosts", number_in(limits, "hosts")},
+                    {"copiers", number_in(limits, "copiers")},
+                    {"interface", limits.is_object() ? limits.value("interface", json()) : json()}};
   const double begun = events.empty() ? 0 : number_in(events.front(), "monotonic");
   const json job = object_of(files.job, "job.json", notes);
   data["environment"] = environment_of(job);

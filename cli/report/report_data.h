@@ -12,6 +12,7 @@ struct RunFiles {
   std::string error;      // error.json, as of --error-file
   std::string waiting;    // waiting.jsonl
   std::string bandwidth;  // bandwidth.jsonl
+  std::string limits;     // limits.json
 };
 
 // A JSON object for the page's script, without any "<". What cannot be read is left out, and the

@@ -71,7 +71,8 @@ Result<RunFiles> read_files(const std::string& folder) {
                                                         {"events.jsonl", &files.events},
                                                         {"error.json", &files.error},
                                                         {"waiting.jsonl", &files.waiting},
-                                                        {"bandwidth.jsonl", &files.bandwidth}};
+                                                        {"bandwidth.jsonl", &files.bandwidth},
+                                                        {"limits.json", &files.limits}};
   for (const auto& [name, text] : parts) {
     auto found = if_there(folder + "/" + name);
     if (!found) return found.error();

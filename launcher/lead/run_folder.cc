@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +16,7 @@
 #include "base/unique_fd.h"
 #include "base/version.h"
 #include "launcher/lead/events/event_log.h"
+#include "launcher/lead/metrics/machine_rates.h"
 
 namespace dlaunch {
 namespace {
@@ -59,7 +62,10 @@ Result<std::unique_ptr<RunFolder>> RunFolder::open(asio::io_context& loop, const
   if (!waiting) return waiting.error();
   auto bandwidth = folder->open_lines("bandwidth.jsonl");
   if (!bandwidth) return bandwidth.error();
+  auto limits = open_file(plan.run_dir + "/limits.json", O_TRUNC);
+  if (!limits) return limits.error();
   folder->job_ = std::move(*job);
+  folder->limits_ = std::move(*limits);
   folder->waiting_ = std::move(*waiting);
   folder->bandwidth_ = std::move(*bandwidth);
   return folder;
@@ -80,6 +86,7 @@ RunFolder::RunFolder(asio::io_context& loop, const Plan& plan)
 
 void RunFolder::begin(const std::vector<std::string>& hosts, Sources sources) {
   sources_ = std::move(sources);
+  hosts_ = static_cast<int>(hosts.size());
   const json job = {{"id", plan_.job_id},
                     {"program", plan_.argv.at(0)},
                     {"host", plan_.host},
@@ -90,15 +97,29 @@ void RunFolder::begin(const std::vector<std::string>& hosts, Sources sources) {
   timer_.arm(waits_.due());
 }
 
+// The workers have ended: what is measured now is the machine's, and costs the job nothing.
 void RunFolder::end() {
   if (sources_.goodput) sample_waits();
   timer_.arm(kNever);
+  if (ranks_ < 2) return;
+  MachineRates rates{.hosts = hosts_};
+  if (hosts_ > 1) {
+    const Line line = line_of(plan_.master_addr, "/sys");
+    rates.interface = line.interface;
+    rates.line = line.bytes_per_s;
+  } else {
+    rates.copiers = std::min(ranks_, static_cast<int>(std::thread::hardware_concurrency()));
+    rates.copies = measure_copies(rates.copiers);
+  }
+  writer_.write(limits_, render_json(rates));
 }
 
 void RunFolder::sample() {
   sample_waits();
   sources_.tallies([this](int ranks, const BandwidthSamples::Tallies& tallies) {
-    write(bandwidth_, bandwidths_.sample(steady_now(), ranks, tallies));
+    const std::string line = bandwidths_.sample(steady_now(), ranks, tallies);
+    if (!line.empty()) ranks_ = std::max(ranks_, ranks);
+    write(bandwidth_, line);
   });
   timer_.arm(waits_.due());
 }

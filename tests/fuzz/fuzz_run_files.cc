@@ -10,12 +10,13 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string_view rest = fuzz_text(data, size);
   dlaunch::RunFiles files;
-  for (std::string* file : {&files.job, &files.events, &files.error}) {
+  for (std::string* file :
+       {&files.job, &files.events, &files.error, &files.waiting, &files.limits}) {
     const std::size_t end = std::min(rest.find('\0'), rest.size());
     *file = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  files.waiting = rest;
+  files.bandwidth = rest;
   const std::string page = dlaunch::report_data(files);
   if (page.find('<') != std::string::npos || !nlohmann::json::accept(page)) std::abort();
   return 0;

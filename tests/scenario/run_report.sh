@@ -30,6 +30,8 @@ run dlaunch --run-dir file/x true; expect_code 73; expect_err 'file/x'
 run dlaunch --nproc 3 --run-dir runs/slow "$BUILD/tests/support/rounds_worker" --steps 150 --step-ms 20 --slow 2 --factor 3
 expect_code 0
 [ -s runs/slow/bandwidth.jsonl ] || fail "no bandwidth.jsonl"
+grep -q '"16MiB": [1-9]' runs/slow/limits.json || fail "no limits: $(cat runs/slow/limits.json)"
+[ -e runs/one/limits.json ] && [ ! -s runs/one/limits.json ] || fail "limits of a job without collectives"
 run dlaunch report runs/slow; expect_code 0
 
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "Chromium is not installed: the page is not shown"
@@ -45,4 +47,6 @@ for section in why-it-failed goodput rounds events environment; do expect_out "<
 expect_out 'class="outcome failed"'; expect_out '<svg'; expect_out '<b>3</b>workers'
 shows runs/slow/report.html
 expect_out '<section id="bandwidth-by-size">'; expect_out '[0-9] GB/s'; expect_out 'all_reduce'
+expect_out '<th[^>]*>best of the limit<'; expect_out 'copies in so large pieces while [0-9]+ do'
+expect_out '<td[^>]*>[0-9.]+ GB/s</td><td[^>]*>[0-9.]+ %</td><td[^>]*>▇*</td>'; grep -q 'object HTML' out && fail "an element is shown as text"
 expect_out '<section id="waiting-by-rank-and-time">'; expect_out 'class="outcome succeeded"'

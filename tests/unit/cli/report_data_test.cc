@@ -70,7 +70,31 @@ TEST_CASE(
   CHECK(bandwidth[0]["busbw"] == doctest::Approx(1.5e9));
   CHECK(bandwidth[0]["best"] == doctest::Approx(3e9));
   CHECK(bandwidth[1]["busbw"] == doctest::Approx(12e9));  // each of four ranks has a part
+  CHECK(bandwidth[0]["limit"].is_null());
   CHECK(data_of({})["bandwidth"].empty());
+}
+
+TEST_CASE("report data: bandwidth beside its limit, the cores' copies or the line between hosts") {
+  RunFiles files{
+      .bandwidth =
+          R"({"monotonic":11,"ranks":4,"collectives":[{"kind":"all_reduce","size":"16MiB","calls":4,"bytes":4000,"ns":2000},{"kind":"broadcast","size":"4KiB","calls":4,"bytes":400,"ns":100}]}
+)"};
+  files.limits = R"({"hosts":1,"copiers":2,"copies_bytes_per_s":{"16MiB":5e9}})";
+  json data = data_of(files);
+  CHECK(data["bandwidth"][0]["limit"] == 5e9);
+  CHECK(data["bandwidth"][1]["limit"].is_null());
+  CHECK(data["limits"]["copiers"] == 2);
+  files.limits = R"({"hosts":2,"interface":"eth0","line_bytes_per_s":1e9})";
+  data = data_of(files);
+  // An all_reduce of 4 ranks has a bus factor of 3/2, and over the line one of 2 hosts has 1.
+  CHECK(data["bandwidth"][0]["limit"] == 1.5e9);
+  CHECK(data["bandwidth"][1]["limit"] == 1e9);
+  CHECK(data["limits"]["interface"] == "eth0");
+  for (const char* nonsense : {R"({"hosts":2,"line_bytes_per_s":null})", R"({"hosts":-1})",
+                               R"({"hosts":1,"copies_bytes_per_s":[]})", R"({"hosts":9e99})"}) {
+    files.limits = nonsense;
+    CHECK(data_of(files)["bandwidth"][0]["limit"].is_null());
+  }
 }
 
 TEST_CASE("report data: what cannot be read is left out and noted") {
