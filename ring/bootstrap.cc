@@ -99,9 +99,8 @@ LinkMessage Bootstrap::failed_at(int rank, Error error) {
 }
 
 Result<Bootstrapped> Bootstrap::run(const Secret& secret, const ParentEnd* parent) {
-  auto mesh = connect_mesh(job_, secret, store_, prefix_, deadline_, parent);
-  if (!mesh) return mesh.error();
-  result_.mesh = std::move(*mesh);
+  const auto mesh = make_mesh_maker(job_, secret, store_, prefix_, deadline_, parent, result_.mesh);
+  if (auto ok = mesh->connect_links(); !ok) return ok.error();
   failpoint("bootstrap.meshed");
 
   for (int r = 0; r < job_.size; ++r) {
@@ -131,6 +130,9 @@ Result<Bootstrapped> Bootstrap::run(const Secret& secret, const ParentEnd* paren
     if (may_share && job_.rank == 0) {
       log_warn("no shared memory, using sockets instead: {}", verdict->error.what);
     }
+  }
+  if (!result_.shared || !result_.mesh.one_host()) {
+    if (auto ok = mesh->connect_data(); !ok) return ok.error();
   }
   return std::move(result_);
 }

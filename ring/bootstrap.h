@@ -34,7 +34,7 @@ struct Bootstrapped {
 // For worlds of more than one rank. Rank 0 of a job started by hand serves the store in this
 // process, from the first bootstrap until the process ends. If some rank lacks memory all use the
 // sockets, and rank 0 prints one warning; with transport "shm" all get Errc::unsupported. The flag
-// must outlive the plane. `parent` as for connect_mesh().
+// must outlive the plane. `parent` as for make_mesh_maker().
 Result<Bootstrapped> bootstrap(const JobView& job, AbortFlag& abort,
                                const ParentEnd* parent = nullptr);
 

@@ -80,7 +80,6 @@ Result<void> Communicator::bootstrap_on_links(Communicator& parent, const std::v
                            .plan_rules = job_.plan_rules,
                            .host_memory = host_memory_,
                            .host_ranks = host_ranks_});
-  data_sockets_.reserve(ranks.size());
   return {};
 }
 
@@ -124,21 +123,17 @@ Error Communicator::bootstrap_failed(Error error, const RankSet& missing, TimePo
           .what = fmt::format("init: after {}: {}", format_duration(waited), describe(arrivals))};
 }
 
-// Runs at this rank's first message: until then a group has no sockets for messages.
-Result<void> Communicator::open_messenger(TimePoint deadline) {
+// Runs at this rank's first message. Its sockets come over the links.
+Result<void> Communicator::open_messenger() {
   if (messenger_) return {};
-  allow_descriptors(static_cast<std::size_t>(job_.size));
-  auto sockets = links_->message_sockets(deadline);
-  if (!sockets) return sockets.error();
-  std::vector<int> numbers;
-  for (const auto& socket : *sockets) numbers.push_back(socket.get());
+  allow_descriptors(2);  // the event by which it sleeps, and a first socket
   const StreamOptions options{
       .local_ranks = job_.size, .usable_cores = job_.local_cores, .agreed_cores = job_.local_cores};
+  std::vector<UniqueFd> none(static_cast<std::size_t>(job_.size));
   auto group =
-      SocketGroup::open(job_.rank, job_.size, job_.round, std::move(*sockets), abort_, options);
+      SocketGroup::open(job_.rank, job_.size, job_.round, std::move(none), abort_, options);
   if (!group) return group.error();
-  data_sockets_.insert(data_sockets_.end(), numbers.begin(), numbers.end());
-  messenger_ = std::make_unique<Messenger>(std::move(*group));
+  messenger_ = std::make_unique<Messenger>(std::move(*group), links_.get());
   return {};
 }
 

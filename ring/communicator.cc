@@ -344,9 +344,7 @@ Result<void> Communicator::transfer(Message& message) {
     if (auto ok = check(message); !ok) return ok;
     const auto staged = stage(message);
     if (!staged) return staged.error();
-    if (auto ok = open_messenger(deadline_after(steady_now(), op_timeout())); !ok) {
-      return finish(message, std::move(ok));
-    }
+    if (auto ok = open_messenger(); !ok) return finish(message, std::move(ok));
     auto done = run(message, SpanKind::call);
     return done ? unstage(*staged) : done;
   }
@@ -384,9 +382,7 @@ Communicator::Started Communicator::start(Message message) {
   auto staged = stage(message);
   if (!staged) return staged.error();
   message.deadline = deadline_after(steady_now(), op_timeout());
-  if (auto ok = open_messenger(message.deadline); !ok) {
-    return finish(message, std::move(ok)).error();
-  }
+  if (auto ok = open_messenger(); !ok) return finish(message, std::move(ok)).error();
   auto operation = std::make_shared<Operation>(completions_);
   operation->is_message = true;
   operation->staged = std::move(*staged);
@@ -472,7 +468,7 @@ Result<std::shared_ptr<void>> Communicator::allocate(std::size_t bytes) {
   return memory;
 }
 
-// A group's exchange passes descriptors on its links.
+// It passes descriptors on the links.
 ShmExchange& Communicator::exchange() {
   if (!exchange_) {
     exchange_ = std::make_unique<ShmExchange>(

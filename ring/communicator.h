@@ -6,8 +6,8 @@
 // one for collectives and one for messages; the communicator holds them while it has any.
 //
 // A group of ranks that share memory on one host costs its share of one segment of at most some 64
-// KiB: its links are a channel of its parent's, it stages large calls in the process's common
-// memory, and its ranks open sockets for messages at their first message.
+// KiB: its links are a channel of its parent's, and it stages large calls in the process's common
+// memory. Two ranks that share memory open their socket for messages at their first message.
 #pragma once
 
 #include <atomic>
@@ -138,7 +138,7 @@ class Communicator : private ProcessEvents {
   Result<ShmMemory> share_segment(const ShmShape& shape, TimePoint deadline,
                                   const ParentEnd& parent);
   Error bootstrap_failed(Error error, const RankSet& missing, TimePoint began) const;
-  Result<void> open_messenger(TimePoint deadline);
+  Result<void> open_messenger();
   ShmExchange& exchange();
   Result<void> connect(const ParentEnd* parent);
   Sockets take_sockets(Mesh& mesh);
@@ -196,7 +196,7 @@ class Communicator : private ProcessEvents {
   Completions completions_;
   Background collectives_{[this](OperationQueue& queue) { serve_collectives(queue); }};
   Background messages_{[this](OperationQueue& queue) { messenger_->serve(queue); }};
-  std::vector<int> data_sockets_;          // the plane's and the messenger's
+  std::vector<int> data_sockets_;          // the plane's
   std::shared_ptr<ShmRegions> regions_;    // for allocate(); null: its memory is ordinary
   std::unique_ptr<ShmExchange> exchange_;  // likewise
   // For ranks that all share memory on one host.

@@ -22,9 +22,9 @@
 namespace dlaunch {
 namespace {
 
-// Each peer takes three descriptors, and more if several sockets lead to it: the usual limit of
-// 1,024 is too low for a few hundred ranks, or many groups. Behind a tunnel for TLS each counts as
-// three.
+// Each peer takes up to three descriptors, and more if several sockets lead to it: the usual limit
+// of 1,024 is too low for a few hundred ranks, or many groups. Behind a tunnel for TLS each counts
+// as three.
 std::size_t descriptors_of(const JobView& job) {
   return static_cast<std::size_t>(job.size) * (job.tls ? 40 : 10);
 }
@@ -85,7 +85,6 @@ Communicator::Sockets Communicator::take_sockets(Mesh& mesh) {
   taken.one_host = mesh.one_host();
   for (auto& peer : mesh.peers) {
     data_sockets_.push_back(peer.data.get());
-    data_sockets_.push_back(peer.messages.get());
     for (const auto& more : peer.more_data) data_sockets_.push_back(more.get());
     who_.push_back(peer.who);
     taken.links.push_back({std::move(peer.who), std::move(peer.link)});
@@ -151,15 +150,14 @@ Result<void> Communicator::open_planes(Bootstrapped& ready, Sockets& sockets) {
     return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(ends), abort_, options,
                              std::move(more));
   };
-  auto for_messages = open(std::move(sockets.messages));
-  if (!for_messages) return for_messages.error();
-  messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
   if (ready.shared && sockets.one_host) {
     plane_ = std::move(ready.shm);
     regions_ = std::move(ready.regions);
-    exchange_ = std::make_unique<ShmExchange>(job_.rank, std::move(sockets.data), abort_);
     return {};
   }
+  auto for_messages = open(std::move(sockets.messages));
+  if (!for_messages) return for_messages.error();
+  messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
   auto for_data = open(std::move(sockets.data), std::move(sockets.more_data));
   if (!for_data) return for_data.error();
   auto stream =
@@ -280,6 +278,7 @@ void Communicator::on_forked() {
   forked_ = true;
   ThreadPool::on_forked();
   if (links_) links_->close_in_child();
+  if (messenger_) messenger_->close_in_child();
   for (const int fd : data_sockets_) {
     if (fd >= 0) ::close(fd);
   }

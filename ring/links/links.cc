@@ -94,6 +94,7 @@ void Links::on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) {
       left_after_[static_cast<std::size_t>(peer)] = frame.seq;
       any_left_ = true;
       mail_.notify_all();
+      tell_of_sockets();
       return abort_if_needed(peer);
     case LinkFrame::Type::where: {
       const std::uint64_t completed = completed_, entered = entered_;
@@ -374,15 +375,20 @@ void Links::on_pass(int peer, const LinkFrame& frame, UniqueFd descriptor) {
     passed_[{peer, static_cast<Passed>(frame.seq & 255)}].push_back(std::move(descriptor));
   }
   mail_.notify_all();
+  if (static_cast<Passed>(frame.seq & 255) == Passed::messages) tell_of_sockets();
 }
 
 Result<UniqueFd> Links::take(int peer, Passed kind, TimePoint deadline, const ParentEnd* parent) {
   std::unique_lock lock(mail_mutex_);
   auto& come = passed_[{peer, kind}];
-  const auto there =
-      await_mail(lock, deadline, parent, [&] { return !come.empty() || !declined_.empty(); });
+  const auto there = await_mail(lock, deadline, parent, [&] {
+    return !come.empty() || !declined_.empty() || has_left(peer);
+  });
   if (!there) return there.error();
   if (!declined_.empty()) return Error{.code = Errc::unsupported, .what = declined_};
+  if (come.empty() && has_left(peer)) {
+    return Error{.code = Errc::peer_lost, .what = who(peer) + " has left", .rank = peer};
+  }
   if (!*there) {
     return Error{.code = Errc::timeout, .what = who(peer) + " does not answer", .rank = peer};
   }
@@ -399,50 +405,63 @@ void Links::make_socket(int peer) {
       return;
     }
   }
-  allow_descriptors(2 * peers_.size());
+  allow_descriptors(2);
   int ends[2] = {-1, -1};
   (void)::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
   const UniqueFd theirs(ends[1]);
   pass(peer, Passed::messages, theirs.get());  // if there is none both ranks see that at once
-  const std::lock_guard lock(mail_mutex_);
-  passed_[{peer, Passed::messages}].emplace_back(ends[0]);
-  mail_.notify_all();
+  failpoint("links.passes_socket");
+  {
+    const std::lock_guard lock(mail_mutex_);
+    passed_[{peer, Passed::messages}].emplace_back(ends[0]);
+  }
+  tell_of_sockets();
 }
 
-Result<std::vector<UniqueFd>> Links::message_sockets(TimePoint deadline) {
-  const int ranks = static_cast<int>(peers_.size());
-  for (int r = 0; r < ranks; ++r) {
-    if (r > rank_) make_socket(r);
-    if (r < rank_) tell(r, frame(LinkFrame::Type::want, 0, rank_));
+void Links::want_socket(int peer) {
+  {
+    const std::lock_guard lock(mail_mutex_);
+    if (std::exchange(peers_[static_cast<std::size_t>(peer)].socket_wanted, true)) return;
   }
-  std::vector<UniqueFd> sockets(peers_.size());
-  std::unique_lock lock(mail_mutex_);
-  for (int r = 0; r < ranks; ++r) {
-    if (r == rank_) continue;
-    auto& come = passed_[{r, Passed::messages}];
-    const auto there =
-        await_mail(lock, deadline, nullptr, [&] { return !come.empty() || has_left(r); });
-    if (!there) return there.error();
-    if (!*there) {
-      return Error{.code = Errc::timeout, .what = who(r) + " does not answer", .rank = r};
-    }
-    UniqueFd& socket = sockets[static_cast<std::size_t>(r)];
-    if (!come.empty()) {
-      socket = std::move(come.front());
-      come.pop_front();
+  if (has_left(peer)) return tell_of_sockets();
+  if (peer > rank_) return make_socket(peer);
+  tell(peer, frame(LinkFrame::Type::want, 0, rank_));
+}
+
+void Links::on_socket(std::function<void()> ring) {
+  const std::lock_guard lock(mail_mutex_);
+  ring_ = std::move(ring);
+}
+
+void Links::tell_of_sockets() {
+  sockets_come_ = true;
+  const std::lock_guard lock(mail_mutex_);
+  if (ring_) ring_();
+}
+
+std::vector<std::pair<int, UniqueFd>> Links::take_sockets() {
+  sockets_come_ = false;
+  std::vector<std::pair<int, UniqueFd>> taken;
+  const std::lock_guard lock(mail_mutex_);
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    Watched& peer = peers_[static_cast<std::size_t>(r)];
+    const auto come = passed_.find({r, Passed::messages});
+    const bool there = come != passed_.end() && !come->second.empty();
+    if (peer.socket_taken || (!there && !(peer.socket_wanted && has_left(r)))) continue;
+    peer.socket_taken = true;
+    UniqueFd socket;
+    if (there) {
+      socket = std::move(come->second.front());
+      passed_.erase(come);
     } else {
       int ends[2] = {-1, -1};
       (void)::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
       socket.reset(ends[0]);
       UniqueFd(ends[1]).reset();
     }
-    if (!socket) {
-      Error lacking = errno_error("open a socket for messages with " + who(r), EMFILE);
-      lacking.what += ": is 'ulimit -n' too low on one of the two ranks?";
-      return lacking;
-    }
+    taken.emplace_back(r, std::move(socket));
   }
-  return sockets;
+  return taken;
 }
 
 }  // namespace dlaunch

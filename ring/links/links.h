@@ -24,6 +24,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ring/call/abort_flag.h"
+#include "ring/call/message_sockets.h"
 #include "ring/call/parent_end.h"
 #include "ring/call/plane.h"
 #include "ring/call/roll_call.h"
@@ -32,7 +33,7 @@
 
 namespace dlaunch {
 
-class Links : private Trunk::Channel {
+class Links : private Trunk::Channel, public MessageSockets {
  public:
   using Peer = Trunk::Peer;
 
@@ -90,19 +91,23 @@ class Links : private Trunk::Channel {
   // rank could not get it, and the peer takes an empty one.
   void pass(int peer, Passed kind, int descriptor);
   // Empty: this process or the peer's has no room for more. Errc::timeout, Errc::unsupported if a
-  // rank has declined, or the flag's error.
+  // rank has declined, Errc::peer_lost if the peer has left, or the flag's error.
   Result<UniqueFd> take(int peer, Passed kind, TimePoint deadline,
                         const ParentEnd* parent = nullptr);
-  // A socket for messages to each peer, connected in pairs; the socket to a peer that has left is
-  // at its end. Call it once.
-  Result<std::vector<UniqueFd>> message_sockets(TimePoint deadline);
+  // For ranks of one host: sockets for messages, connected in pairs, which pass over the links.
+  void want_socket(int peer) override;
+  void on_socket(std::function<void()> ring) override;
+  bool sockets_come() const override { return sockets_come_.load(std::memory_order_relaxed); }
+  std::vector<std::pair<int, UniqueFd>> take_sockets() override;
 
  private:
   struct Watched {
     int member = -1;
     std::optional<LinkFrame> here;  // its answer; under roll_mutex_
-    bool joined = false;            // under mail_mutex_
-    bool socket_made = false;       // for messages, by this rank; likewise
+    // Under mail_mutex_, the last two about the socket for messages.
+    bool joined = false;
+    bool socket_made = false;  // by this rank
+    bool socket_wanted = false, socket_taken = false;
   };
 
   // A collective that was entered: the caller writes it, the thread reads it.
@@ -123,6 +128,7 @@ class Links : private Trunk::Channel {
   void on_abort(int peer, const LinkFrame& frame);
   void on_inside(int peer, const LinkFrame& frame);
   void make_socket(int peer);
+  void tell_of_sockets();
   template <class Ready>
   Result<bool> await_mail(std::unique_lock<std::mutex>& lock, TimePoint deadline,
                           const ParentEnd* parent, Ready ready);
@@ -156,6 +162,8 @@ class Links : private Trunk::Channel {
   std::condition_variable answered_;
   std::mutex mail_mutex_;
   std::condition_variable mail_;
+  std::function<void()> ring_;  // of on_socket(); under the mutex
+  std::atomic<bool> sockets_come_{false};
   std::map<std::pair<int, Passed>, std::deque<UniqueFd>> passed_;  // not yet taken
   std::string declined_;                                           // why; "": no rank has. Likewise
 };

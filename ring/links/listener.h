@@ -25,8 +25,8 @@ class Listener {
   // A proven connection. Returns true once no more are expected.
   using Take = std::function<bool(UniqueFd fd, const HandshakeIdentity& peer, bool is_unix)>;
   // Accepts until `take` returns true, stop() was called (Errc::aborted) or the deadline has passed
-  // (Errc::timeout). A connector must match `expected`, except that its purpose may be any of
-  // kRingPurposes.
+  // (Errc::timeout). A connector must match `expected`, except that its purpose may be any of a
+  // ring.
   Result<void> accept_until(const Secret& secret, const HandshakeIdentity& expected,
                             const Take& take, TimePoint deadline);
   void stop() const;  // from another thread

@@ -1,6 +1,7 @@
 #include "ring/links/mesh.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -8,8 +9,9 @@
 #include <atomic>
 #include <bit>
 #include <exception>
-#include <iterator>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 
 #include <fmt/format.h>
@@ -26,6 +28,7 @@
 #include "rendezvous/handshake.h"
 #include "rendezvous/tls_tunnel.h"
 #include "ring/links/arrivals.h"
+#include "ring/links/link_frame.h"
 #include "ring/links/link_message.h"
 #include "ring/links/listener.h"
 
@@ -41,6 +44,8 @@ constexpr int kAllDataSockets = 64, kMostDataSockets = 16;
 constexpr Duration kTellNoAnswer = std::chrono::seconds(5);
 // How often to check the parent while a rank of the group may still come.
 constexpr int kParentMs = 2;
+// Longer than the acceptor takes for a connection that has come.
+constexpr int kLastMs = 20;
 
 // What a rank publishes about itself.
 struct Address {
@@ -109,41 +114,60 @@ std::size_t more_sockets(int data, const JobView& job) {
   return std::bit_floor(static_cast<unsigned>(std::clamp(share, 1, kMostDataSockets))) - 1;
 }
 
-class MeshBuilder {
+// The purposes of a pair's connections in each stage. The last one comes after all others of its
+// stage: when it is there, the acceptor has all of them.
+using Stage = std::span<const Purpose>;
+constexpr Purpose kLinkStage[] = {Purpose::ring_link};
+constexpr Purpose kDataStage[] = {Purpose::ring_data, Purpose::ring_messages};
+
+UniqueFd& socket_for(Peer& peer, Purpose purpose) {
+  if (purpose == Purpose::ring_link) return peer.link;
+  return purpose == Purpose::ring_data ? peer.data : peer.messages;
+}
+
+class MeshBuilder final : public MeshMaker {
  public:
   MeshBuilder(const JobView& job, const Secret& secret, Store& store, const std::string& prefix,
-              TimePoint deadline, const ParentEnd* parent)
+              TimePoint deadline, const ParentEnd* parent, Mesh& mesh)
       : job_(job),
         secret_(secret),
         store_(store),
         prefix_(prefix),
         deadline_(deadline),
         parent_(parent),
+        mesh_(mesh),
         seen_{job.rank} {
     mesh_.peers.resize(static_cast<std::size_t>(job.size));
   }
 
-  Result<Mesh> build();
+  Result<void> connect_links() override;
+  Result<void> connect_data() override;
 
  private:
   Result<void> publish();
   Result<void> claim(const std::string& own);
   Result<std::thread> start_acceptor(Result<void>& accepted, std::atomic<bool>& done);
+  Result<void> find_all_lower();
   Result<void> connect_all_lower();
   Result<Address> address_of(int peer);
-  Result<void> connect_lower(int peer, Address address);
+  Result<void> connect_lower(int peer, Address& address);
   Result<void> try_connect(int peer, const Address& address);
   Result<void> connect_more(int peer, const Address& address, Peer& entry);
   Result<UniqueFd> connect_patiently(const Address& address);
   Result<UniqueFd> connect_one(int peer, const Address& address, Purpose purpose, bool& is_unix);
   Result<void> accept_higher();
-  Result<void> connect();
+  bool meets() const { return stage_.data() == kLinkStage; }
+  Result<void> connect(Stage stage);
+  Error or_not_arrived(Error error);
   Error not_arrived(const Error& cause);
   std::optional<Error> word_of_others();
   void tell_others(const Error& error);
   Result<std::string> wait_for(const std::string& key);
   bool parent_is_over() const { return parent_ != nullptr && parent_->raised(); }
-  void stop_with_parent(const std::atomic<bool>& accepted) const;
+  bool nobody_to_come() const { return job_.rank == job_.size - 1; }
+  Result<void> watch_acceptor(const std::atomic<bool>& accepted);
+  std::optional<Error> lost_meanwhile();
+  Error last_word_of(int rank);
   HandshakeIdentity identity(Purpose purpose, int to) const {
     return {purpose, job_.link_id(), job_.round, job_.rank, to, self().who};
   }
@@ -158,38 +182,64 @@ class MeshBuilder {
   const ParentEnd* const parent_;
   const TimePoint started_ = steady_now();
   std::optional<Listener> listener_;
-  Mesh mesh_;
+  Mesh& mesh_;
+  Stage stage_ = kLinkStage;
+  std::vector<Address> lower_;  // of the lower ranks
+  UniqueFd accepted_;           // readable once all ranks of this stage have come
+  std::mutex to_come_mutex_;
+  RankSet to_come_;   // in this stage
   RankSet seen_;      // read addresses, and this rank
   int awaited_ = -1;  // the rank whose address the store did not have yet
 };
 
-Result<Mesh> MeshBuilder::build() {
+Result<void> MeshBuilder::connect_links() {
   peer(job_.rank).who = describe_self(job_.world_rank(job_.rank));
   if (auto ok = publish(); !ok) return ok.error();
   failpoint("mesh.published");
-  if (auto ok = connect(); !ok) {
-    // Only this side knows the rank that it waited for, in a time-out without a rank or at the end
-    // of the store, which may end with a rank that has waited less.
-    Error error = ok.error();
-    const bool in_vain = error.code == Errc::timeout || (error.code == Errc::io && awaited_ >= 0);
-    if (error.rank < 0 && in_vain) error = not_arrived(error);
+  if (auto ok = connect(kLinkStage); !ok) {
+    const Error error = or_not_arrived(ok.error());
     tell_others(error);
     return error;
   }
-  return std::move(mesh_);
+  return {};
 }
 
-Result<void> MeshBuilder::connect() {
+// Others may have finished: a rank that fails here informs their control threads.
+Result<void> MeshBuilder::connect_data() {
+  auto ok = connect(kDataStage);
+  if (ok) return {};
+  const Error error = or_not_arrived(ok.error());
+  const std::string over =
+      encode(LinkFrame{.code = error.code, .rank = error.rank, .seq = 0, .text = error.what});
+  for (const auto& other : mesh_.peers) {
+    if (!other.link) continue;
+    (void)::send(other.link.get(), over.data(), over.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  return error;
+}
+
+// Only this side knows the rank that it waited for, in a time-out without a rank or at the end of
+// the store, which may end with a rank that has waited less.
+Error MeshBuilder::or_not_arrived(Error error) {
+  const bool in_vain = error.code == Errc::timeout || (error.code == Errc::io && awaited_ >= 0);
+  return error.rank < 0 && in_vain ? not_arrived(error) : error;
+}
+
+Result<void> MeshBuilder::connect(Stage stage) {
   // Accept higher ranks while this one still waits for lower ones: strangers never pile up. The
   // two sides write different entries of the mesh.
+  stage_ = stage;
+  for (int r = job_.rank + 1; r < job_.size; ++r) to_come_.insert(r);
+  accepted_.reset(::eventfd(0, EFD_CLOEXEC));
+  if (!accepted_) return errno_error("init: make an eventfd", errno);
   Result<void> accepted;
   std::atomic<bool> done{false};
   auto acceptor = start_acceptor(accepted, done);
   if (!acceptor) return acceptor.error();
-  const auto connected = connect_all_lower();
-  const bool nobody_to_come = job_.rank == job_.size - 1;
-  if (!connected || nobody_to_come) listener_->stop();
-  if (parent_ != nullptr) stop_with_parent(done);
+  auto connected = meets() ? find_all_lower() : Result<void>();
+  if (connected) connected = connect_all_lower();
+  if (connected && !nobody_to_come()) connected = watch_acceptor(done);
+  if (!connected || nobody_to_come()) listener_->stop();
   acceptor->join();
   if (parent_is_over()) return parent_->error();
   // Drop sockets of a process that another one has replaced.
@@ -197,10 +247,18 @@ Result<void> MeshBuilder::connect() {
   return connected ? accepted : connected;
 }
 
-// Without this a rank that was lost before it came would be awaited until the deadline.
-void MeshBuilder::stop_with_parent(const std::atomic<bool>& accepted) const {
-  while (!accepted && !parent_->raised()) ::poll(nullptr, 0, kParentMs);
-  if (!accepted) listener_->stop();
+// A rank that is lost before it connects would be awaited until the deadline. In the first stage
+// only the parent of a group shows that, in the second one the rank's link does.
+Result<void> MeshBuilder::watch_acceptor(const std::atomic<bool>& accepted) {
+  while (!accepted && (parent_ != nullptr || !meets())) {
+    if (parent_is_over()) return parent_->error();
+    if (meets()) {
+      ::poll(nullptr, 0, kParentMs);
+    } else if (auto lost = lost_meanwhile()) {
+      return std::move(*lost);
+    }
+  }
+  return {};
 }
 
 Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted, std::atomic<bool>& done) {
@@ -211,6 +269,7 @@ Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted, std::ato
       accepted = Error{.code = Errc::io, .what = "init: out of memory"};
     }
     done = true;
+    ::eventfd_write(accepted_.get(), 1);
   });
 }
 
@@ -284,24 +343,28 @@ Result<Address> MeshBuilder::address_of(int rank) {
   return address;
 }
 
-Result<void> MeshBuilder::connect_all_lower() {
-  // Get all addresses first: after a rank has connected to rank 0 it no longer needs the store.
-  std::vector<Address> lower;
+// Get all addresses first: after a rank has connected to rank 0 it no longer needs the store.
+Result<void> MeshBuilder::find_all_lower() {
   for (int r = 0; r < job_.rank; ++r) {
     auto address = address_of(r);
     if (!address) return address.error();
-    lower.push_back(std::move(*address));
+    lower_.push_back(std::move(*address));
     failpoint("mesh.address_read");
   }
+  return {};
+}
+
+Result<void> MeshBuilder::connect_all_lower() {
   for (int r = 0; r < job_.rank; ++r) {
-    if (auto ok = connect_lower(r, std::move(lower[static_cast<std::size_t>(r)])); !ok) return ok;
+    if (auto ok = connect_lower(r, lower_[static_cast<std::size_t>(r)]); !ok) return ok;
   }
   return {};
 }
 
 // Tries again if the other side was too busy to keep its own time limit, or if the address was that
-// of an earlier process.
-Result<void> MeshBuilder::connect_lower(int rank, Address address) {
+// of an earlier process. Between two ranks that have a link it was not, and the store no longer has
+// it.
+Result<void> MeshBuilder::connect_lower(int rank, Address& address) {
   auto patience = deadline_;
   while (true) {
     const auto connected = try_connect(rank, address);
@@ -309,7 +372,7 @@ Result<void> MeshBuilder::connect_lower(int rank, Address address) {
     Error error = connected.error();
     const bool gone = means_gone(error);
     if (error.os_errno == ECONNREFUSED) {
-      patience = std::min(patience, steady_now() + kStalePatience);
+      patience = std::min(patience, steady_now() + (meets() ? kStalePatience : Duration::zero()));
     }
     if (!gone || steady_now() >= patience || parent_is_over()) {
       error.what = "init: connect to " + address.who + ": " + error.what;
@@ -318,6 +381,7 @@ Result<void> MeshBuilder::connect_lower(int rank, Address address) {
       return error;
     }
     ::poll(nullptr, 0, kRetryMs);
+    if (!meets()) continue;
     auto fresh = address_of(rank);
     if (!fresh) return fresh.error();
     address = std::move(*fresh);
@@ -327,11 +391,9 @@ Result<void> MeshBuilder::connect_lower(int rank, Address address) {
 Result<void> MeshBuilder::try_connect(int rank, const Address& address) {
   Peer& entry = peer(rank);
   entry.who = address.who;
-  for (const Purpose purpose : kRingPurposes) {
+  for (const Purpose purpose : stage_) {
     UniqueFd& slot = socket_for(entry, purpose);
     if (slot && !has_ended(slot)) continue;
-    // The last of the three comes after all others: when it is there, the other side has all of
-    // them.
     if (purpose == Purpose::ring_messages) {
       if (auto ok = connect_more(rank, address, entry); !ok) return ok;
     }
@@ -401,10 +463,10 @@ Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purp
 }
 
 Result<void> MeshBuilder::accept_higher() {
-  int missing = static_cast<int>(std::size(kRingPurposes)) * (job_.size - 1 - job_.rank);
-  auto take = [&](UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
+  const auto take = [&](UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
     if (from.from_rank <= job_.rank || from.from_rank >= job_.size) return false;
     Peer& entry = peer(from.from_rank);
+    if (meets() != (from.purpose == Purpose::ring_link)) return false;
     if (from.purpose == Purpose::ring_more_data) {
       if (entry.more_data.size() < kMostMore) entry.more_data.push_back(std::move(fd));
       return false;
@@ -412,19 +474,62 @@ Result<void> MeshBuilder::accept_higher() {
     UniqueFd& slot = socket_for(entry, from.purpose);
     // A second claim counts only if the process of the first one has gone.
     if (slot && !has_ended(slot)) return false;
-    missing -= slot ? 0 : 1;
     entry.who = from.who;
     entry.same_host = is_unix;
     slot = std::move(fd);
     failpoint("mesh.accepted");
-    return missing == 0;
+    const auto there = [&](Purpose purpose) { return bool(socket_for(entry, purpose)); };
+    if (!std::all_of(stage_.begin(), stage_.end(), there)) return false;
+    const std::lock_guard lock(to_come_mutex_);
+    to_come_.erase(from.from_rank);
+    return to_come_.empty();
   };
   HandshakeIdentity expected = identity(Purpose::ring_link, job_.rank);
   expected.from_rank = -1;
   // The thread of the highest rank rejects strangers until it is stopped.
-  const bool nobody_to_come = missing == 0;
   auto outcome = listener_->accept_until(secret_, expected, take, deadline_);
-  return nobody_to_come ? Result<void>() : outcome;
+  return nobody_to_come() ? Result<void>() : outcome;
+}
+
+// The error of a rank that was to connect, and has ended; none: there is no such rank.
+std::optional<Error> MeshBuilder::lost_meanwhile() {
+  std::vector<int> ranks;
+  {
+    const std::lock_guard lock(to_come_mutex_);
+    ranks.assign(to_come_.begin(), to_come_.end());
+  }
+  std::vector<pollfd> links;
+  for (const int r : ranks) links.push_back({peer(r).link.get(), POLLRDHUP, 0});
+  links.push_back({accepted_.get(), POLLIN, 0});
+  if (::poll(links.data(), links.size(), kParentMs) <= 0) return {};
+  std::optional<Error> lost;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (links[i].revents == 0) continue;
+    Error error = last_word_of(ranks[i]);
+    // That of a rank which names another one is better.
+    if (!lost || error.rank != ranks[i]) lost = std::move(error);
+  }
+  if (!lost) return {};
+  ::poll(nullptr, 0, kLastMs);  // it may have connected just before its end
+  const std::lock_guard lock(to_come_mutex_);
+  const auto missing = [this](int r) { return to_come_.contains(r); };
+  return std::any_of(ranks.begin(), ranks.end(), missing) ? lost : std::nullopt;
+}
+
+Error MeshBuilder::last_word_of(int rank) {
+  const Peer& from = peer(rank);
+  char bytes[2048];
+  const ssize_t n = ::recv(from.link.get(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK);
+  std::string_view rest(bytes, n > 0 ? static_cast<std::size_t>(n) : 0);
+  while (true) {
+    const auto frame = take_link_frame(rest, job_.size);
+    if (!frame || !*frame) break;
+    if ((*frame)->type != LinkFrame::Type::abort || (*frame)->rank < 0) continue;
+    return {.code = (*frame)->code, .what = std::string((*frame)->text), .rank = (*frame)->rank};
+  }
+  return {.code = Errc::peer_lost,
+          .what = "init: " + from.who + " was lost: its connection ended",
+          .rank = rank};
 }
 
 // The error that a rank that gave up earlier has sent to its peers.
@@ -452,7 +557,7 @@ Error MeshBuilder::not_arrived(const Error& cause) {
   const auto soon = steady_now() + std::chrono::seconds(2);
   for (int r = 0; r < job_.size; ++r) {
     const Peer& other = peer(r);
-    const bool connected = other.link && other.data && other.messages;
+    const bool connected = other.link && (meets() || (other.data && other.messages));
     if (r == job_.rank || connected) continue;
     if (seen_.contains(r) || other.link) {
       add(arrivals.unconnected, r);
@@ -496,19 +601,15 @@ Result<std::string> listen_address(const JobView& job) {
   return towards.empty() ? any_address(host_addresses()) : towards;
 }
 
-UniqueFd& socket_for(Peer& peer, Purpose purpose) {
-  if (purpose == Purpose::ring_link) return peer.link;
-  return purpose == Purpose::ring_data ? peer.data : peer.messages;
-}
-
 bool Mesh::one_host() const {
   return std::all_of(peers.begin(), peers.end(),
                      [](const Peer& peer) { return !peer.link || peer.same_host; });
 }
 
-Result<Mesh> connect_mesh(const JobView& job, const Secret& secret, Store& store,
-                          const std::string& prefix, TimePoint deadline, const ParentEnd* parent) {
-  return MeshBuilder(job, secret, store, prefix, deadline, parent).build();
+std::unique_ptr<MeshMaker> make_mesh_maker(const JobView& job, const Secret& secret, Store& store,
+                                           const std::string& prefix, TimePoint deadline,
+                                           const ParentEnd* parent, Mesh& mesh) {
+  return std::make_unique<MeshBuilder>(job, secret, store, prefix, deadline, parent, mesh);
 }
 
 }  // namespace dlaunch

@@ -1,7 +1,5 @@
 #include "ring/shm/shm_regions.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -9,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "base/failpoint.h"
-#include "ring/links/link_message.h"
 
 namespace dlaunch {
 
@@ -56,44 +53,6 @@ ShmExchange::ShmExchange(int rank, Give give, Take take, AbortFlag& abort)
       abort_(abort),
       give_(std::move(give)),
       take_(std::move(take)) {}
-
-namespace {
-
-using Sockets = std::shared_ptr<std::vector<UniqueFd>>;
-
-ShmExchange::Give give_over(const Sockets& sockets) {
-  return [sockets](std::size_t r, int descriptor, TimePoint deadline) {
-    return send_link_message((*sockets)[r].get(), {}, {descriptor}, deadline);
-  };
-}
-
-ShmExchange::Take take_from(const Sockets& sockets) {
-  return [sockets](std::size_t r, TimePoint deadline) -> Result<UniqueFd> {
-    auto got = receive_link_message((*sockets)[r].get(), deadline);
-    if (!got) return got.error();
-    return got->fds.size() == 1 ? std::move(got->fds[0]) : UniqueFd();
-  };
-}
-
-// The end of the socket wakes a rank that waits for another one's descriptor.
-Sockets ended_by(AbortFlag& abort, std::vector<UniqueFd> sockets) {
-  auto all = std::make_shared<std::vector<UniqueFd>>(std::move(sockets));
-  abort.on_raise([all] {
-    for (const UniqueFd& socket : *all) {
-      if (socket) ::shutdown(socket.get(), SHUT_RDWR);
-    }
-  });
-  return all;
-}
-
-}  // namespace
-
-ShmExchange::ShmExchange(int rank, std::vector<UniqueFd> sockets, AbortFlag& abort)
-    : ShmExchange(rank, ended_by(abort, std::move(sockets)), abort) {}
-
-ShmExchange::ShmExchange(int rank, const std::shared_ptr<std::vector<UniqueFd>>& sockets,
-                         AbortFlag& abort)
-    : ShmExchange(rank, give_over(sockets), take_from(sockets), abort) {}
 
 Result<ShmRegion> ShmExchange::exchange(ShmData own, const std::vector<std::size_t>& bytes,
                                         TimePoint deadline) {

@@ -51,11 +51,8 @@ class ShmRegions {
 // Passes descriptors among ranks of one host.
 class ShmExchange {
  public:
-  // Over sockets of its own: sockets[r] leads to rank r by AF_UNIX; sockets[rank] is empty. The
-  // flag must outlive the object.
-  ShmExchange(int rank, std::vector<UniqueFd> sockets, AbortFlag& abort);
-  // Over other means: Give passes a descriptor to rank r, Take returns the next one from it; an
-  // empty one if this process has no room for it.
+  // Give passes a descriptor to rank r, Take returns the next one from it; an empty one if this
+  // process has no room for it. The flag must outlive the object.
   using Give = std::function<Result<void>(std::size_t r, int descriptor, TimePoint deadline)>;
   using Take = std::function<Result<UniqueFd>(std::size_t r, TimePoint deadline)>;
   ShmExchange(int rank, Give give, Take take, AbortFlag& abort);
@@ -66,8 +63,6 @@ class ShmExchange {
                              TimePoint deadline);
 
  private:
-  ShmExchange(int rank, const std::shared_ptr<std::vector<UniqueFd>>& sockets, AbortFlag& abort);
-
   const std::size_t rank_;
   AbortFlag& abort_;
   const Give give_;

@@ -1,6 +1,7 @@
 // Messenger: point-to-point messages over one stream socket per peer, separate from the
 // collectives', so that neither blocks the other. Any number of sends and receives may be pending.
-// Messages without a receive go to a bounded inbox.
+// Messages without a receive go to a bounded inbox. A socket that the group lacks comes from a
+// source when a message first needs it, or when the peer's does.
 //
 // Not thread-safe: either one thread calls transfer(), or one thread serves a queue of operations
 // from others.
@@ -15,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "ring/call/message_sockets.h"
 #include "ring/call/operation.h"
 #include "ring/stream/inbox.h"
 #include "ring/stream/socket_group.h"
@@ -23,17 +25,23 @@ namespace dlaunch {
 
 class Messenger {
  public:
-  explicit Messenger(std::unique_ptr<SocketGroup> sockets)
+  // `source` may be null if the group has all sockets; it must outlive the messages.
+  explicit Messenger(std::unique_ptr<SocketGroup> sockets, MessageSockets* source = nullptr)
       : sockets_(std::move(sockets)),
+        source_(source),
         inbox_(sockets_->ranks()),
         sends_(static_cast<std::size_t>(sockets_->ranks())),
-        coming_(static_cast<std::size_t>(sockets_->ranks())) {}
+        coming_(static_cast<std::size_t>(sockets_->ranks())) {
+    if (source_ != nullptr) source_->on_socket(sockets_->waker());
+  }
 
   // Blocks until the message has been sent or received. Errors are final for the messenger.
   Result<void> transfer(Message& message);
   // Takes operations, all of them messages, from the queue, even while others are pending, and
   // finishes each. Returns when none is pending and the queue is empty.
   void serve(OperationQueue& queue);
+  // In a forked child: closes the child's copies of the sockets.
+  void close_in_child() const { sockets_->close_in_child(); }
 
  private:
   // A pending message.
@@ -48,6 +56,8 @@ class Messenger {
   void take(const std::shared_ptr<Operation>& operation);
   Result<void> turn(int extra);
   void post(const TransferPtr& transfer);
+  void reach(int peer);
+  Result<void> attach_new();
   bool take_from_inbox(Message& message, Error& wrong);
   Result<bool> advance();
   Result<void> push(int peer, bool& moved);
@@ -73,6 +83,7 @@ class Messenger {
   bool idle() const { return under_way_ == 0; }
 
   std::unique_ptr<SocketGroup> sockets_;
+  MessageSockets* const source_;
   Inbox inbox_;
   std::vector<std::deque<TransferPtr>> sends_;  // by peer, in order
   std::list<TransferPtr> receives_;             // those that no message has begun to fill, in order

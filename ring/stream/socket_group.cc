@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -41,14 +42,13 @@ Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std:
       options.usable_cores > 0 ? options.usable_cores : std::max(1, count_cpus(own_cpus()));
   const int agreed = options.agreed_cores > 0 ? options.agreed_cores : cores;
   std::unique_ptr<SocketGroup> group(
-      new SocketGroup(rank, ranks, abort, local_ranks <= cores, agreed));
+      new SocketGroup(rank, ranks, round, abort, local_ranks <= cores, agreed));
   group->sent_in_vain_ = options.sent_in_vain;
   group->peers_.resize(sockets.size());
   for (int r = 0; r < ranks; ++r) {
-    if (r == rank) continue;
     const auto at = static_cast<std::size_t>(r);
-    if (auto ok = group->prepare(r, sockets[at].get()); !ok) return ok.error();
-    group->peers_[at] = std::make_unique<StreamPeer>(std::move(sockets[at]), round);
+    if (r == rank || !sockets[at]) continue;
+    if (auto ok = group->attach(r, std::move(sockets[at])); !ok) return ok.error();
     if (more.empty()) continue;
     if (!more[at].empty()) hold_back_little(group->peers_[at]->sockets().fd());
     for (UniqueFd& socket : more[at]) {
@@ -60,8 +60,26 @@ Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std:
   // Shared with the flag, which keeps its wakers for ever.
   group->wake_ = std::make_shared<UniqueFd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!*group->wake_) return errno_error("eventfd", errno);
-  abort.on_raise([wake = group->wake_] { eventfd_write(wake->get(), 1); });
+  abort.on_raise(group->waker());
   return group;
+}
+
+std::function<void()> SocketGroup::waker() const {
+  return [wake = wake_] { eventfd_write(wake->get(), 1); };
+}
+
+Result<void> SocketGroup::attach(int r, UniqueFd socket) {
+  if (auto ok = prepare(r, socket.get()); !ok) return ok;
+  peers_[static_cast<std::size_t>(r)] = std::make_unique<StreamPeer>(std::move(socket), round_);
+  return {};
+}
+
+void SocketGroup::close_in_child() const {
+  for (const auto& peer : peers_) {
+    for (std::size_t i = 0; peer && i < peer->sockets().sockets(); ++i) {
+      ::close(peer->sockets().fd(i));
+    }
+  }
 }
 
 Result<void> SocketGroup::prepare(int peer, int fd) {
@@ -128,7 +146,9 @@ bool SocketGroup::leave_shared_core(TimePoint now) {
   for (int d = 1; d < ranks_; ++d) {
     int core = -1;
     socklen_t size = sizeof core;
-    const int peer = at_distance(d), fd = (*this)[peer].sockets().fd();
+    const int peer = at_distance(d);
+    if (!has(peer)) continue;
+    const int fd = (*this)[peer].sockets().fd();
     if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) != 0) continue;
     cores.push_back(core);
     if (core != own) continue;
@@ -161,7 +181,7 @@ void SocketGroup::look_for_losses(TimePoint now) {
   if (now < look_at()) return;
   looked_ = true;
   for (int r = 0; r < ranks_; ++r) {
-    if (r == rank_ || in_vain_.contains(r)) continue;
+    if (!has(r) || in_vain_.contains(r)) continue;
     const SocketBundle& sockets = (*this)[r].sockets();
     for (std::size_t i = 0; i < sockets.sockets(); ++i) {
       if (resends_in_vain(sockets.fd(i)) && in_vain_.insert(r).second) sent_in_vain_(r);
@@ -177,6 +197,8 @@ Result<SocketGroup::Waited> SocketGroup::sleep(TimePoint now, TimePoint deadline
     return errno_error("poll", errno);
   }
   if (until < deadline) look_for_losses(steady_now());
+  // The waits for the flag look at the flag itself.
+  if (eventfd_t rung; poll_[polled_.size()].revents != 0) eventfd_read(wake_->get(), &rung);
   for (std::size_t i = 0; i < polled_.size(); ++i) {
     const short events = poll_[i].revents;
     const bool broken = (events & (POLLERR | POLLHUP | POLLNVAL)) != 0;

@@ -37,9 +37,9 @@ struct StreamOptions {
 
 class SocketGroup {
  public:
-  // sockets[r] leads to rank r; sockets[rank] is empty. more[r]: further ones to rank r, as many as
-  // on its side. round keeps out frames of other rounds. Sets the sockets non-blocking and
-  // TCP_NODELAY. The flag must outlive the group.
+  // sockets[r] leads to rank r; sockets[rank] is empty, and others may be until attach(). more[r]:
+  // further ones to rank r, as many as on its side. round keeps out frames of other rounds. Sets
+  // the sockets non-blocking and TCP_NODELAY. The flag must outlive the group.
   static Result<std::unique_ptr<SocketGroup>> open(int rank, int ranks, std::uint64_t round,
                                                    std::vector<UniqueFd> sockets, AbortFlag& abort,
                                                    const StreamOptions& options,
@@ -49,6 +49,12 @@ class SocketGroup {
   int ranks() const { return ranks_; }
   // The peer `distance` ranks further in the circle.
   int at_distance(int distance) const { return (rank_ + distance) % ranks_; }
+  bool has(int r) const { return peers_[static_cast<std::size_t>(r)] != nullptr; }
+  Result<void> attach(int r, UniqueFd socket);
+  // Ends the present or the next sleep. Any thread, even after the group's end.
+  std::function<void()> waker() const;
+  // In a forked child: closes the child's copies.
+  void close_in_child() const;
   StreamPeer& operator[](int r) { return *peers_[static_cast<std::size_t>(r)]; }
   AbortFlag& abort() { return abort_; }
   // Some peer is on another host, by its address. All ranks agree: with several hosts, each rank
@@ -109,24 +115,28 @@ class SocketGroup {
     if (may_poll_on(now)) {
       for (int d = 1; d < ranks_; ++d) {
         const int r = at_distance(d);
-        if (interest(r).reads) (*this)[r].mark_readable();
+        if (has(r) && interest(r).reads) (*this)[r].mark_readable();
       }
       return Waited::ready;
     }
     if (now >= deadline) return Waited::deadline;
     poll_.clear();
     polled_.clear();
-    for (int d = 1; d < ranks_; ++d) watch(at_distance(d), interest(at_distance(d)));
+    for (int d = 1; d < ranks_; ++d) {
+      if (has(at_distance(d))) watch(at_distance(d), interest(at_distance(d)));
+    }
     return sleep(now, deadline, extra);
   }
   // Since begin(), however briefly: a missing rank may have come just now.
   bool has_waited() const { return waited_; }
 
  private:
-  SocketGroup(int rank, int ranks, AbortFlag& abort, bool own_core, int agreed_cores)
+  SocketGroup(int rank, int ranks, std::uint64_t round, AbortFlag& abort, bool own_core,
+              int agreed_cores)
       : rank_(rank),
         ranks_(ranks),
         abort_(abort),
+        round_(round),
         own_core_(own_core),
         agreed_cores_(agreed_cores) {}
   bool may_poll_on(TimePoint now);
@@ -145,11 +155,12 @@ class SocketGroup {
 
   const int rank_, ranks_;
   AbortFlag& abort_;
+  const std::uint64_t round_;
   const bool own_core_;
   const int agreed_cores_;
   bool leaves_host_ = false;
-  std::vector<std::unique_ptr<StreamPeer>> peers_;  // null: this rank
-  std::shared_ptr<UniqueFd> wake_;                  // readable once the flag is raised
+  std::vector<std::unique_ptr<StreamPeer>> peers_;  // null: this rank, or no socket yet
+  std::shared_ptr<UniqueFd> wake_;  // readable when the flag or a waker ends a sleep
   struct Polled {
     int peer = -1;
     std::size_t socket = 0;

@@ -80,6 +80,8 @@ constexpr Failpoint kFailpoints[] = {
     {.name = "group.met"},
     {.name = "messenger.posted"},
     {.name = "messenger.received"},
+    {.name = "messenger.attaches", .on = On::shm},
+    {.name = "links.passes_socket", .on = On::shm, .who = Who::not_last},
     {.name = "stream.send", .writes = true},
     {.name = "stream.read"},
     {.name = "stream.header"},

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <map>
 #include <thread>
 
 #include "base/clock.h"
@@ -313,30 +315,62 @@ TEST_CASE("link channels: peers learn that a rank leaves a broken channel, while
   CHECK_FALSE(trio[0].flag.raised());
 }
 
-TEST_CASE("link channels: both ends get the same socket for messages, whichever asks first") {
+namespace {
+
+// The sockets that a rank gets, by peer, once it has so many.
+std::map<int, UniqueFd> sockets_of(Links& links, std::size_t wanted) {
+  std::map<int, UniqueFd> all;
+  for (const auto end = steady_now() + 20s; all.size() < wanted && steady_now() < end;) {
+    if (!links.sockets_come()) std::this_thread::sleep_for(1ms);
+    for (auto& [peer, socket] : links.take_sockets()) all[peer] = std::move(socket);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("link channels: both ends get the same socket for messages, whichever asks, or both") {
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open_all();
-  std::vector<UniqueFd> sockets[3];
-  const auto opens = [&](int r) {
-    auto made = group[r].links->message_sockets(steady_now() + 20s);
-    REQUIRE(made);
-    sockets[r] = std::move(*made);
-  };
-  opens(2);
-  std::thread other([&] { opens(0); });
-  opens(1);
+  std::atomic<int> rings{0};
+  for (int r = 0; r < 3; ++r) group[r].links->on_socket([&] { ++rings; });
+  // Ranks 0 and 1 ask each other at the same time, and twice; only rank 2 asks rank 0; no rank asks
+  // for one between 1 and 2.
+  std::thread other([&] { group[0].links->want_socket(1); });
+  group[1].links->want_socket(0);
+  group[1].links->want_socket(0);
   other.join();
-  for (int a = 0; a < 3; ++a) {
-    for (int b = 0; b < 3; ++b) {
-      if (a == b) continue;
-      const char word = static_cast<char>(10 * a + b);
-      char heard = 0;
-      CHECK(::write(sockets[a][static_cast<std::size_t>(b)].get(), &word, 1) == 1);
-      CHECK(::read(sockets[b][static_cast<std::size_t>(a)].get(), &heard, 1) == 1);
-      CHECK(heard == word);
-    }
+  group[2].links->want_socket(0);
+  std::map<int, UniqueFd> sockets[3];
+  for (int r = 0; r < 3; ++r) sockets[r] = sockets_of(*group[r].links, r == 0 ? 2 : 1);
+  CHECK(rings >= 4);
+  for (const auto& [a, b] : {std::pair(0, 1), std::pair(1, 0), std::pair(0, 2), std::pair(2, 0)}) {
+    const char word = static_cast<char>(10 * a + b);
+    char heard = 0;
+    REQUIRE((sockets[a].contains(b) && sockets[b].contains(a)));
+    CHECK(::write(sockets[a][b].get(), &word, 1) == 1);
+    CHECK(::read(sockets[b][a].get(), &heard, 1) == 1);
+    CHECK(heard == word);
   }
+  for (int r = 0; r < 3; ++r) CHECK(group[r].links->take_sockets().empty());
+}
+
+TEST_CASE("link channels: the socket for messages to a rank that has left is at its end") {
+  Trio trio;
+  GroupOfTrio group(trio, 7);
+  group.open_all();
+  group[0].links->want_socket(1);  // before rank 1 leaves, which makes rank 0's end
+  auto early = sockets_of(*group[0].links, 1);
+  group[1].links.reset();
+  while (!group[0].links->has_left(1) || !group[2].links->has_left(1)) {
+    std::this_thread::sleep_for(1ms);
+  }
+  group[2].links->want_socket(1);
+  auto late = sockets_of(*group[2].links, 1);
+  char byte;
+  CHECK(::read(early[1].get(), &byte, 1) == 0);
+  CHECK(::read(late[1].get(), &byte, 1) == 0);
 }
 
 }  // namespace dlaunch

@@ -250,18 +250,17 @@ TEST_CASE("alloc: a rank that is killed before all have allocated is named") {
   CHECK(codes == std::vector<int>{0, 0, 128 + SIGKILL});
 }
 
-TEST_CASE("alloc: a rank whose socket ends is named only if the flag has no other error") {
-  for (const bool follows : {false, true}) {  // rank 1 ends its sockets because rank 2 was lost
-    int fds[2];
-    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
-    UniqueFd other(fds[1]);
-    std::vector<UniqueFd> sockets(2);
-    sockets[1].reset(fds[0]);
+TEST_CASE("alloc: a rank that ends is named only if the flag has no other error") {
+  for (const bool follows : {false, true}) {  // rank 1 ends because rank 2 was lost
     AbortFlag flag;
-    ShmExchange exchange(0, std::move(sockets), flag);
+    ShmExchange exchange(
+        0, [](std::size_t, int, TimePoint) { return Result<void>(); },
+        [](std::size_t, TimePoint) -> Result<UniqueFd> {
+          return Error{.code = Errc::peer_lost, .what = "has left"};
+        },
+        flag);
     auto own = make_shm_segment("dlring-test", 4096);
     REQUIRE(own);
-    other.reset();
     std::jthread tells;
     if (follows) {
       tells = std::jthread([&] {
