@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -24,8 +25,8 @@ namespace {
 using Answer = LinkMessage::Answer;
 
 // If the time of a rank that waits for a waiting rank were up first, it would blame that one. So
-// each of the three stages waits a step longer: the memory of a host, rank 0, its verdict. Ranks
-// begin to wait at slightly different times.
+// each of the four stages waits a step longer: the first rank of a host, its memory, rank 0, its
+// verdict. Ranks begin to wait at slightly different times.
 constexpr Duration kPatience = std::chrono::milliseconds(300);
 
 // The store of a job started by hand, served by its rank 0. It lives as long as the process: slower
@@ -56,14 +57,17 @@ class Bootstrap {
  private:
   // This rank's part of the agreement. Being unable to share memory is an answer, not a failure.
   LinkMessage try_sharing();
-  Result<void> exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& control,
-                        const Result<ShmData>& own, LinkMessage& answer);
+  LinkMessage share_segments();
+  LinkMessage make_segments();
+  LinkMessage hear_host(LinkMessage own);
+  LinkMessage get_segments();
   Result<LinkMessage> agree(LinkMessage own);
   LinkMessage hear_all(LinkMessage own);
   void count_cores(const std::string& cpus);
   bool leads() const { return result_.locals.front() == job_.rank; }
   Peer& peer(int rank) { return result_.mesh.peers[static_cast<std::size_t>(rank)]; }
   LinkMessage failed_at(int rank, Error error);
+  std::string self() const { return "rank " + std::to_string(job_.rank) + ": "; }
 
   const JobView& job_;
   Store& store_;
@@ -72,6 +76,8 @@ class Bootstrap {
   const TimePoint deadline_;
   const std::string own_cpus_ = own_cpus();
   Bootstrapped result_;
+  UniqueFd control_, data_;  // the segments of this host's ranks
+  std::function<void()> fault_in_;
 };
 
 Result<Secret> job_secret(const JobView& job) {
@@ -116,6 +122,10 @@ Result<Bootstrapped> Bootstrap::run(const Secret& secret, const ParentEnd* paren
   if (verdict->answer == Answer::failed) return verdict->error;
   failpoint("bootstrap.agreed");
   result_.shared = verdict->answer == Answer::yes;
+  if (result_.shared && fault_in_) {  // now all have mapped the segments
+    if (leads()) seal_shm_data(data_);
+    fault_in_();
+  }
   result_.least_cores = verdict->cores;
   if (!result_.shared) {
     // Takes the CPUs of all hosts as one host's: this is enough to see whether each rank has a
@@ -139,30 +149,21 @@ Result<Bootstrapped> Bootstrap::run(const Secret& secret, const ParentEnd* paren
 
 LinkMessage Bootstrap::try_sharing() {
   if (result_.locals.size() == 1) return {};
-  const std::string self = "rank " + std::to_string(job_.rank) + ": ";
   const int locals = static_cast<int>(result_.locals.size());
-  auto own = make_shm_data(locals);
-  Result<UniqueFd> control = leads() ? make_shm_control(locals) : UniqueFd();
-  LinkMessage answer;
-  if (!own) answer = no(self + own.error().what);
-  if (!control) answer = no(self + control.error().what);
-
-  failpoint("bootstrap.segments_made");
-  std::vector<UniqueFd> data(result_.locals.size());
-  if (auto ok = exchange(data, control, own, answer); !ok) {
-    return {.answer = Answer::failed, .error = ok.error()};
-  }
+  LinkMessage answer = share_segments();
   failpoint("bootstrap.segments_passed");
   if (answer.answer != Answer::yes) return answer;
+  count_cores(answer.cpus);
   const auto place = std::find(result_.locals.begin(), result_.locals.end(), job_.rank);
   const int local_rank = static_cast<int>(place - result_.locals.begin());
-  auto lives = map_lives(*control, locals);
-  if (!lives) return no(self + lives.error().what);
+  auto lives = map_lives(control_, locals);
+  if (!lives) return no(self() + lives.error().what);
   result_.lives = std::move(*lives);
   result_.regions = std::make_shared<ShmRegions>(local_rank);
-  auto memory = map_shm(local_rank, locals, *control, std::move(*own), data);
-  if (!memory) return no(self + memory.error().what);
+  auto memory = map_shm(local_rank, locals, control_, data_);
+  if (!memory) return no(self() + memory.error().what);
   result_.memory = std::make_shared<HostMemory>(*memory);
+  fault_in_ = [memory = *memory] { memory.fault_in(); };
   std::vector<int> all(result_.locals.size());
   std::iota(all.begin(), all.end(), 0);
   result_.shm = make_shm_plane(local_rank, std::move(*memory), abort_,
@@ -180,40 +181,62 @@ void Bootstrap::count_cores(const std::string& cpus) {
   result_.cores = job_.local_cores > 0 ? job_.local_cores : std::max(1, count_cpus(cpus));
 }
 
-// Passes every rank's data segment, and the first one's control segment, to the others of the host.
-Result<void> Bootstrap::exchange(std::vector<UniqueFd>& data, Result<UniqueFd>& control,
-                                 const Result<ShmData>& own, LinkMessage& answer) {
+// The first rank of the host makes the segments, hears all ranks of the host, and then passes the
+// segments and the CPUs of all to each. If it cannot, or some rank is lost, it tells them that.
+LinkMessage Bootstrap::share_segments() {
+  if (!leads()) return get_segments();
+  LinkMessage answer = hear_host(make_segments());
   std::vector<int> fds;
-  answer.cpus = own_cpus_;
-  std::string cpus = own_cpus_;  // of this host's ranks
-  if (answer.answer == Answer::yes) {
-    fds.push_back(own->fd.get());
-    if (leads()) fds.push_back(control->get());
-  }
+  if (answer.answer == Answer::yes) fds = {control_.get(), data_.get()};
   for (const int r : result_.locals) {
     if (r == job_.rank) continue;
     auto sent = send_link_message(peer(r).link.get(), answer, fds, deadline_);
-    if (!sent) return failed_at(r, sent.error()).error;
+    if (!sent && answer.answer != Answer::failed) answer = failed_at(r, sent.error());
+    if (answer.answer != Answer::yes) fds.clear();
   }
-  for (std::size_t i = 0; i < result_.locals.size(); ++i) {
-    const int r = result_.locals[i];
+  return answer;
+}
+
+LinkMessage Bootstrap::make_segments() {
+  const int locals = static_cast<int>(result_.locals.size());
+  auto control = make_shm_control(locals);
+  if (!control) return no(self() + control.error().what);
+  auto data = make_shm_data(locals);
+  if (!data) return no(self() + data.error().what);
+  control_ = std::move(*control);
+  data_ = std::move(*data);
+  failpoint("bootstrap.segments_made");
+  return {};
+}
+
+LinkMessage Bootstrap::hear_host(LinkMessage own) {
+  own.cpus = own_cpus_;
+  for (const int r : result_.locals) {
     if (r == job_.rank) continue;
     auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, kPatience));
-    if (!got) return failed_at(r, got.error()).error;
-    cpus = united(std::move(cpus), got->cpus);
-    if (answer.answer != Answer::yes) continue;
-    if (got->answer != Answer::yes) {
-      answer = std::move(*got);
-    } else if (got->fds.size() != (i == 0 ? 2u : 1u)) {
-      answer = no("rank " + std::to_string(job_.rank) +
-                  ": no room for more descriptors: is 'ulimit -n' too low?");
-    } else {
-      data[i] = std::move(got->fds[0]);
-      if (i == 0) control = std::move(got->fds[1]);
-    }
+    if (!got) return failed_at(r, got.error());
+    if (got->answer == Answer::failed) return std::move(*got);
+    own.cpus = united(std::move(own.cpus), got->cpus);
   }
-  count_cores(cpus);
-  return {};
+  return own;
+}
+
+LinkMessage Bootstrap::get_segments() {
+  const int leader = result_.locals.front();
+  const int link = peer(leader).link.get();
+  LinkMessage here;
+  here.cpus = own_cpus_;
+  auto sent = send_link_message(link, here, {}, deadline_);
+  auto got = sent ? receive_link_message(link, deadline_after(deadline_, 2 * kPatience))
+                  : Result<LinkMessage>(sent.error());
+  if (!got) return failed_at(leader, got.error());
+  if (got->answer != Answer::yes) return std::move(*got);
+  if (got->fds.size() != 2) {
+    return no(self() + "no room for more descriptors: is 'ulimit -n' too low?");
+  }
+  control_ = std::move(got->fds[0]);
+  data_ = std::move(got->fds[1]);
+  return std::move(*got);
 }
 
 // All report to rank 0, and rank 0 answers all: `yes` if all said so, else the first other answer.
@@ -239,11 +262,11 @@ Result<LinkMessage> Bootstrap::agree(LinkMessage own) {
   failpoint("bootstrap.tells_own");
   auto sent = send_link_message(peer(0).link.get(), own, {}, deadline_);
   failpoint("bootstrap.awaits_verdict");
-  auto verdict = receive_link_message(peer(0).link.get(), deadline_after(deadline_, 3 * kPatience));
+  auto verdict = receive_link_message(peer(0).link.get(), deadline_after(deadline_, 4 * kPatience));
   // A rank that gave up in the middle of the exchange may find rank 0's part of it before the
   // verdict.
   if (verdict && own.answer == Answer::failed && verdict->answer != Answer::failed) {
-    verdict = receive_link_message(peer(0).link.get(), deadline_after(deadline_, 3 * kPatience));
+    verdict = receive_link_message(peer(0).link.get(), deadline_after(deadline_, 4 * kPatience));
   }
   if (verdict) return verdict;
   if (own.answer == Answer::failed) return own.error;
@@ -254,7 +277,7 @@ LinkMessage Bootstrap::hear_all(LinkMessage own) {
   std::string cpus = own.cpus;
   std::int32_t least = own.cores;
   for (int r = 1; r < job_.size && own.answer != Answer::failed; ++r) {
-    auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, 2 * kPatience));
+    auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, 3 * kPatience));
     if (!got) return failed_at(r, got.error());
     cpus = united(std::move(cpus), got->cpus);
     if (got->cores > 0 && (least == 0 || got->cores < least)) least = got->cores;

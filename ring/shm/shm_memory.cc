@@ -24,6 +24,7 @@ namespace {
 // The room in the slots of one shot; plan_shm() decides how much goes that way.
 constexpr std::size_t small_limit(int ranks) { return ranks == 2 ? 16 << 10 : 8 << 10; }
 constexpr int kSmallSlots = 4;
+constexpr std::size_t kFewRanks = 16;
 // For a group: the total of its ranks' small slots, if that leaves each slot the least; and the
 // most for one slot.
 constexpr std::size_t kGroupSmall = 56 << 10, kLeastGroupSmall = 512, kMostGroupSmall = 4 << 10;
@@ -42,6 +43,8 @@ std::size_t exchange_chunk(std::size_t chunk) {
 }
 
 constexpr std::size_t kLargeSegment = 16 << 20;
+// Of all ranks of a host; 256 of them need some more than a GiB.
+constexpr std::size_t kMostStaging = std::size_t{1100} << 20;
 
 // Memory that is free without taking it from other uses.
 std::size_t available_memory() {
@@ -55,34 +58,53 @@ std::size_t available_memory() {
          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
+Error not_allocated(std::size_t bytes, int os_errno, const char* why = "") {
+  const std::string size = bytes >= kLargeSegment ? std::to_string(bytes >> 20) + " MiB"
+                                                  : std::to_string(bytes >> 10) + " KiB";
+  return errno_error("shared memory: allocate " + size + why, os_errno);
+}
+
+// Memory counts as a file there, and the kernel kills a process that makes one beyond that limit.
+Result<void> within_file_limit(std::size_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur) return {};
+  return not_allocated(bytes, EFBIG, " (ulimit -f)");
+}
+
+// A file of that size without memory.
 Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return errno_error("shared memory: memfd_create", errno);
-  // fallocate commits the memory now: a full machine is an Error here, not a SIGBUS later. For a
-  // large segment it would first push everything else out.
-  if (lacks_memory(bytes)) {
-    return errno_error("shared memory: allocate " + std::to_string(bytes >> 20) + " MiB", ENOMEM);
-  }
-  // Memory counts as a file there, and the kernel kills a process that passes that limit.
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
-    return errno_error(
-        "shared memory: allocate " + std::to_string(bytes >> 10) + " KiB (ulimit -f)", EFBIG);
-  }
-  if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
-    return errno_error("shared memory: allocate " + std::to_string(bytes >> 10) + " KiB", errno);
-  }
+  // Allocation would first push everything else out.
+  if (lacks_memory(bytes)) return not_allocated(bytes, ENOMEM);
+  if (auto ok = within_file_limit(bytes); !ok) return ok.error();
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return not_allocated(bytes, errno);
   ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   return fd;
 }
 
-Result<std::shared_ptr<void>> map(int fd, std::size_t bytes, int protection, bool populate = true) {
+// Commits the memory now: a full machine is an Error here, not a SIGBUS later. The pages are near
+// the process that allocates them.
+Result<void> allocate(int fd, std::size_t from, std::size_t bytes) {
+  if (::fallocate(fd, 0, static_cast<off_t>(from), static_cast<off_t>(bytes)) == 0) return {};
+  return not_allocated(bytes, errno);
+}
+
+Result<UniqueFd> make_allocated(const char* name, std::size_t bytes) {
+  auto fd = make_memfd(name, bytes);
+  if (!fd) return fd;
+  if (auto ok = allocate(fd->get(), 0, bytes); !ok) return ok.error();
+  return fd;
+}
+
+Result<std::shared_ptr<void>> map(int fd, std::size_t bytes, int protection, bool populate = true,
+                                  std::size_t from = 0) {
   struct stat st {};
-  if (::fstat(fd, &st) != 0 || static_cast<std::size_t>(st.st_size) < bytes) {
+  if (::fstat(fd, &st) != 0 || static_cast<std::size_t>(st.st_size) < from + bytes) {
     return Error{.code = Errc::protocol, .what = "shared memory: a peer's segment is too small"};
   }
-  void* address =
-      ::mmap(nullptr, bytes, protection, MAP_SHARED | (populate ? MAP_POPULATE : 0), fd, 0);
+  void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED | (populate ? MAP_POPULATE : 0), fd,
+                         static_cast<off_t>(from));
   if (address == MAP_FAILED) return errno_error("shared memory: map", errno);
   return std::shared_ptr<void>(address, [bytes](void* p) { ::munmap(p, bytes); });
 }
@@ -94,8 +116,12 @@ bool lacks_memory(std::size_t bytes) { return bytes > kLargeSegment && bytes > a
 ShmShape shape_for(int ranks) {
   const std::size_t share = second_level_cache() / (2 * static_cast<std::size_t>(ranks));
   // Many ranks have many slots: smaller chunks keep the staging of all ranks together bounded.
+  const auto n = static_cast<std::size_t>(ranks);
+  const std::size_t most =
+      std::max<std::size_t>(kMostStaging / (kSlots * n * (n + 1)) / 64 * 64, 64);
   const std::size_t least = ranks <= 64 ? 16 << 10 : 4 << 10;
-  const std::size_t chunk = std::clamp<std::size_t>(share, least, 256 << 10) / 4096 * 4096;
+  const std::size_t chunk =
+      std::min(std::clamp<std::size_t>(share, least, 256 << 10) / 4096 * 4096, most);
   return {.ranks = ranks,
           .chunk_bytes = chunk,
           .small_bytes = small_limit(ranks),
@@ -136,6 +162,7 @@ std::size_t ShmShape::result(std::uint64_t block) const {
 std::size_t ShmShape::staging_bytes() const {
   return std::size_t{kSlots} * (ranks + 1) * chunk_bytes;
 }
+std::size_t ShmShape::data_stride() const { return (data_bytes() + 4095) / 4096 * 4096; }
 std::size_t ShmShape::small(std::uint64_t seq) const { return seq % kSmallSlots * small_bytes; }
 std::size_t ShmShape::data_bytes() const { return staging_bytes() + kSmallSlots * small_bytes; }
 std::size_t ShmShape::group_small(int r) const {
@@ -144,7 +171,7 @@ std::size_t ShmShape::group_small(int r) const {
 }
 
 Result<UniqueFd> make_shm_control(const ShmShape& shape, std::size_t bytes) {
-  auto fd = make_memfd("dlring-control", bytes);
+  auto fd = make_allocated("dlring-control", bytes);
   if (!fd) return fd.error();
   auto mapping = map(fd->get(), sizeof(ShmHeader), PROT_READ | PROT_WRITE);
   if (!mapping) return mapping.error();
@@ -166,7 +193,7 @@ Result<UniqueFd> make_group_control(const ShmShape& shape) {
 }
 
 Result<ShmData> make_shm_segment(const char* name, std::size_t bytes, ShmWriters writers) {
-  auto fd = make_memfd(name, bytes);
+  auto fd = make_allocated(name, bytes);
   if (!fd) return fd.error();
   auto mapping = map(fd->get(), bytes, PROT_READ | PROT_WRITE);
   if (!mapping) return mapping.error();
@@ -181,9 +208,14 @@ Result<std::shared_ptr<void>> map_shm_segment(const UniqueFd& fd, std::size_t by
   return map(fd.get(), bytes, writers == ShmWriters::both ? PROT_READ | PROT_WRITE : PROT_READ);
 }
 
-Result<ShmData> make_shm_data(int ranks) {
-  const ShmShape shape = shape_for(ranks);
-  return make_shm_segment("dlring-data", shape.data_bytes());
+Result<UniqueFd> make_shm_data(int ranks) {
+  return make_memfd("dlring-data",
+                    static_cast<std::size_t>(ranks) * shape_for(ranks).data_stride());
+}
+
+void seal_shm_data(const UniqueFd& data) {
+  // Kernels before 5.1 lack the seal; there well-behaved ranks still write only to their own part.
+  ::fcntl(data.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
 }
 
 namespace {
@@ -222,27 +254,39 @@ Result<ShmMemory> map_group(int rank, const ShmShape& shape, const UniqueFd& con
   return memory;
 }
 
-Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData own,
-                          const std::vector<UniqueFd>& peer_data) {
+Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, const UniqueFd& data) {
   const ShmShape shape = shape_for(ranks);
   auto mapped = map_control(control, shape, shape.control_bytes(), true);
   if (!mapped) return mapped;
   ShmMemory memory = std::move(*mapped);
-  memory.own = static_cast<char*>(own.writable.get());
-  memory.keep.push_back(std::move(own.writable));
-  for (int r = 0; r < ranks; ++r) {
-    if (r == rank) {
-      memory.data.push_back(memory.own);
-      continue;
-    }
-    // Page tables of all peers' segments at once are worth it only for few ranks.
-    auto peer = map(peer_data[r].get(), memory.shape.data_bytes(), PROT_READ, ranks <= 16);
-    if (!peer) return peer.error();
-    memory.data.push_back(static_cast<const char*>(peer->get()));
-    memory.keep.push_back(std::move(*peer));
+  const std::size_t stride = shape.data_stride(), n = static_cast<std::size_t>(ranks);
+  const std::size_t at = static_cast<std::size_t>(rank) * stride;
+  // The kernel limits only the rank that made the file; a limit holds for every rank's own part.
+  if (auto ok = within_file_limit(stride); !ok) return ok.error();
+  if (auto ok = allocate(data.get(), at, stride); !ok) return ok.error();
+  auto own = map(data.get(), stride, PROT_READ | PROT_WRITE, true, at);
+  if (!own) return own.error();
+  auto all = map(data.get(), n * stride, PROT_READ, false);
+  if (!all) return all.error();
+  memory.own = static_cast<char*>(own->get());
+  for (std::size_t r = 0; r < n; ++r) {
+    const char* const theirs = static_cast<const char*>(all->get()) + r * stride;
+    memory.data.push_back(r == static_cast<std::size_t>(rank) ? memory.own : theirs);
   }
+  memory.keep.push_back(std::move(*own));
+  memory.keep.push_back(std::move(*all));
   memory.find_small();
   return memory;
+}
+
+// Page tables of all ranks' parts at once are worth it only for few ranks.
+void ShmMemory::fault_in() const {
+#ifdef MADV_POPULATE_READ
+  for (const char* part : data) {
+    if (data.size() > kFewRanks || part == own) continue;
+    ::madvise(const_cast<char*>(part), shape.data_stride(), MADV_POPULATE_READ);
+  }
+#endif
 }
 
 void ShmMemory::find_small() {

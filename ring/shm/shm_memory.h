@@ -3,13 +3,14 @@
 // control segment   one, read-write for all ranks: ShmHeader, then a ShmRank per rank; then, where
 //                   there are just two, the memory that both write: kSlots exchange slots of each
 //                   and 2 * kTransferSlots transfer slots of both
-// data segment      one per rank, writable only by its owner (memfd sealed against future writable
-//                   mappings): kSlots staging slots of `ranks` chunks each, then kSlots result
-//                   chunks, then kSmallSlots small messages
+// data segment      one, with a part for each rank, which maps only its own part writable: kSlots
+//                   staging slots of `ranks` chunks each, then kSlots result chunks, then
+//                   kSmallSlots small messages. Once all have mapped it the memfd is sealed against
+//                   further writable mappings
 //
 // A group that meets on the links of another communicator has only a control segment: after its
 // ShmRanks, kSmallSlots small messages of each rank. It stages large calls in borrowed memory
-// (host_memory.h), laid out like a data segment without small messages; two ranks also borrow the
+// (host_memory.h), laid out like a rank's part without small messages; two ranks also borrow the
 // memory that both write.
 //
 // All are memfds: no names that could collide or be left behind, no quota of /dev/shm. A segment's
@@ -86,6 +87,13 @@ bool lacks_memory(std::size_t bytes);
 
 // Which ranks write a segment: its maker, or also the rank that gets its descriptor.
 enum class ShmWriters { owner, both };
+// Memory of one rank. It is mapped writable before the descriptor is sealed, so that no receiver of
+// the descriptor can write.
+struct ShmData {
+  UniqueFd fd;                     // for the peers
+  std::shared_ptr<void> writable;  // the owner's mapping
+  std::size_t bytes = 0;
+};
 // A segment of this rank, mapped writable here.
 Result<ShmData> make_shm_segment(const char* name, std::size_t bytes,
                                  ShmWriters writers = ShmWriters::owner);
@@ -98,20 +106,20 @@ struct ShmMemory {
   ShmShape shape;
   ShmHeader* header = nullptr;
   ShmRank* ranks = nullptr;
-  char* own = nullptr;                      // own data segment, writable; null: a group
-  std::vector<const char*> data;            // data[r]: rank r's segment; empty: a group
+  char* own = nullptr;                      // own part of the data segment, writable; null: a group
+  std::vector<const char*> data;            // data[r]: rank r's part; empty: a group
   char* own_small = nullptr;                // where small messages begin
   std::vector<const char*> small;           // likewise, small[r]: rank r's
   std::vector<std::shared_ptr<void>> keep;  // unmaps them
 
-  void find_small();  // in the data segments
+  void find_small();  // in the data segment
+  // Once all ranks have mapped the data segment: makes the first reads of their parts fast.
+  void fault_in() const;
 };
 
-// peer_data[r] is rank r's data segment; peer_data[rank] is ignored (own is used).
-Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, ShmData own,
-                          const std::vector<UniqueFd>& peer_data);
-
-// The segment's descriptor is no longer needed afterwards.
+// Allocates this rank's part of the data segment. The descriptors are no longer needed afterwards.
+Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, const UniqueFd& data);
+// Likewise.
 Result<ShmMemory> map_group(int rank, const ShmShape& shape, const UniqueFd& control);
 
 // The plane over existing memory: map_shm's, or in tests one heap for all threads.

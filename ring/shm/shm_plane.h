@@ -1,7 +1,8 @@
 // ShmPlane: collectives of ranks on one host through shared memory (memfds: no names, no /dev/shm
 // quota, nothing left behind). One small read-write control segment holds flags, and data that two
-// ranks pass to and fro. Each rank has a data segment that only it can write; peers map it
-// read-only. Bootstrap passes the descriptors over AF_UNIX links; tests hand them to threads.
+// ranks pass to and fro. Each rank has a part of the data segment that only it can write; peers map
+// it read-only. Bootstrap passes the two descriptors over AF_UNIX links; tests hand them to
+// threads.
 #pragma once
 
 #include <cstddef>
@@ -39,13 +40,10 @@ struct ShmOptions {
 Result<UniqueFd> make_shm_control(int ranks);
 // The ranks' locks in it, in a mapping of their own.
 Result<Lives> map_lives(const UniqueFd& control, int ranks);
-// A new data segment; each rank makes its own. It is mapped writable before the descriptor is
-// sealed, so that no receiver of the descriptor can write.
-struct ShmData {
-  UniqueFd fd;                     // for the peers
-  std::shared_ptr<void> writable;  // the owner's mapping; the plane keeps it
-  std::size_t bytes = 0;
-};
-Result<ShmData> make_shm_data(int ranks);
+// A new data segment without memory; one rank makes it.
+Result<UniqueFd> make_shm_data(int ranks);
+// Once all ranks have mapped it: from here on no process can map it writable, so a confused peer
+// cannot damage another rank's data.
+void seal_shm_data(const UniqueFd& data);
 
 }  // namespace dlaunch

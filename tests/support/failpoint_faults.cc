@@ -57,7 +57,7 @@ constexpr Failpoint kFailpoints[] = {
     {.name = "mesh.connected", .who = Who::others},
     {.name = "mesh.accepted", .who = Who::not_last},
     {.name = "bootstrap.meshed"},
-    {.name = "bootstrap.segments_made", .on = On::shm},
+    {.name = "bootstrap.segments_made", .on = On::shm, .who = Who::first},
     {.name = "link_message.send", .writes = true},
     {.name = "bootstrap.segments_passed", .on = On::shm},
     {.name = "bootstrap.heard_all", .who = Who::first},

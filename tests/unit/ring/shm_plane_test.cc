@@ -1,5 +1,7 @@
 #include "ring/shm/shm_plane.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -417,12 +419,40 @@ TEST_CASE("shm: an error about different calls names both ranks") {
   }
 }
 
+TEST_CASE("shm: no rank can write another one's part of the data segment") {
+  const auto control = make_shm_control(3);
+  const auto data = make_shm_data(3);
+  std::vector<ShmMemory> ranks;
+  for (int r = 0; r < 3; ++r) {
+    auto memory = map_shm(r, 3, *control, *data);
+    REQUIRE(memory);
+    std::memset(memory->own, 'a' + r, memory->shape.data_bytes());
+    ranks.push_back(std::move(*memory));
+  }
+  seal_shm_data(*data);
+  for (int r = 0; r < 3; ++r) {
+    ranks[0].fault_in();
+    CHECK(ranks[0].data[static_cast<std::size_t>(r)][0] == 'a' + r);
+    CHECK(ranks[0].data[static_cast<std::size_t>(r)][ranks[0].shape.data_bytes() - 1] == 'a' + r);
+  }
+  const std::size_t all = 3 * ranks[0].shape.data_stride();
+  CHECK(::mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_SHARED, data->get(), 0) == MAP_FAILED);
+}
+
+TEST_CASE("shm: the staging memory of all ranks of a host together is bounded") {
+  for (const int ranks : {2, 16, 64, 65, 128, 256, 257, 512, 1024, 2048}) {
+    CAPTURE(ranks);
+    const ShmShape shape = shape_for(ranks);
+    CHECK(shape.chunk_bytes >= 64);
+    CHECK(shape.chunk_bytes % 64 == 0);
+    CHECK(static_cast<std::size_t>(ranks) * shape.staging_bytes() <= std::size_t{1100} << 20);
+  }
+}
+
 TEST_CASE("shm: a root that does not exist is an error") {
   auto control = make_shm_control(2);
-  auto own = make_shm_data(2), other = make_shm_data(2);
-  std::vector<UniqueFd> fds;
-  for (const auto* data : {&own, &other}) fds.emplace_back(::dup((*data)->fd.get()));
-  auto memory = map_shm(0, 2, *control, std::move(*own), fds);
+  const auto data = make_shm_data(2);
+  auto memory = map_shm(0, 2, *control, *data);
   REQUIRE(memory);
   memory->header->released = 1 << 16 | 0xffff;  // as if a wild pointer had been there
   AbortFlag abort;

@@ -61,16 +61,13 @@ class ShmWorld {
  private:
   std::vector<ShmMemory> from_memfds() {
     auto control = make_shm_control(ranks_);
-    std::vector<ShmData> data;
-    for (int r = 0; r < ranks_; ++r) data.push_back(*make_shm_data(ranks_));
+    auto data = make_shm_data(ranks_);
     std::vector<ShmMemory> memories;
     for (int r = 0; r < ranks_; ++r) {
-      std::vector<UniqueFd> peers;
-      for (auto& d : data) peers.emplace_back(::dup(d.fd.get()));
-      auto& own = data[static_cast<std::size_t>(r)];
-      memories.push_back(std::move(
-          *map_shm(r, ranks_, *control, ShmData{UniqueFd(), own.writable, own.bytes}, peers)));
+      memories.push_back(std::move(*map_shm(r, ranks_, *control, *data)));
     }
+    seal_shm_data(*data);
+    for (const ShmMemory& memory : memories) memory.fault_in();
     return memories;
   }
 
