@@ -338,16 +338,21 @@ void arm(const Strike& strike, const Trial& trial, int rank, Shared& shared) {
 // trial ends.
 bool await_strike(const Trial& trial, const std::vector<pid_t>& pids, Shared& shared) {
   const double end = monotonic_seconds() + kComesThereIn;
+  double lost_at = 0;
   if (trial.lost_before >= 0) {
     while (shared.inside < trial.ranks && monotonic_seconds() < end) ::usleep(200);
     ::usleep(kBeforeFirstLoss_us);
+    lost_at = monotonic_seconds();
     ::kill(pids[static_cast<std::size_t>(trial.lost_before)], SIGKILL);
   }
   while (shared.struck == 0 && monotonic_seconds() < end && !ranks_are_over(trial, shared)) {
     ::usleep(200);
   }
   if (shared.struck > 0) return true;
-  if (is_harmless(trial.fault)) return false;
+  if (is_harmless(trial.fault)) {
+    shared.struck = lost_at;
+    return false;
+  }
   shared.struck = monotonic_seconds();
   ::kill(pids[static_cast<std::size_t>(trial.victim)], SIGKILL);
   return false;
