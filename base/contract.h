@@ -25,6 +25,7 @@ inline constexpr const char* kHeartbeatFd = "DLAUNCH_HEARTBEAT_FD";
 inline constexpr const char* kHeartbeatPipe = "DLAUNCH_HEARTBEAT_PIPE";
 inline constexpr const char* kJobId = "DLAUNCH_JOB_ID";
 inline constexpr const char* kLocalCores = "DLAUNCH_LOCAL_CORES";
+inline constexpr const char* kNcclKernels = "DLAUNCH_NCCL_KERNELS";  // --nccl-record kernels
 inline constexpr const char* kRdzv = "DLAUNCH_RDZV";
 inline constexpr const char* kRound = "DLAUNCH_ROUND";
 inline constexpr const char* kRoundDir = "DLAUNCH_ROUND_DIR";

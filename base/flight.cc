@@ -31,7 +31,8 @@ bool is_message(const Copied& r) { return r.what == kFlightSend || r.what == kFl
 bool makes_sense(const Copied& r) {
   return r.number > 0 && (r.what < std::size(kCollectiveNames) || is_message(r)) &&
          r.dtype < std::size(kDtypeNames) && (r.op < std::size(kOpNames) || r.op == kFlightNoOp) &&
-         r.state >= 1 && r.state <= 3 && r.started_ns >= 0 && r.ended_ns >= 0;
+         r.state >= 1 && r.state <= static_cast<std::uint8_t>(kLastFlightState) &&
+         r.started_ns >= 0 && r.ended_ns >= 0;
 }
 
 std::string describe(const Copied& r) {

@@ -30,7 +30,16 @@ std::string flight_file(const std::string& round_dir, int rank);
 inline constexpr std::uint8_t kFlightSend = 0x80, kFlightRecv = 0x81;
 inline constexpr std::uint8_t kFlightNoOp = 0xff;
 
-enum class FlightState : std::uint8_t { running = 1, done = 2, failed = 3 };
+// enqueued: a GPU's stream has it, and its begin and end are not known.
+enum class FlightState : std::uint8_t { running = 1, done = 2, failed = 3, enqueued = 4 };
+inline constexpr FlightState kLastFlightState = FlightState::enqueued;
+// The words for them, by their numbers.
+inline constexpr std::string_view kFlightStateNames[] = {"", "running", "done", "failed",
+                                                         "enqueued"};
+// Whether it has ended: `ended` holds.
+constexpr bool has_ended(FlightState state) {
+  return state == FlightState::done || state == FlightState::failed;
+}
 
 struct alignas(64) FlightRecord {
   std::atomic<std::uint64_t> number{0};  // 0: empty, or being written
@@ -71,7 +80,7 @@ inline constexpr std::size_t kFlightBytes = sizeof(FlightFile);
 struct FlightEntry {
   std::string what;  // "all_reduce #17 (count 4096, float, sum)", "send to rank 2 (tag 5, …)"
   FlightState state = FlightState::running;
-  TimePoint started{}, ended{};  // ended: if not running
+  TimePoint started{}, ended{};  // ended: if it has ended
   // As in FlightRecord.
   std::uint64_t number = 0, seq = 0, count = 0;
   std::uint32_t group = 0;

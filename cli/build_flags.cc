@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/installed_folders.h"
+#include "base/installed_folders.h"
 
 namespace dlaunch {
 namespace {

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 
 #include "base/version.h"
+#include "launcher/node/workers/worker_env.h"
+#include "launcher/process/installed_file.h"
 
 namespace dlaunch {
 namespace {
@@ -43,6 +45,14 @@ bool can_load(std::string_view libraries) {
   return false;
 }
 
+// A plug-in that dlaunch brings itself.
+std::string nccl_record_line() {
+  const bool there = !find_installed(kNcclProfilerFile, "profiler").empty();
+  return there
+             ? "    [X] --nccl-record\n"
+             : fmt::format("    [ ] --nccl-record: {} is not here\n", kNcclProfilerFile.substr(1));
+}
+
 std::string section(std::string_view title, std::span<const Feature> features) {
   std::string text = fmt::format("\n{}:\n", title);
   for (const Feature& feature : features) {
@@ -59,7 +69,7 @@ std::string section(std::string_view title, std::span<const Feature> features) {
 std::string build_text() {
   return "dlaunch " DLAUNCH_VERSION ":\n" + section("Available controllers", kControllers) +
          section("Available operations between workers", kOperations) +
-         section("Available for dlaunch itself", kServices);
+         section("Available for dlaunch itself", kServices) + nccl_record_line();
 }
 
 }  // namespace dlaunch

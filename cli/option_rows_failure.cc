@@ -59,6 +59,12 @@ constexpr OptionRow kFailureRows[] = {
      "wait that ended well, dlaunch warns again only if a wait "
      "takes twice as long",
      &Options::hang_warning},
+    {"nccl-record", "", "", kChoices<kNcclRecordWords>, "calls", Group::failure,
+     "What dlaunch's profiler plug-in for NCCL records in each worker, so that a hang's report can "
+     "name the rank that lacks a collective: the calls, also the begin and end of their kernels on "
+     "the GPU, which costs NCCL some time for each, or nothing. A NCCL_PROFILER_PLUGIN of yours "
+     "stands",
+     &Options::nccl_record},
     {"straggler", "", "", kChoices<kStragglerWords>, "warn", Group::failure,
      "What dlaunch does about a worker that stays slower than the others: nothing (off), a "
      "warning, a restart, or a spare in its place (evict). dlaunch measures when each worker "

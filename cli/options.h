@@ -137,6 +137,7 @@ struct Options {
   Text hang_timeout;
   Text hang_warning;
   Text chaos;
+  Text nccl_record;
   Text straggler;
   Text straggler_ratio;
   Text straggler_window;

@@ -119,6 +119,11 @@ Result<void> plan_elastic(PlanDraft& draft) {
     if (auto set = set_duration(*option, *limit); !set) return set;
     if (*limit == Duration::zero()) *limit = Duration::max();
   }
+  if (options.nccl_record) {
+    auto record = one_of(options.nccl_record, kNcclRecordWords);
+    if (!record) return record.error();
+    plan.nccl_record = *record;
+  }
   if (options.chaos) {
     auto chaos = parse_chaos(*options.chaos, options.chaos.source);
     if (!chaos) return chaos.error();

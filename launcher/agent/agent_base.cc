@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/exit_code.h"
 #include "base/log.h"
+#include "launcher/process/installed_file.h"
 #include "launcher/process/process_tree.h"
 #include "rendezvous/tls_channel.h"
 
@@ -88,6 +89,7 @@ bool AgentBase::set_up() {
     DL_ASSERT(!secret_.empty());
     if (auto ok = TlsChannel::prepare(); !ok) return failed(kExitSystem, ok.error());
   }
+  common_.nccl_profiler = find_installed(kNcclProfilerFile, "profiler");
   if (plan_.in_place_of_horovod) {
     auto folder = job_dir_.write_package("horovod", kInPlaceOfHorovod);
     if (!folder) return failed(kExitCannotCreate, folder.error());

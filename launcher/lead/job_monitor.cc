@@ -281,8 +281,9 @@ void JobMonitor::collect(const RankSet& ranks, const EachStack& each,
       if (--all->open == 0) done(all->evidence);
     });
     const auto& home = membership_.home_of(slot);
-    requests_.ask_recorder(home.node, home.slot, [all, done, rank](const auto& positions) {
-      if (!positions.empty()) all->evidence.recorded[rank] = positions;
+    requests_.ask_recorder(home.node, home.slot, [all, done, rank](const auto& recorded) {
+      if (!recorded.positions.empty()) all->evidence.recorded[rank] = recorded.positions;
+      if (!recorded.nccl.empty()) all->evidence.nccl[rank] = recorded.nccl;
       if (--all->open == 0) done(all->evidence);
     });
   }

@@ -166,6 +166,9 @@ Facts about_watch(const Plan& plan) {
   };
   limit("hang warning", &Plan::hang_warning);
   limit("hang time-out", &Plan::hang_timeout);
+  if (plan.nccl_record != usual.nccl_record) {
+    lines.emplace_back("NCCL record", word_of(kNcclRecordWords, plan.nccl_record));
+  }
   if (!plan.trace.empty()) lines.emplace_back("trace", plan.trace);
   if (plan.goodput) lines.emplace_back("goodput", "in the report at the end");
   if (plan.straggler != usual.straggler)

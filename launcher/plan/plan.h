@@ -221,6 +221,12 @@ inline constexpr WordTable<Framework, 3> kFrameworkWords = {{{"auto", Framework:
                                                              {"tensorflow", Framework::tensorflow},
                                                              {"none", Framework::none}}};
 
+// What NCCL's profiler plug-in records in the workers: the calls, or also the begin and end of
+// their kernels.
+enum class NcclRecord { calls, kernels, off };
+inline constexpr WordTable<NcclRecord, 3> kNcclRecordWords = {
+    {{"calls", NcclRecord::calls}, {"kernels", NcclRecord::kernels}, {"off", NcclRecord::off}}};
+
 // Jobs with more ranks get no list of addresses: an environment variable has at most 128 KiB.
 inline constexpr int kMostPeers = 1024;
 
@@ -263,6 +269,7 @@ struct Plan {
   RestartScope restart_scope = RestartScope::automatic;
   Duration hang_timeout = Duration::max();           // max: hung workers are not replaced
   Duration hang_warning = std::chrono::seconds(60);  // max: only for workers to be replaced
+  NcclRecord nccl_record = NcclRecord::calls;
   std::optional<ChaosConfig> chaos;
   std::string trace;     // the file of --trace; "": none
   bool goodput = false;  // say where the time of a job went even if it has not failed

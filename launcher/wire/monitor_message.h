@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/flight.h"
 #include "base/flight_rate.h"
+#include "base/nccl_record.h"
 #include "base/run_progress.h"
 #include "elastic/agent_core.h"
 #include "elastic/goodput_ledger.h"
@@ -37,7 +38,8 @@ struct NodeDump {  // the stacks of a worker
   Slot slot = 0;
   Duration limit{};  // take no longer, and send the innermost frames only; 0: the usual limits
 };
-struct NodeAskRecorder {  // where a worker's process groups stand, by PyTorch's Flight Recorder
+// Where a worker's process groups stand, by PyTorch's Flight Recorder and by NCCL's record.
+struct NodeAskRecorder {
   std::uint32_t request = 0;
   Slot slot = 0;
 };
@@ -145,7 +147,8 @@ struct NodeStacks {
 };
 struct NodeRecorded {
   std::uint32_t request = 0;
-  std::vector<NodePosition> positions;  // none: there is no such recorder
+  std::vector<NodePosition> positions;  // PyTorch's; none: there is no such recorder
+  std::vector<NcclProgress> nccl;
 };
 struct NodeGpu {                                    // numbers below 0: not known
   std::int32_t number = 0;                          // on its host, in the order of the bus

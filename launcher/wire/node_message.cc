@@ -7,7 +7,7 @@ namespace dlaunch {
 template <>
 inline constexpr Stage kLastOf<Stage> = Stage::exec;
 template <>
-inline constexpr FlightState kLastOf<FlightState> = FlightState::failed;
+inline constexpr FlightState kLastOf<FlightState> = kLastFlightState;
 template <>
 inline constexpr FailureKind kLastOf<FailureKind> = FailureKind::voluntary;
 template <>

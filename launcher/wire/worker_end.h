@@ -43,7 +43,8 @@ struct WorkerEnd {
   Duration silent_since_traceback{};
   std::string stderr_log;           // the file of --log-dir with all of it; "": none
   std::string error_file;           // contents of its TORCHELASTIC_ERROR_FILE, if it wrote one
-  std::vector<FlightEntry> flight;  // its last operations of libdlring, oldest first
+  std::vector<FlightEntry> flight;  // its last operations, oldest first
+  bool flight_is_nccl = false;      // they are NCCL's, as it made none of libdlring
   int peer_lost = -1;               // the rank whose loss libdlring reported to it; -1: none
 };
 

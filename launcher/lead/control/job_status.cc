@@ -10,11 +10,10 @@ namespace {
 using nlohmann::json;
 
 json json_of(const FlightEntry& operation, TimePoint now) {
-  static constexpr const char* kStates[] = {"", "running", "done", "failed"};
-  const bool running = operation.state == FlightState::running;
   return {{"operation", operation.what},
-          {"state", kStates[static_cast<int>(operation.state)]},
-          {"since_s", to_seconds(now - (running ? operation.started : operation.ended))}};
+          {"state", kFlightStateNames[static_cast<int>(operation.state)]},
+          {"since_s",
+           to_seconds(now - (has_ended(operation.state) ? operation.ended : operation.started))}};
 }
 
 // An unknown number becomes null.

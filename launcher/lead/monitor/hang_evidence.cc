@@ -29,6 +29,13 @@ HangCulprits by_recorder(const HangEvidence& evidence, const RankSet& hung) {
   return {};
 }
 
+// Those that lack a collective of NCCL, or call another one.
+HangCulprits by_nccl(const HangEvidence& evidence, const RankSet& hung) {
+  const auto verdict = nccl_verdict(evidence.nccl);
+  if (!verdict || !has_all(hung, verdict->ranks)) return {};
+  return {.ranks = verdict->ranks, .note = "; " + verdict->sentence};
+}
+
 HangCulprits by_stacks(const RankStacks& stacks, const RankSet& hung) {
   const auto groups = group_stacks(stacks);
   const RankSet suspects = find_suspects(groups, {}, static_cast<int>(stacks.size())).ranks;
@@ -44,6 +51,7 @@ HangCulprits by_stacks(const RankStacks& stacks, const RankSet& hung) {
 
 HangCulprits culprits_of(const HangEvidence& evidence, const RankSet& hung) {
   auto culprits = by_recorder(evidence, hung);
+  if (culprits.ranks.empty()) culprits = by_nccl(evidence, hung);
   if (culprits.ranks.empty()) culprits = by_stacks(evidence.stacks, hung);
   if (culprits.ranks.empty()) culprits.ranks = hung;
   return culprits;
@@ -56,6 +64,10 @@ std::optional<std::map<int, std::string>> waits_of(const HangEvidence& evidence,
     for (const int rank : group.ranks) {
       if (group.waits && busy.contains(rank)) places[rank] = group.place;
     }
+  }
+  for (const int rank : busy) {
+    const std::string wait = nccl_wait(evidence.nccl, rank);
+    if (!wait.empty()) places[rank] = wait;
   }
   for (const auto& [rank, positions] : evidence.recorded) {
     for (const NodePosition& at : positions) {

@@ -1,6 +1,6 @@
-// What the stacks of all ranks, and PyTorch's Flight Recorder where a program has one, say about a
-// hang of a program that dlaunch sees from outside only: by its heartbeats, its output and its CPU
-// time. Pure.
+// What the stacks of all ranks, PyTorch's Flight Recorder and the record of NCCL's operations,
+// where a program has them, say about a hang of a program that dlaunch sees from outside only: by
+// its heartbeats, its output and its CPU time. Pure.
 #pragma once
 
 #include <map>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/rank_set.h"
+#include "launcher/lead/monitor/nccl_verdict.h"
 #include "launcher/wire/monitor_message.h"
 #include "launcher/wire/stack_groups.h"
 
@@ -17,6 +18,7 @@ namespace dlaunch {
 struct HangEvidence {
   RankStacks stacks;
   std::map<int, std::vector<NodePosition>> recorded;  // by rank; none without a recorder
+  NcclRecords nccl = {};
 };
 
 struct HangCulprits {

@@ -35,7 +35,7 @@ void MonitorRequests::take(int node, const NodeRecorded& recorded) {
   if (it == recorders_.end() || it->second.node != node) return;
   const Recorded done = std::move(it->second.done);
   recorders_.erase(it);
-  done(recorded.positions);
+  done(recorded);
 }
 
 void MonitorRequests::survey(TimePoint now, const std::set<int>& nodes, bool gpus,

@@ -17,14 +17,14 @@ class MonitorRequests {
  public:
   using Ask = std::function<void(int node, const NodeMessage& question)>;
   using Stacks = std::function<void(int pid, const std::vector<std::string>& lines)>;
-  using Recorded = std::function<void(const std::vector<NodePosition>& positions)>;
+  using Recorded = std::function<void(const NodeRecorded& recorded)>;
   using Workers = std::function<void(const std::map<int, NodeWorkers>& by_node)>;
   // ask may deliver the answer at once.
   explicit MonitorRequests(Ask ask) : ask_(std::move(ask)) {}
 
   // The stacks of the worker at that slot of the node. limit: as NodeDump.
   void dump(int node, Slot slot, Stacks done, Duration limit = {});
-  // Where the process groups of the worker at that slot stand, by PyTorch's Flight Recorder.
+  // Where the process groups of the worker at that slot stand, as NodeAskRecorder.
   void ask_recorder(int node, Slot slot, Recorded done);
   // The workers of these nodes, with or without their GPUs, except of nodes that do not answer
   // within a second.

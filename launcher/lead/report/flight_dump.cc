@@ -156,7 +156,8 @@ class DumpWriter {
 std::map<int, std::string> flight_dumps(const std::vector<WorkerEnd>& workers, int ranks) {
   std::map<int, const WorkerEnd*> last;
   for (const WorkerEnd& worker : workers) {
-    if (worker.rank >= 0 && worker.rank < ranks && !worker.flight.empty()) {
+    if (worker.rank >= 0 && worker.rank < ranks && !worker.flight.empty() &&
+        !worker.flight_is_nccl) {
       last[worker.rank] = &worker;
     }
   }

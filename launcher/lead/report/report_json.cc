@@ -24,17 +24,16 @@ const char* json_word(Stage stage) {
   return kNames[static_cast<int>(stage)];
 }
 
-// libdlring's last operations; times are before the worker's end.
+// The last operations of libdlring, or of NCCL; times are before the worker's end.
 json last_operations(const WorkerEnd& worker) {
   constexpr std::size_t kMost = 8;
-  static constexpr const char* kStates[] = {"", "running", "done", "failed"};
   json list = json::array();
   const auto& flight = worker.flight;
   for (std::size_t i = flight.size() - std::min(flight.size(), kMost); i < flight.size(); ++i) {
     json entry = {{"operation", flight[i].what},
-                  {"state", kStates[static_cast<int>(flight[i].state)]},
+                  {"state", kFlightStateNames[static_cast<int>(flight[i].state)]},
                   {"started_before_s", to_seconds(worker.ended - flight[i].started)}};
-    if (flight[i].state != FlightState::running) {
+    if (has_ended(flight[i].state)) {
       entry["ended_before_s"] = to_seconds(worker.ended - flight[i].ended);
     }
     list.push_back(std::move(entry));

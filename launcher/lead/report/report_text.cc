@@ -55,7 +55,7 @@ std::string who(const JobFacts& facts, const WorkerEnd& worker) {
 
 // -- The cause
 
-// Its last operation, from libdlring's flight record.
+// Its last operation, from libdlring's flight record or NCCL's.
 void add_last_operation(Lines& out, const WorkerEnd& worker) {
   if (worker.flight.empty()) return;
   const auto& last = worker.flight.back();
@@ -64,6 +64,9 @@ void add_last_operation(Lines& out, const WorkerEnd& worker) {
   };
   if (last.state == FlightState::running) {
     out.push_back(fmt::format("  it was in {} for {}", escaped(last.what), since(last.started)));
+  } else if (last.state == FlightState::enqueued) {
+    out.push_back(
+        fmt::format("  it last enqueued {}, {} before", escaped(last.what), since(last.started)));
   } else {
     out.push_back(fmt::format("  its last operation, {}, {} {} before", escaped(last.what),
                               last.state == FlightState::done ? "was done" : "failed",

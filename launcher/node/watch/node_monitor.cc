@@ -23,6 +23,12 @@ Duration interval_for(Duration still_after) {
 
 constexpr Duration kBetweenProgress = std::chrono::seconds(1);
 
+// Of libdlring's collectives, or of NCCL's.
+std::vector<TallySums> tallies_of(const WorkerPlace& place) {
+  auto tallies = read_tallies(flight_record_of(place));
+  return tallies.empty() ? read_tallies(nccl_record_of(place)) : tallies;
+}
+
 // Limits of what is sent to the leader.
 constexpr std::size_t kMaxLines = 500, kMaxLinesInHaste = 150, kMaxLineBytes = 400;
 
@@ -234,8 +240,9 @@ void NodeMonitor::on(const NodeDump& dump) {
 }
 
 void NodeMonitor::on(const NodeAskRecorder& ask) {
-  NodeRecorded recorded{.request = ask.request, .positions = {}};
+  NodeRecorded recorded{.request = ask.request, .positions = {}, .nccl = {}};
   if (!runs(ask.slot)) return tell_(recorded);
+  recorded.nccl = read_nccl(nccl_record_of(processes_.place(ask.slot)));
   const auto done = [this, recorded](std::vector<NodePosition> positions) mutable {
     recorded.positions = std::move(positions);
     tell_(recorded);
@@ -286,7 +293,7 @@ void NodeMonitor::on(const NodeSurvey& survey) {
   for (const Slot slot : processes_.running_slots()) {
     NodeWorker worker = describe(slot);
     if (survey.gpus && processes_.place(slot).rank >= 0) {
-      worker.tallies = read_tallies(flight_record_of(processes_.place(slot)));
+      worker.tallies = tallies_of(processes_.place(slot));
     }
     worker.gpus_known = gpus.has_value();
     if (gpus) worker.gpus = gpus_of_worker(slot, *gpus);
@@ -311,9 +318,9 @@ NodeWorker NodeMonitor::describe(Slot slot) const {
   if (place.rank < 0) return worker;
   const std::string record = flight_record_of(place);
   worker.in_ring = !record.empty();
-  auto flight = read_flight(record);
-  if (!flight.empty()) worker.operations = {std::move(flight.back())};
-  worker.rate = read_rate(record, steady_now());
+  auto operations = last_operations_of(place);
+  if (!operations.entries.empty()) worker.operations = {std::move(operations.entries.back())};
+  worker.rate = read_rate(operations.is_nccl ? nccl_record_of(place) : record, steady_now());
   return worker;
 }
 

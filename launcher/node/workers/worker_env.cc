@@ -33,6 +33,7 @@ constexpr std::array kStalePrefixes = {"PMI_",
                                        contract::kAgent,
                                        contract::kHeartbeatFd,
                                        contract::kHeartbeatPipe,
+                                       contract::kNcclKernels,
                                        contract::kWorker,
                                        contract::kRdzv,
                                        contract::kRound,
@@ -65,6 +66,9 @@ bool stale(std::string_view name) {
   return begins_with_any(name, kStalePrefixes) ||
          std::find(kStaleNames.begin(), kStaleNames.end(), name) != kStaleNames.end();
 }
+
+// NCCL takes no longer path of a plug-in.
+constexpr std::size_t kLongestNcclPath = 254;
 
 using Macro = std::pair<std::string_view, std::string>;
 
@@ -247,6 +251,17 @@ void set_flight_recorder(EnvByName& env, const Plan& plan, const WorkerPlace& pl
   }
 }
 
+// A user's own plug-in stands; that of the job in which a worker starts this one does not.
+void set_nccl_record(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
+  constexpr const char* kPlugin = "NCCL_PROFILER_PLUGIN";
+  const auto given = env.find(kPlugin);
+  if (given != env.end() && given->second.ends_with(kNcclProfilerFile)) env.erase(given);
+  if (plan.nccl_record == NcclRecord::off || place.round_dir.empty()) return;
+  if (place.nccl_profiler.empty() || place.nccl_profiler.size() > kLongestNcclPath) return;
+  env.emplace(kPlugin, place.nccl_profiler);
+  if (plan.nccl_record == NcclRecord::kernels) env[contract::kNcclKernels] = "1";
+}
+
 void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   env[contract::kJobId] = plan.job_id;
   env[contract::kRound] = std::to_string(place.round);
@@ -277,6 +292,7 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   set_patience(env, plan);
   if (plan.debugging.active()) set_no_limits(env);
   set_flight_recorder(env, plan, place);
+  set_nccl_record(env, plan, place);
   env[contract::kLocalCores] = std::to_string(place.usable_cores);
   if (plan.omp_threads) env["OMP_NUM_THREADS"] = std::to_string(*plan.omp_threads);
   env.emplace("PYTHONUNBUFFERED", "1");  // lines appear when they are printed

@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "launcher/plan/plan.h"
 
 namespace dlaunch {
+
+inline constexpr std::string_view kNcclProfilerFile = "/libnccl-profiler-dlaunch.so";
 
 // What the agent knows beyond the Plan when it starts a worker.
 struct WorkerPlace {
@@ -31,6 +34,7 @@ struct WorkerPlace {
   std::string round_dir;             // private folder of this round; "": there is none
   std::string error_file;            // TORCHELASTIC_ERROR_FILE
   std::string python_folder;         // the first of PYTHONPATH; "": none
+  std::string nccl_profiler;         // the path of NCCL's profiler plug-in; "": there is none
   int heartbeat_fd = -1;             // its descriptor for heartbeats; -1: none
   std::uint64_t heartbeat_pipe = 0;  // the inode of its pipe
   // For MPI libraries:

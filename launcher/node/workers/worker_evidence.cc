@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
+#include "base/nccl_record.h"
 #include "base/unique_fd.h"
 
 namespace dlaunch {
@@ -22,7 +24,9 @@ void note_wait_status(WorkerEnd& end, const siginfo_t& info) {
 void note_left_files(WorkerEnd& end, const WorkerPlace& place) {
   end.error_file = read_left_file(place.error_file);
   if (place.round_dir.empty()) return;
-  end.flight = read_flight(flight_record_of(place));
+  auto operations = last_operations_of(place);
+  end.flight = std::move(operations.entries);
+  end.flight_is_nccl = operations.is_nccl;
   const std::string note =
       read_left_file(place.round_dir + "/peer_lost." + std::to_string(place.rank));
   int peer = -1;
@@ -34,6 +38,17 @@ void note_left_files(WorkerEnd& end, const WorkerPlace& place) {
 std::string flight_record_of(const WorkerPlace& place) {
   if (place.round_dir.empty()) return "";
   return read_left_file(flight_file(place.round_dir, place.rank));
+}
+
+std::string nccl_record_of(const WorkerPlace& place) {
+  if (place.round_dir.empty()) return "";
+  return read_left_file(nccl_file(place.round_dir, place.rank));
+}
+
+LastOperations last_operations_of(const WorkerPlace& place) {
+  auto entries = read_flight(flight_record_of(place));
+  if (!entries.empty()) return {.entries = std::move(entries), .is_nccl = false};
+  return {.entries = read_nccl_flight(nccl_record_of(place)), .is_nccl = true};
 }
 
 void note_out_of_memory(WorkerEnd& end, OomCounter& before) {

@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
+#include "base/flight.h"
 #include "launcher/node/workers/oom.h"
 #include "launcher/node/workers/worker_env.h"
 #include "launcher/wire/worker_end.h"
@@ -17,7 +19,7 @@ namespace dlaunch {
 void note_wait_status(WorkerEnd& end, const siginfo_t& info);
 
 // The files that a failed worker may have left: TORCHELASTIC_ERROR_FILE, and in its round's folder
-// libdlring's note on a lost peer and its flight record.
+// libdlring's note on a lost peer and the record of its operations.
 void note_left_files(WorkerEnd& end, const WorkerPlace& place);
 
 // Notes that the kernel killed it for lack of memory, if our memory cgroup counted such a kill
@@ -27,6 +29,16 @@ void note_out_of_memory(WorkerEnd& end, OomCounter& before);
 
 // Its flight record, for base/flight.h to read; "" if there is none.
 std::string flight_record_of(const WorkerPlace& place);
+
+// Its record of NCCL's operations, likewise for base/nccl_record.h.
+std::string nccl_record_of(const WorkerPlace& place);
+
+// Its last operations of libdlring, oldest first; if it has made none, those of NCCL.
+struct LastOperations {
+  std::vector<FlightEntry> entries;
+  bool is_nccl = false;
+};
+LastOperations last_operations_of(const WorkerPlace& place);
 
 // The first bytes of a regular file; "" if there is none. Never waits, whatever kind of file the
 // worker has put there.

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "cli/installed_folders.h"
+#include "base/installed_folders.h"
 #include "tests/unit/temp_folder.h"
 
 namespace dlaunch {

@@ -72,6 +72,7 @@ const std::map<std::string, Case> kCases = {
     {"join-timeout", {{"--join-timeout", "60"}, "join time-out: 60 s"}},
     {"hang-timeout", {{"--hang-timeout", "5m"}, "hang time-out: 300 s"}},
     {"hang-warning", {{"--hang-warning", "0"}, "hang warning: never"}},
+    {"nccl-record", {{"--nccl-record", "kernels"}, "NCCL record: kernels"}},
     {"straggler", {{"--straggler", "evict"}, "stragglers: evict"}},
     {"straggler-ratio", {{"--straggler-ratio", "1.5"}, "straggler ratio: 1.5"}},
     {"straggler-window", {{"--straggler-window", "4"}, "straggler window: 4 s"}},

@@ -49,6 +49,21 @@ TEST_CASE("hang evidence: without a difference all that hang are replaced") {
   CHECK(culprits_of({}, {0, 1}).ranks == RankSet{0, 1});
 }
 
+TEST_CASE("hang evidence: NCCL's record says which rank lacks which collective") {
+  HangEvidence evidence = one_elsewhere();
+  for (const int rank : {0, 1, 2}) {
+    NcclProgress& at = evidence.nccl[rank].emplace_back();
+    at.comm = 7;
+    at.enqueued = rank == 2 ? 4 : 5;
+  }
+  CHECK(culprits_of(evidence, {0, 1, 2, 3}).ranks == RankSet{2});
+  CHECK(culprits_of(evidence, {0, 1, 3}).ranks == RankSet{1});  // rank 2 does not hang: by stacks
+  const auto waits = waits_of({.stacks = {}, .recorded = {}, .nccl = evidence.nccl}, {0, 1});
+  REQUIRE(waits);
+  CHECK(waits->at(0) == "has enqueued collective #5 on NCCL communicator 0000000000000007");
+  CHECK_FALSE(waits_of({.stacks = {}, .recorded = {}, .nccl = evidence.nccl}, {0, 2}));
+}
+
 TEST_CASE("hang evidence: the recorder says which rank lacks which collective") {
   HangEvidence evidence = one_elsewhere();
   evidence.recorded = {

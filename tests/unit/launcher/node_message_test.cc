@@ -204,7 +204,15 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(over(NodeDump{5, 2}).request == 5);
   CHECK(over(NodeHung{2, 77, "why"}).why == "why");
   CHECK(over(NodeAskRecorder{5, 2}).slot == 2);
-  const auto recorded = over(NodeRecorded{5, {{.group = 4, .seq = 9, .inside = true}}});
+  const auto recorded =
+      over(NodeRecorded{5,
+                        {{.group = 4, .seq = 9, .inside = true}},
+                        {{.comm = 77, .name = "x", .enqueued = 3, .last = {{.count = 5}}}}});
+  REQUIRE(recorded.nccl.size() == 1);
+  CHECK(recorded.nccl[0].comm == 77);
+  CHECK(recorded.nccl[0].name == "x");
+  REQUIRE(recorded.nccl[0].last.size() == 1);
+  CHECK(recorded.nccl[0].last[0].count == 5);
   CHECK((recorded.request == 5 && recorded.positions.at(0).seq == 9));
   const auto tail = over(NodeTail{2, 40s, true});
   CHECK((tail.slot == 2 && tail.lasts == 40s && tail.again));

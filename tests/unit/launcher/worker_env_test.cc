@@ -320,3 +320,29 @@ TEST_CASE("a worker gets the descriptor for heartbeats, and not that of an outer
   CHECK(has(env, "DLAUNCH_HEARTBEAT_FD=7"));
   CHECK_FALSE(times_set(env, "DLAUNCH_HEARTBEAT_PIPE"));
 }
+
+TEST_CASE("NCCL gets our profiler plug-in, unless the user has one or wants no record") {
+  const std::string kOurs = "NCCL_PROFILER_PLUGIN=/usr/lib/dlaunch/libnccl-profiler-dlaunch.so";
+  WorkerPlace place = kPlace;
+  place.nccl_profiler = "/usr/lib/dlaunch/libnccl-profiler-dlaunch.so";
+  place.round_dir = "/tmp/job/1";
+  CHECK(has(worker_environment(plan(), place, {}), kOurs));
+  CHECK_FALSE(times_set(worker_environment(plan(), place, {}), "DLAUNCH_NCCL_KERNELS"));
+  CHECK(has(worker_environment(plan(), place, {"NCCL_PROFILER_PLUGIN=none"}),
+            "NCCL_PROFILER_PLUGIN=none"));
+  Plan kernels = plan();
+  kernels.nccl_record = NcclRecord::kernels;
+  CHECK(has(worker_environment(kernels, place, {}), "DLAUNCH_NCCL_KERNELS=1"));
+  // What an enclosing job has set does not count as the user's own.
+  Plan off = plan();
+  off.nccl_record = NcclRecord::off;
+  const std::vector<std::string> outer = {"NCCL_PROFILER_PLUGIN=/opt/libnccl-profiler-dlaunch.so",
+                                          "DLAUNCH_NCCL_KERNELS=1"};
+  CHECK_FALSE(times_set(worker_environment(off, place, outer), "NCCL_PROFILER_PLUGIN"));
+  CHECK_FALSE(times_set(worker_environment(plan(), place, outer), "DLAUNCH_NCCL_KERNELS"));
+  CHECK(has(worker_environment(plan(), place, outer), kOurs));
+  place.nccl_profiler = "";  // it is not installed
+  CHECK_FALSE(times_set(worker_environment(plan(), place, {}), "NCCL_PROFILER_PLUGIN"));
+  place.nccl_profiler = "/" + std::string(300, 'x');
+  CHECK_FALSE(times_set(worker_environment(plan(), place, {}), "NCCL_PROFILER_PLUGIN"));
+}

@@ -1,0 +1,31 @@
+// What the records of NCCL's operations (base/nccl_record.h) say about a hang: which rank has
+// enqueued fewer collectives on a communicator than the others, or another one. Pure.
+//
+// A rank is ahead on a communicator if another one there has enqueued fewer collectives: it waits,
+// or will as soon as it needs the result. A rank that is behind on one communicator and ahead on
+// none is at fault. If all that are behind are ahead elsewhere, they wait in a circle.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/nccl_record.h"
+#include "base/rank_set.h"
+
+namespace dlaunch {
+
+using NcclRecords = std::map<int, std::vector<NcclProgress>>;  // by rank of the job
+
+struct NcclVerdict {
+  RankSet ranks;
+  std::string sentence;
+};
+// nullopt: the records do not tell the ranks apart.
+std::optional<NcclVerdict> nccl_verdict(const NcclRecords& records);
+
+// What the rank waits for by its own record and those of the others, in words; "": nothing.
+std::string nccl_wait(const NcclRecords& records, int rank);
+
+}  // namespace dlaunch

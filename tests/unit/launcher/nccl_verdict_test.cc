@@ -1,0 +1,133 @@
+#include "launcher/lead/monitor/nccl_verdict.h"
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+
+namespace {
+
+constexpr std::uint8_t kAllReduce = 0, kBroadcast = 3, kFloat = 8;
+
+// A rank that has enqueued so many all_reduces on the communicator.
+NcclProgress enqueues(std::uint64_t enqueued, std::uint64_t comm = 1) {
+  NcclProgress at{.comm = comm, .name = comm == 1 ? "world" : "pipe", .enqueued = enqueued};
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(enqueued, kNcclCalls); ++i) {
+    at.last.push_back({.count = 4, .root = 0, .what = kAllReduce, .dtype = kFloat});
+  }
+  return at;
+}
+
+NcclProgress on_gpu(std::uint64_t enqueued, std::uint64_t begun, std::uint64_t open) {
+  NcclProgress at = enqueues(enqueued);
+  at.kernels = true;
+  at.begun = begun;
+  at.open = open;
+  return at;
+}
+
+}  // namespace
+
+TEST_CASE("nccl verdict: equal ranks, or one alone, say nothing") {
+  CHECK_FALSE(nccl_verdict({}));
+  CHECK_FALSE(nccl_verdict({{0, {enqueues(5)}}}));
+  CHECK_FALSE(nccl_verdict({{0, {enqueues(5)}}, {1, {enqueues(5)}}}));
+  CHECK_FALSE(nccl_verdict({{0, {enqueues(5, 1)}}, {1, {enqueues(7, 2)}}}));
+  CHECK(nccl_wait({{0, {enqueues(5)}}, {1, {enqueues(5)}}}, 0).empty());
+}
+
+TEST_CASE("nccl verdict: the rank that has enqueued fewer collectives") {
+  const NcclRecords records = {
+      {0, {enqueues(3)}}, {1, {enqueues(900)}}, {2, {enqueues(2)}}, {3, {enqueues(3)}}};
+  const auto verdict = nccl_verdict(records);
+  REQUIRE(verdict);
+  CHECK(verdict->ranks == RankSet{2});
+  CHECK(verdict->sentence ==
+        "rank 2 has not enqueued collective #3, all_reduce (count 4, float), on NCCL communicator "
+        "world, where rank 0-1,3 are waiting");
+  CHECK(nccl_wait(records, 0) == "has enqueued collective #3 on NCCL communicator world");
+  CHECK(nccl_wait(records, 2).empty());
+  CHECK(nccl_wait(records, 9).empty());
+}
+
+TEST_CASE("nccl verdict: several may lack it, and one may have called none at all") {
+  const auto verdict = nccl_verdict({{0, {enqueues(1)}}, {1, {enqueues(0)}}, {2, {enqueues(0)}}});
+  REQUIRE(verdict);
+  CHECK(verdict->ranks == RankSet{1, 2});
+  CHECK(verdict->sentence.find("rank 1-2 have not enqueued collective #1") == 0);
+}
+
+TEST_CASE("nccl verdict: a rank that waits on another communicator is not at fault") {
+  // Rank 1 lacks #6 of the first, as it waits for rank 2 on the second.
+  const auto verdict = nccl_verdict(
+      {{0, {enqueues(6, 1)}}, {1, {enqueues(5, 1), enqueues(9, 2)}}, {2, {enqueues(8, 2)}}});
+  REQUIRE(verdict);
+  CHECK(verdict->ranks == RankSet{2});
+  CHECK(verdict->sentence.find("on NCCL communicator pipe, where rank 1 is waiting") !=
+        std::string::npos);
+}
+
+TEST_CASE("nccl verdict: a circle over two communicators") {
+  const auto verdict = nccl_verdict({{0, {enqueues(6, 1), enqueues(8, 2)}},
+                                     {1, {enqueues(5, 1), enqueues(9, 2)}},
+                                     {2, {enqueues(6, 1)}}});
+  REQUIRE(verdict);
+  CHECK(verdict->ranks == RankSet{0, 1});
+  CHECK(verdict->sentence.find("rank 0-1 wait for each other on different NCCL communicators") ==
+        0);
+}
+
+TEST_CASE("nccl verdict: another function, count, type or root") {
+  for (const NcclCall other : {NcclCall{4, 0, kBroadcast, kFloat},
+                               NcclCall{5, 0, kAllReduce, kFloat}, NcclCall{4, 0, kAllReduce, 9}}) {
+    NcclRecords records = {{0, {enqueues(20)}}, {1, {enqueues(22)}}, {2, {enqueues(25)}}};
+    records[1][0].last[13] = other;  // number 14
+    const auto verdict = nccl_verdict(records);
+    REQUIRE(verdict);
+    CHECK(verdict->ranks == RankSet{1});
+    CHECK(verdict->sentence.find("collective #14 on NCCL communicator world is not the same: ") ==
+          0);
+    CHECK(verdict->sentence.find("rank 0,2 have called all_reduce (count 4, float)") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("nccl verdict: of two that differ neither is known to be right") {
+  NcclRecords records = {{0, {enqueues(2)}}, {1, {enqueues(2)}}};
+  records[0][0].last[1].what = kBroadcast;
+  const auto verdict = nccl_verdict(records);
+  REQUIRE(verdict);
+  CHECK(verdict->ranks == RankSet{0, 1});
+  CHECK(verdict->sentence ==
+        "collective #2 on NCCL communicator world is not the same: rank 1 has called all_reduce "
+        "(count 4, float), rank 0 has called broadcast (count 4, float, root 0)");
+}
+
+TEST_CASE("nccl verdict: a GPU that earlier work holds, if kernels are recorded") {
+  const NcclRecords records = {
+      {0, {on_gpu(9, 7, 7)}}, {1, {on_gpu(9, 6, 0)}}, {2, {on_gpu(9, 7, 7)}}};
+  const auto verdict = nccl_verdict(records);
+  REQUIRE(verdict);
+  CHECK(verdict->ranks == RankSet{1});
+  CHECK(verdict->sentence ==
+        "rank 1 has enqueued collective #7, all_reduce (count 4, float), on NCCL communicator "
+        "world, but earlier work still holds the GPU; rank 0,2 are waiting");
+  CHECK(nccl_wait(records, 0) == "in collective #7 on NCCL communicator world");
+  CHECK_FALSE(nccl_verdict({{0, {on_gpu(9, 7, 7)}}, {1, {on_gpu(9, 7, 7)}}}));
+}
+
+TEST_CASE("nccl verdict: a process with several GPUs counts by the last of them") {
+  const auto verdict =
+      nccl_verdict({{0, {enqueues(3), enqueues(2)}}, {1, {enqueues(3), enqueues(3)}}});
+  REQUIRE(verdict);
+  CHECK(verdict->ranks == RankSet{0});
+}
+
+TEST_CASE("nccl verdict: values that no plug-in writes do no harm") {
+  NcclRecords records = {{0, {enqueues(3)}}, {1, {enqueues(3)}}};
+  records[0][0].last[2].what = 250;
+  records[1][0].enqueued = UINT64_MAX;
+  records[1][0].name = "\x1b[2J";
+  const auto verdict = nccl_verdict(records);
+  REQUIRE(verdict);
+  CHECK(verdict->sentence.find('\x1b') == std::string::npos);
+}
