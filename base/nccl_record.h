@@ -1,5 +1,5 @@
-// The record of one rank's NCCL operations, in a file that NCCL's profiler plug-in (profiler/) maps
-// and that outlives the process, however it ends. The launcher reads it like a flight record
+// The record of one rank's NCCL operations, in a file that NCCL's profiler plug-in (ring/profiler/)
+// maps and that outlives the process, however it ends. The launcher reads it like a flight record
 // (base/flight.h), and compares the communicators of all ranks at a hang.
 //
 // NCCL only enqueues an operation on a GPU's stream: that its call has returned does not say that

@@ -47,7 +47,7 @@ bool can_load(std::string_view libraries) {
 
 // A plug-in that dlaunch brings itself.
 std::string nccl_record_line() {
-  const bool there = !find_installed(kNcclProfilerFile, "profiler").empty();
+  const bool there = !find_installed(kNcclProfilerFile, "ring/profiler").empty();
   return there
              ? "    [X] --nccl-record\n"
              : fmt::format("    [ ] --nccl-record: {} is not here\n", kNcclProfilerFile.substr(1));

@@ -89,7 +89,7 @@ bool AgentBase::set_up() {
     DL_ASSERT(!secret_.empty());
     if (auto ok = TlsChannel::prepare(); !ok) return failed(kExitSystem, ok.error());
   }
-  common_.nccl_profiler = find_installed(kNcclProfilerFile, "profiler");
+  common_.nccl_profiler = find_installed(kNcclProfilerFile, "ring/profiler");
   if (plan_.in_place_of_horovod) {
     auto folder = job_dir_.write_package("horovod", kInPlaceOfHorovod);
     if (!folder) return failed(kExitCannotCreate, folder.error());

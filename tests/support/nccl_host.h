@@ -1,6 +1,6 @@
 // Calls a profiler plug-in as NCCL does: for tests on machines without a GPU. The layouts and the
 // order of calls are those of NCCL 2.26 (version 3), 2.27 (4) and 2.28 (5). They are declared here
-// once more, in full and apart from profiler/, so that a mistake there cannot hide here.
+// once more, in full and apart from ring/profiler/, so that a mistake there cannot hide here.
 #pragma once
 
 #include <dlfcn.h>

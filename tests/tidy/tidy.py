@@ -10,7 +10,6 @@ ARROWS = {
     "base": set(),
     "rendezvous": {"base"},
     "ring": {"base", "rendezvous"},
-    "profiler": {"base"},
     "elastic": {"base"},
     # Beside base only the public headers of libdlring, like any program.
     "elastic/state": {"base"},
@@ -60,6 +59,7 @@ ROOM_ARROWS = {
         "hosts": {"kernels", "call", "stream"},
         "device": {"kernels", "call", "stream"},
         "torch": set(),
+        "profiler": set(),
     },
 }
 RING_MAY_SEE = {"rendezvous/store.h", "rendezvous/crowd.h", "rendezvous/handshake.h", "rendezvous/store_server_thread.h",
@@ -115,7 +115,7 @@ MAY_READ_WALL_CLOCK = {"launcher/output/output_printer.cc", "launcher/lead/event
 # The names that dlaunch and its workers agree on.
 CONTRACT = "base/contract.h"
 OWN_VARIABLE = re.compile(r'"[^"\n]*\bDLAUNCH_(?!VERSION\b)\w*')
-CODE = ("base", "rendezvous", "ring", "profiler", "elastic", "python", "launcher", "cli", "examples")
+CODE = ("base", "rendezvous", "ring", "elastic", "python", "launcher", "cli", "examples")
 
 
 # A layer inside another one's folder: (what it is called, where it is).
@@ -148,7 +148,7 @@ def check_includes(path, line_no, line, complain):
     target = match.group(1)
     top = target.split("/")[0]
     layer = layer_of(path)
-    if top in ("base", "rendezvous", "ring", "profiler", "elastic", "python", "launcher", "cli"):
+    if top in ("base", "rendezvous", "ring", "elastic", "python", "launcher", "cli"):
         if top != layer.split("/")[0] and top not in ARROWS[layer]:
             complain(path, line_no, f"{layer}/ must not include {target}")
         if top == "elastic" and layer_of(target) != layer and "/" in layer + layer_of(target):
@@ -233,7 +233,7 @@ def check_unnamed(path, text, seen, complain):
 # dlaunch holds the ring, too: two types of one name would share their members' code, whichever the linker
 # takes.
 TYPE = re.compile(r"^(?:struct|class|enum class) (?:\[\[nodiscard\]\] |alignas\(\w+\) )*(\w+)(?: final)?(?: : [^;{]+)? \{", re.M)
-NOT_IN_DLAUNCH = ("examples/", "python/", "profiler/", "cli/bench/", "cli/ctl/", "elastic/state/", "ring/torch/")
+NOT_IN_DLAUNCH = ("examples/", "python/", "ring/profiler/", "cli/bench/", "cli/ctl/", "elastic/state/", "ring/torch/")
 
 
 def check_types(path, text, seen, complain):

@@ -1,5 +1,5 @@
 // The record of NCCL's operations: what is known of each, with kernel events and without.
-#include "profiler/recorder.h"
+#include "ring/profiler/recorder.h"
 
 #include <memory>
 #include <random>
@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "profiler/words.h"
+#include "ring/profiler/words.h"
 
 using namespace dlaunch;
 

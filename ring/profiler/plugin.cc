@@ -17,9 +17,9 @@
 #include "base/contract.h"
 #include "base/nccl_record.h"
 #include "base/unique_fd.h"
-#include "profiler/nccl_abi.h"
-#include "profiler/recorder.h"
-#include "profiler/words.h"
+#include "ring/profiler/nccl_abi.h"
+#include "ring/profiler/recorder.h"
+#include "ring/profiler/words.h"
 
 namespace dlaunch {
 namespace {
@@ -87,7 +87,7 @@ Stands stands_for(void* handle) { return Stands(reinterpret_cast<std::uintptr_t>
 NcclRecorder::Ticket ticket_of(void* handle) {
   return reinterpret_cast<std::uintptr_t>(handle) >> 2;
 }
-int comm_of(void* context) {
+int number_of(void* context) {
   return static_cast<int>(reinterpret_cast<std::intptr_t>(context)) - 1;
 }
 
@@ -144,7 +144,7 @@ int start(void* context, void** handle, Event* event) {
   // NCCL counts collectives of a captured graph only where their groups have handles.
   *handle = handle_of(0, kNothing);
   State& own = state();
-  const int comm = comm_of(context);
+  const int comm = number_of(context);
   const std::lock_guard lock(own.mutex);
   if (comm < 0 || !own.recorder) return kSuccess;
   if (event->type == kCollective || event->type == kMessage) {
@@ -169,7 +169,7 @@ int record_state(void*, int, void*) { return kSuccess; }
 
 int finalize(void* context) {
   State& own = state();
-  const int comm = comm_of(context);
+  const int comm = number_of(context);
   const std::lock_guard lock(own.mutex);
   if (comm >= 0 && own.recorder) own.recorder->remove(comm);
   return kSuccess;

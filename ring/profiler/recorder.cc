@@ -1,4 +1,4 @@
-#include "profiler/recorder.h"
+#include "ring/profiler/recorder.h"
 
 #include <algorithm>
 #include <cstring>
