@@ -108,7 +108,7 @@ void RunFolder::end() {
     rates.interface = line.interface;
     rates.line = line.bytes_per_s;
   } else {
-    rates.copiers = std::min(ranks_, static_cast<int>(std::thread::hardware_concurrency()));
+    rates.copiers = copiers_for(ranks_, std::thread::hardware_concurrency());
     rates.copies = measure_copies(rates.copiers);
   }
   writer_.write(limits_, render_json(rates));

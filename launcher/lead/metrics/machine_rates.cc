@@ -1,11 +1,15 @@
 #include "launcher/lead/metrics/machine_rates.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -19,8 +23,41 @@ namespace dlaunch {
 namespace {
 
 constexpr Duration kEach = std::chrono::milliseconds(10);
-constexpr std::uint64_t kLargest = 8 << 20;  // with its copy more than a core's share of the caches
 constexpr int kMostCopiers = 16;
+
+// Memory that costs nothing until it is written.
+class Buffer {
+ public:
+  explicit Buffer(std::size_t size) : size_(size) {
+    void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at != MAP_FAILED) data_ = static_cast<char*>(at);
+  }
+  Buffer(Buffer&& other) noexcept
+      : size_(other.size_), data_(std::exchange(other.data_, nullptr)) {}
+  Buffer& operator=(Buffer&&) = delete;
+  ~Buffer() {
+    if (data_ != nullptr) ::munmap(data_, size_);
+  }
+  char* data() const { return data_; }  // nullptr: the system has no memory to give
+
+ private:
+  std::size_t size_;
+  char* data_ = nullptr;
+};
+
+struct Copier {
+  Buffer from, to;
+};
+
+// Empty: there is not enough memory.
+std::vector<Copier> copiers_with(std::size_t largest, int number) {
+  std::vector<Copier> copiers;
+  for (int i = 0; i < number; ++i) {
+    copiers.push_back({Buffer(largest), Buffer(largest)});
+    if (copiers.back().from.data() == nullptr || copiers.back().to.data() == nullptr) return {};
+  }
+  return copiers;
+}
 
 struct Copied {
   double bytes = 0, seconds = 0;
@@ -44,38 +81,49 @@ Copied copy_for(Duration time, char* to, const char* from, std::size_t size) {
   return {static_cast<double>(bytes), to_seconds(now - begin)};
 }
 
-double rate_of(std::uint64_t size, int copiers) {
-  std::barrier start(copiers);
-  std::vector<Copied> copied(static_cast<std::size_t>(copiers));
+// The mean rate of these copiers while all of them copy. 0: one of them has no thread.
+double rate_of(std::size_t size, const std::vector<Copier>& copiers) {
+  std::barrier start(static_cast<std::ptrdiff_t>(copiers.size()));
+  std::vector<Copied> copied(copiers.size());
   std::vector<std::thread> threads;
-  for (Copied& mine : copied) {
-    auto thread = start_quiet_thread([&start, &mine, size] {
-      std::vector<char> from(size, 1), to(size, 2);
+  threads.reserve(copiers.size());
+  for (std::size_t i = 0; i < copiers.size(); ++i) {
+    auto thread = start_quiet_thread([&start, &mine = copied[i], &with = copiers[i], size] {
+      std::memset(with.from.data(), 1, size);
+      std::memset(with.to.data(), 2, size);
       start.arrive_and_wait();
-      mine = copy_for(kEach, to.data(), from.data(), size);
+      mine = copy_for(kEach, with.to.data(), with.from.data(), size);
     });
-    if (!thread) {
+    if (thread) {
+      threads.push_back(std::move(*thread));
+    } else {
       start.arrive_and_drop();
-      continue;
     }
-    threads.push_back(std::move(*thread));
   }
   for (auto& thread : threads) thread.join();
+  if (threads.size() < copiers.size()) return 0;
   double sum = 0;
   for (const Copied& one : copied) sum += one.seconds > 0 ? one.bytes / one.seconds : 0;
-  return threads.empty() ? 0 : sum / static_cast<double>(threads.size());
+  return sum / static_cast<double>(copiers.size());
 }
 
 }  // namespace
 
-std::vector<double> measure_copies(int copiers) {
-  copiers = std::clamp(copiers, 1, kMostCopiers);
+int copiers_for(int ranks, unsigned cores) {
+  const int most = std::clamp(static_cast<int>(cores), 1, kMostCopiers);
+  return std::clamp(ranks, 1, most);
+}
+
+std::vector<double> measure_copies(int copiers, std::size_t largest) {
+  const std::vector<Copier> all = copiers_with(largest, copiers);
+  if (all.empty()) return {};
   std::vector<double> rates;
-  std::uint64_t last = 0;
+  std::size_t last = 0;
   for (std::size_t at = 0; at < kTallySizeClasses; ++at) {
     const bool bounded = at < std::size(kTallySizes);
-    const std::uint64_t size = bounded ? std::min(kTallySizes[at], kLargest) : kLargest;
-    rates.push_back(size == last ? rates.back() : rate_of(size, copiers));
+    const std::size_t size = bounded ? std::min<std::size_t>(kTallySizes[at], largest) : largest;
+    rates.push_back(size == last ? rates.back() : rate_of(size, all));
+    if (rates.back() == 0) return {};
     last = size;
   }
   return rates;

@@ -3,7 +3,7 @@
 // network interface. The rates are those of the leader's host.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -20,8 +20,15 @@ struct MachineRates {
   double line = 0;
 };
 
-// Takes 40 ms, plus the time to get the memory, and keeps up to 16 cores busy meanwhile.
-std::vector<double> measure_copies(int copiers);
+// How many threads copy: one for each rank, but not more than there are cores, and 16 at most.
+// cores: as std::thread::hardware_concurrency() says; 0: not known.
+int copiers_for(int ranks, unsigned cores);
+
+// With its copy more than a core's share of the caches.
+inline constexpr std::size_t kLargestCopy = 8 << 20;
+// Takes 40 ms, plus the time to get the memory. Empty: there is not enough memory, or a thread is
+// missing.
+std::vector<double> measure_copies(int copiers, std::size_t largest = kLargestCopy);
 
 // The interface that has this address, and its speed as the kernel knows it.
 struct Line {

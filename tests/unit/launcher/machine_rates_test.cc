@@ -26,7 +26,18 @@ TEST_CASE("machine rates: copies of each size, in a moment") {
     CHECK(rate < 1e13);
   }
   CHECK(rates[2] == rates[3]);  // both larger than the caches
-  CHECK(measure_copies(0).size() == rates.size());
+}
+
+TEST_CASE("machine rates: one copier for each rank, but not more than there are cores, or 16") {
+  CHECK(copiers_for(4, 8) == 4);
+  CHECK(copiers_for(4, 2) == 2);
+  CHECK(copiers_for(64, 128) == 16);
+  CHECK(copiers_for(4, 0) == 1);  // the number of cores is not known
+  CHECK(copiers_for(0, 8) == 1);
+}
+
+TEST_CASE("machine rates: without memory nothing is measured") {
+  CHECK(measure_copies(2, std::size_t{1} << 60).empty());
 }
 
 TEST_CASE("machine rates: the line is the interface with the address, at the kernel's speed") {
