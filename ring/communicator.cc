@@ -189,11 +189,15 @@ Result<std::string> Communicator::explain(const Call& call) const {
 std::uint16_t Communicator::explained(const Call& call, const Plane* plane) {
   constexpr std::size_t kMostKinds = 1000;
   if (!job_.explains && !flight_->traces()) return 0;
-  const Explained kind{call.collective, call.dtype, call.task.device >= 0, call.count};
+  const Explained kind{call.collective, call.dtype, call.task.device >= 0, call.splits != nullptr,
+                       call.count};
   const auto known = explained_.find(kind);
   if (known != explained_.end()) return known->second;
   if (plane == nullptr || explained_.size() >= kMostKinds) return 0;
-  const std::string how = plane->explain(call);
+  // How the parts go depends on the longest one, which the ranks find out in the call.
+  const std::string how = kind.with_splits
+                              ? "parts of different lengths, after an exchange of the lengths"
+                              : plane->explain(call);
   if (job_.explains && job_.rank == 0) {
     log_info("{} of {} {}{}: {}", collective_name(call.collective), call.count,
              dtype_name(call.dtype), kind.on_device ? " on a GPU" : "", how);
@@ -210,17 +214,19 @@ Result<void> Communicator::run_step(const Call& call) {
 }
 
 // Before an all_to_all of parts that differ: each rank learns where its part begins in each other
-// rank's `in`, that both ends of each part agree on its length, and how long the longest one is.
+// rank's `in`, that both ends of each part agree on its length, how long the longest one is, and
+// that the ranks agree on whether their memory is on a GPU.
 Result<void> Communicator::tell_splits(const Call& call, Splits& splits) {
   struct Told {
-    std::uint64_t first = 0, count = 0, longest = 0;
+    std::uint64_t first = 0, count = 0, longest = 0, on_device = 0;
   };
+  const bool on_device = call.task.device >= 0;
   std::uint64_t longest = 0;
   for (const Part& part : splits.given) longest = std::max<std::uint64_t>(longest, part.count);
   const auto n = static_cast<std::size_t>(job_.size);
   std::vector<Told> told(n), heard(n);
   for (std::size_t r = 0; r < n; ++r) {
-    told[r] = {splits.given[r].first, splits.given[r].count, longest};
+    told[r] = {splits.given[r].first, splits.given[r].count, longest, on_device};
   }
   Call exchange{.collective = Collective::all_to_all,
                 .in = told.data(),
@@ -245,6 +251,16 @@ Result<void> Communicator::tell_splits(const Call& call, Splits& splits) {
     }
     splits.from[r] = static_cast<std::size_t>(heard[r].first);
     splits.longest = std::max(splits.longest, static_cast<std::size_t>(heard[r].longest));
+  }
+  for (std::size_t r = 0; splits.longest > 0 && r < n; ++r) {
+    if ((heard[r].on_device != 0) == on_device) continue;
+    const int other = static_cast<int>(r);
+    return Error{
+        .code = Errc::mismatch,
+        .what = fmt::format("all_to_all_v #{}: rank {} gave memory on a GPU, and rank {} "
+                            "did not: without elements a rank gives a pointer, too",
+                            call.seq, on_device ? job_.rank : other, on_device ? other : job_.rank),
+        .rank = other};
   }
   return {};
 }

@@ -216,7 +216,7 @@ class Communicator : private ProcessEvents {
   struct Explained {
     Collective collective;
     dl_dtype dtype;
-    bool on_device;
+    bool on_device, with_splits;
     std::size_t count;
     auto operator<=>(const Explained&) const = default;
   };

@@ -162,7 +162,10 @@ std::size_t ShmShape::result(std::uint64_t block) const {
 std::size_t ShmShape::staging_bytes() const {
   return std::size_t{kSlots} * (ranks + 1) * chunk_bytes;
 }
-std::size_t ShmShape::data_stride() const { return (data_bytes() + 4095) / 4096 * 4096; }
+std::size_t ShmShape::data_stride() const {
+  constexpr std::size_t kLargestPage = 64 << 10;  // of aarch64 and ppc64le
+  return (data_bytes() + kLargestPage - 1) / kLargestPage * kLargestPage;
+}
 std::size_t ShmShape::small(std::uint64_t seq) const { return seq % kSmallSlots * small_bytes; }
 std::size_t ShmShape::data_bytes() const { return staging_bytes() + kSmallSlots * small_bytes; }
 std::size_t ShmShape::group_small(int r) const {

@@ -473,9 +473,11 @@ class Group final : public RecoveringGroup {
     if (in_counts[own] != out_counts[own]) {
       refuse(call, "the part for this rank itself differs in size");
     }
-    const Moved given(in), taken(out);
+    // Where the memory is shows in a pointer, which an empty tensor lacks.
+    const at::Tensor shown = in.numel() + out.numel() > 0 ? in : at::empty({1}, in.options());
+    const Moved given(shown), taken(out);
     return start(
-        kind, outputs, {in, out},
+        kind, outputs, {shown, out},
         [&](const Calls& calls) {
           return calls(dl_all_to_all_v, dl_iall_to_all_v, given.data, in_counts.data(), taken.data,
                        out_counts.data(), given.dtype);

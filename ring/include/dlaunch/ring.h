@@ -223,7 +223,9 @@ DL_API dl_result dl_all_to_all(dl_comm* comm, const void* in, void* out, size_t 
 /* all_to_all of parts that differ: the parts lie end to end. in has in_counts[r] elements for each
  * rank r, out gets out_counts[r] from it. Each array has dl_size() numbers. A rank needs to know
  * only its own, and in_counts[r] must be what rank r has for this rank in its out_counts; otherwise
- * DL_ERR_MISMATCH names both. The ranks exchange the numbers first, 24 bytes from each to each. */
+ * DL_ERR_MISMATCH says what both ranks have. A rank's own part must have one length in both arrays,
+ * else this rank gets DL_ERR_INVALID. The ranks exchange the numbers first, 32 bytes from each to
+ * each, and each rank waits for all others, also where dl_set_stream_ordered() is on. */
 DL_API dl_result dl_all_to_all_v(dl_comm* comm, const void* in, const size_t* in_counts, void* out,
                                  const size_t* out_counts, dl_dtype dtype);
 

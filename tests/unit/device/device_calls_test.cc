@@ -126,6 +126,32 @@ TEST_CASE("device: every collective, type and op gives the host's results on a G
   }
 }
 
+TEST_CASE("device: an all_to_all_v of several granules through the host") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    constexpr std::size_t kLong = 2'500'000;
+    const std::size_t parts[2][2] = {{1000, kLong}, {3, 1000}};
+    const std::size_t* const to = parts[rank];
+    const std::size_t from[] = {parts[0][rank], parts[1][rank]};
+    return same_as_on_host(
+        rank, comm, 0, to[0] + to[1], from[0] + from[1], DL_UINT8, false,
+        [&](void* in, void* out) { return dl_all_to_all_v(comm, in, to, out, from, DL_UINT8); });
+  });
+}
+
+TEST_CASE("device: a rank without elements that shows no memory is found, and no rank hangs") {
+  for (const Gpus gpus : kGpus) {
+    all_well({2, "shm"}, [gpus](int rank, dl_comm*& comm) {
+      DeviceVector<float> one(1, gpu_of(gpus, rank)), other(1, gpu_of(gpus, rank));
+      const std::size_t counts[] = {rank == 0 ? 1U : 0U, 0};
+      const auto result = dl_all_to_all_v(comm, rank == 0 ? one.data() : nullptr, counts,
+                                          rank == 0 ? other.data() : nullptr, counts, DL_FLOAT32);
+      EXPECT((result == DL_ERR_MISMATCH || result == DL_ERR_PEER_LOST));
+      EXPECT(std::string(dl_last_error(comm)).find("memory on a GPU") != std::string::npos);
+      return 0;
+    });
+  }
+}
+
 TEST_CASE("device: large calls, in place and as lists, of several granules through the host") {
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     constexpr std::size_t kCount = 2'500'000;
