@@ -48,9 +48,10 @@ bool can_load(std::string_view libraries) {
 // A plug-in that dlaunch brings itself.
 std::string nccl_record_line() {
   const bool there = !find_installed(kNcclProfilerFile, "ring/profiler").empty();
-  return there
-             ? "    [X] --nccl-record\n"
-             : fmt::format("    [ ] --nccl-record: {} is not here\n", kNcclProfilerFile.substr(1));
+  return there ? "    [X] --nccl-record\n"
+               : fmt::format(
+                     "    [ ] --nccl-record: {} is not here, or other users may write to it\n",
+                     kNcclProfilerFile.substr(1));
 }
 
 std::string section(std::string_view title, std::span<const Feature> features) {
