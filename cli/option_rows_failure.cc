@@ -60,10 +60,10 @@ constexpr OptionRow kFailureRows[] = {
      "takes twice as long",
      &Options::hang_warning},
     {"nccl-record", "", "", kChoices<kNcclRecordWords>, "calls", Group::failure,
-     "What dlaunch's profiler plug-in for NCCL records in each worker, so that a hang's report can "
-     "name the rank that lacks a collective: the calls, also the begin and end of their kernels on "
-     "the GPU, which costs NCCL some time for each, or nothing. A NCCL_PROFILER_PLUGIN of yours "
-     "stands",
+     "What dlaunch's plug-in for NCCL records in each worker: the calls (calls), also when the GPU "
+     "begins and ends them (kernels), or nothing (off). The report of a hang then names the rank "
+     "that lacks a collective. kernels costs each operation some time. dlaunch does not replace "
+     "your own NCCL_PROFILER_PLUGIN",
      &Options::nccl_record},
     {"straggler", "", "", kChoices<kStragglerWords>, "warn", Group::failure,
      "What dlaunch does about a worker that stays slower than the others: nothing (off), a "
