@@ -17,13 +17,16 @@ namespace {
 struct CopiedComm {
   std::uint64_t version, id;
   std::int32_t ranks, rank;
-  std::uint64_t enqueued, begun, open;
-  std::uint8_t kernels;
+  std::uint64_t enqueued, begun, open, last;
+  std::uint8_t kernels, message, destroyed;
   char name[sizeof NcclCommRecord::name];
   NcclCall calls[kNcclCalls];
   std::uint64_t next_version;
 };
 static_assert(offsetof(CopiedComm, next_version) == offsetof(NcclCommRecord, next_version));
+
+// More than any program calls; below it, numbers of collectives do not overflow.
+constexpr std::uint64_t kMostCollectives = std::uint64_t{1} << 62;
 
 bool is_known_call(const NcclCall& call) {
   return call.what < std::size(kCollectiveNames) && call.dtype < std::size(kDtypeNames);
@@ -37,7 +40,10 @@ NcclProgress progress_of(const CopiedComm& comm) {
                         .enqueued = comm.enqueued,
                         .begun = comm.begun,
                         .open = comm.open,
+                        .last_operation = comm.last,
                         .kernels = comm.kernels != 0,
+                        .message = comm.message != 0,
+                        .destroyed = comm.destroyed != 0,
                         .last = {}};
   const std::uint64_t known = std::min<std::uint64_t>(comm.enqueued, kNcclCalls);
   for (std::uint64_t number = comm.enqueued - known + 1; number <= comm.enqueued; ++number) {
@@ -47,6 +53,12 @@ NcclProgress progress_of(const CopiedComm& comm) {
 }
 
 }  // namespace
+
+bool are_same(const NcclCall& a, const NcclCall& b) {
+  const bool rooted = is_known_call(a) && has_root(a.what);
+  return a.count == b.count && a.what == b.what && a.dtype == b.dtype &&
+         (!rooted || a.root == b.root);
+}
 
 std::string in_words(const NcclCall& call) {
   if (!is_known_call(call)) return "an unknown collective";
@@ -68,6 +80,7 @@ std::vector<NcclProgress> read_nccl(std::string_view bytes) {
     CopiedComm comm;
     std::memcpy(&comm, bytes.data() + at, sizeof comm);
     if (comm.id == 0 || comm.version != comm.next_version || comm.ranks < 0) continue;
+    if (comm.enqueued > kMostCollectives) continue;
     if (comm.begun > comm.enqueued || comm.open > comm.begun) continue;
     auto progress = progress_of(comm);
     if (std::all_of(progress.last.begin(), progress.last.end(), is_known_call)) {

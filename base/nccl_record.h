@@ -41,8 +41,9 @@ struct NcclCall {
   std::int32_t root = 0;
   std::uint8_t what = 0;   // index into kCollectiveNames
   std::uint8_t dtype = 0;  // index into kDtypeNames
-  bool operator==(const NcclCall&) const = default;
 };
+// Whether two ranks may make these calls as one collective.
+bool are_same(const NcclCall& a, const NcclCall& b);
 // "all_reduce (count 4096, float)"
 std::string in_words(const NcclCall& call);
 
@@ -55,8 +56,11 @@ struct alignas(64) NcclCommRecord {
   std::uint64_t enqueued = 0;  // the last one
   std::uint64_t begun = 0;     // the last one whose kernel has begun
   std::uint64_t open = 0;      // the first one that runs; 0: none does
+  std::uint64_t last = 0;      // operation here, numbered from 1 in the process
   std::uint8_t kernels = 0;    // 1: `begun` and `open` are known
-  char name[39] = {};
+  std::uint8_t message = 0;    // 1: `last` is a message that is not known to be done
+  std::uint8_t destroyed = 0;  // 1: the rank has destroyed the communicator
+  char name[37] = {};
   NcclCall calls[kNcclCalls];  // collective i in i % kNcclCalls
   // As FlightLink's: changed before the other members, and `version` after them.
   std::atomic<std::uint64_t> next_version{0};
@@ -75,7 +79,8 @@ struct NcclProgress {
   std::int32_t ranks = 0, rank = -1;
   std::string name;
   std::uint64_t enqueued = 0, begun = 0, open = 0;  // as NcclCommRecord's
-  bool kernels = false;
+  std::uint64_t last_operation = 0;                 // NcclCommRecord's `last`
+  bool kernels = false, message = false, destroyed = false;
   std::vector<NcclCall> last;  // up to `enqueued`, oldest first
 };
 // From the contents of a record file; skips what is being written or senseless.

@@ -26,10 +26,14 @@ int NcclRecorder::add(std::uint64_t id, int ranks, int rank, std::string_view na
   if (place->used) return -1;
   const int comm = static_cast<int>(place - comms_.begin());
   *place = {.used = true, .destroyed = 0, .open = {}};
+  for (Known& known : known_) {
+    if (known.comm == comm) known = {};  // of the communicator that was in this place
+  }
   change(comm, [&](NcclCommRecord& record) {
     record.id = 0;
     record.ranks = ranks;
-    record.enqueued = record.begun = record.open = 0;
+    record.enqueued = record.begun = record.open = record.last = 0;
+    record.message = record.destroyed = 0;
     record.kernels = kernels_ ? 1 : 0;
   });
   if (id != 0) identify(comm, id, rank, name);
@@ -50,30 +54,33 @@ void NcclRecorder::remove(int comm) {
   Comm& gone = comms_[static_cast<std::size_t>(comm)];
   gone.used = false;
   gone.destroyed = last_ + 1;
+  change(comm, [](NcclCommRecord& record) { record.destroyed = 1; });
 }
 
 NcclRecorder::Ticket NcclRecorder::enqueue(TimePoint now, int comm, const Operation& operation) {
   const Ticket ticket = ++last_;
   NcclCommRecord& record = file_.comms[comm];
   const bool collective = operation.what < kTallyKinds;
-  std::uint64_t number = 0;
-  if (collective) {
-    number = record.enqueued + 1;
-    change(comm, [&](NcclCommRecord& changed) {
-      changed.enqueued = number;
-      changed.calls[number % kNcclCalls] = {.count = operation.count,
-                                            .root = operation.peer,
-                                            .what = operation.what,
-                                            .dtype = operation.dtype};
-    });
-  }
-  known_[ticket % kKnown] = {.ticket = ticket,
-                             .comm = comm,
-                             .number = number,
-                             .channels = operation.channels,
-                             .began = 0,
-                             .ended = 0,
-                             .tallied = false};
+  const std::uint64_t number = collective ? record.enqueued + 1 : 0;
+  change(comm, [&](NcclCommRecord& changed) {
+    changed.last = ticket;
+    changed.message = collective ? 0 : 1;
+    if (!collective) return;
+    changed.enqueued = number;
+    changed.calls[number % kNcclCalls] = {.count = operation.count,
+                                          .root = operation.peer,
+                                          .what = operation.what,
+                                          .dtype = operation.dtype};
+  });
+  Known& known = known_[ticket % kKnown];
+  close(known);  // no event will end it there
+  known = {.ticket = ticket,
+           .comm = comm,
+           .number = number,
+           .channels = operation.channels,
+           .began = 0,
+           .ended = 0,
+           .tallied = false};
   write(now, ticket, operation, static_cast<std::uint32_t>(record.id), number);
   return ticket;
 }
@@ -127,6 +134,7 @@ void NcclRecorder::runs(TimePoint now, Known& known) {
     if (record->state == FlightState::enqueued) record->started_ns = now.time_since_epoch().count();
     record->state = FlightState::running;
   }
+  tell_message(known, true);
   if (known.number == 0) return;
   auto& open = comms_[static_cast<std::size_t>(known.comm)].open;
   if (std::find(open.begin(), open.end(), known.number) != open.end()) return;
@@ -147,9 +155,19 @@ void NcclRecorder::is_done(TimePoint now, Known& known) {
                    static_cast<std::uint64_t>(ns - record->started_ns));
     }
   }
+  tell_message(known, false);
+  close(known);
+}
+
+void NcclRecorder::tell_message(const Known& known, bool open) {
+  if (known.number > 0 || file_.comms[known.comm].last != known.ticket) return;
+  change(known.comm, [open](NcclCommRecord& record) { record.message = open ? 1 : 0; });
+}
+
+void NcclRecorder::close(const Known& known) {
   if (known.number == 0) return;
   auto& open = comms_[static_cast<std::size_t>(known.comm)].open;
-  std::erase(open, known.number);
+  if (std::erase(open, known.number) == 0) return;
   change(known.comm, [&](NcclCommRecord& record) {
     record.open = open.empty() ? 0 : *std::min_element(open.begin(), open.end());
   });

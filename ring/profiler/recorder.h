@@ -68,6 +68,8 @@ class NcclRecorder {
              std::uint64_t seq);
   void runs(TimePoint now, Known& known);
   void is_done(TimePoint now, Known& known);
+  void close(const Known& known);
+  void tell_message(const Known& known, bool open);
 
   NcclFile& file_;
   const bool kernels_;

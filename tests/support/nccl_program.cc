@@ -4,8 +4,8 @@
 //
 // usage: nccl_program VERSION RANK:FAULT COLLECTIVES    the newest version of plug-ins that NCCL
 // knows. FAULT: lacks (the rank does not make the third collective), differs (it makes another
-// one), held (its GPU does not begin it), none. SPIN=1: a rank that waits uses CPU time, as CUDA
-// does by default.
+// one), held (its GPU does not begin it), none. SPIN=waits: a rank that waits uses CPU time, as
+// CUDA does by default. SPIN=computes: it computes, and needs the results later.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -54,7 +54,7 @@ class Gpu {
     queue_.push_back(operation);
     more_.notify_one();
   }
-  int done() const { return done_; }
+  const int& done() const { return done_; }
 
  private:
   void run() {
@@ -73,7 +73,7 @@ class Gpu {
       while (shared_.here[number % kMost] < ranks_) nap();
       comm_.channel_ends(first);
       comm_.channel_ends(second);
-      done_ = number;
+      __atomic_store_n(&done_, number, __ATOMIC_RELEASE);
     }
   }
 
@@ -84,18 +84,26 @@ class Gpu {
   std::mutex mutex_;
   std::condition_variable more_;
   std::deque<void*> queue_;
-  std::atomic<int> done_{0};
+  int done_ = 0;
   std::thread thread_;
 };
 
 }  // namespace
+
+// The name by which a stack shows that a rank waits for its GPU: it calls no function, so that it
+// is the innermost one at any time.
+extern "C" [[gnu::noinline]] void cudaStreamSynchronize(const int* done, int number) {
+  while (__atomic_load_n(done, __ATOMIC_ACQUIRE) < number) {
+  }
+}
 
 int main(int argc, char** argv) {
   if (argc != 4) return 64;
   const int rank = std::atoi(std::getenv("RANK")), ranks = std::atoi(std::getenv("WORLD_SIZE"));
   const std::string fault =
       std::atoi(argv[2]) == rank ? std::strchr(argv[2], ':') + 1 : std::string("none");
-  const bool spins = std::getenv("SPIN") != nullptr;
+  const char* const spin = std::getenv("SPIN");
+  const std::string spins = spin != nullptr ? spin : "";
   auto* const comm = new nccl_host::Comm(std::getenv("NCCL_PROFILER_PLUGIN"), std::atoi(argv[1]),
                                          0x1234567890abcdef, ranks, rank, "world");
   std::printf("version %d mask %d\n", comm->version(), comm->mask());
@@ -108,8 +116,9 @@ int main(int argc, char** argv) {
     const bool differs = number == kThird && fault == "differs";
     gpu->add(comm->enqueue({.func = differs ? "Broadcast" : "AllReduce", .count = 1000}));
   }
-  while (gpu->done() < std::atoi(argv[3])) {
-    if (!spins) nap();
+  while (__atomic_load_n(&gpu->done(), __ATOMIC_ACQUIRE) < std::atoi(argv[3])) {
+    if (spins.empty()) nap();
+    if (spins == "waits") cudaStreamSynchronize(&gpu->done(), std::atoi(argv[3]));
   }
   delete comm;
   std::_Exit(0);

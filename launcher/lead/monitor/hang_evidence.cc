@@ -65,10 +65,6 @@ std::optional<std::map<int, std::string>> waits_of(const HangEvidence& evidence,
       if (group.waits && busy.contains(rank)) places[rank] = group.place;
     }
   }
-  for (const int rank : busy) {
-    const std::string wait = nccl_wait(evidence.nccl, rank);
-    if (!wait.empty()) places[rank] = wait;
-  }
   for (const auto& [rank, positions] : evidence.recorded) {
     for (const NodePosition& at : positions) {
       if (!at.inside || !busy.contains(rank)) continue;

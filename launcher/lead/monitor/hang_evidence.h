@@ -32,7 +32,7 @@ struct HangCulprits {
 HangCulprits culprits_of(const HangEvidence& evidence, const RankSet& hung);
 
 // Where each of the busy ranks waits for others; nullopt: one of them does not wait, as it computes
-// or is not known.
+// or is not known. NCCL's records do not count: a rank may compute while NCCL's operations wait.
 std::optional<std::map<int, std::string>> waits_of(const HangEvidence& evidence,
                                                    const RankSet& busy);
 

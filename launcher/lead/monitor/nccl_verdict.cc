@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -38,7 +39,6 @@ class NcclGroup {
   std::optional<NcclVerdict> mismatch() const;
   NcclVerdict missing(const RankSet& culprits) const;
   NcclVerdict late(const RankSet& culprits) const;
-  std::string wait_of(int rank) const;
 
  private:
   template <class Which>
@@ -53,6 +53,7 @@ class NcclGroup {
   std::uint64_t most() const;
   std::uint64_t first_open() const;
   std::string name_of(std::uint64_t number) const;
+  std::vector<std::pair<NcclCall, RankSet>> calls_of(std::uint64_t number) const;
   std::string on() const { return " on " + escaped(in_words(*members_.begin()->second)); }
 
   std::map<int, const NcclProgress*> members_;
@@ -60,9 +61,9 @@ class NcclGroup {
 
 // Null: it is no longer, or not yet, in the record.
 const NcclCall* nccl_call(const NcclProgress& progress, std::uint64_t number) {
-  const std::uint64_t first = progress.enqueued - progress.last.size() + 1;
-  if (number < first || number > progress.enqueued) return nullptr;
-  return &progress.last[number - first];
+  const std::uint64_t later = progress.enqueued - number;
+  if (number > progress.enqueued || later >= progress.last.size()) return nullptr;
+  return &progress.last[progress.last.size() - 1 - later];
 }
 
 std::uint64_t NcclGroup::least() const {
@@ -96,17 +97,26 @@ std::string NcclGroup::name_of(std::uint64_t number) const {
   return fmt::format("collective #{}", number);
 }
 
+// Each different call that is known of this collective, with its ranks; by the lowest rank.
+std::vector<std::pair<NcclCall, RankSet>> NcclGroup::calls_of(std::uint64_t number) const {
+  std::vector<std::pair<NcclCall, RankSet>> calls;
+  for (const auto& [rank, progress] : members_) {
+    const NcclCall* const call = nccl_call(*progress, number);
+    if (call == nullptr) continue;
+    auto known = std::find_if(calls.begin(), calls.end(),
+                              [call](const auto& other) { return are_same(other.first, *call); });
+    if (known == calls.end()) known = calls.insert(calls.end(), {*call, {}});
+    known->second.insert(rank);
+  }
+  return calls;
+}
+
 // The first collective that is not the same on all members; the fewest differ from the others.
 std::optional<NcclVerdict> NcclGroup::mismatch() const {
   const std::uint64_t last = least();
-  for (std::uint64_t number = last - std::min<std::uint64_t>(last, kNcclCalls) + 1; number <= last;
-       ++number) {
-    std::map<std::string, RankSet> calls;
-    for (const auto& [rank, progress] : members_) {
-      if (const NcclCall* const call = nccl_call(*progress, number)) {
-        calls[in_words(*call)].insert(rank);
-      }
-    }
+  for (std::uint64_t later = std::min<std::uint64_t>(last, kNcclCalls); later-- > 0;) {
+    const std::uint64_t number = last - later;
+    const auto calls = calls_of(number);
     if (calls.size() < 2) continue;
     const auto fewest = std::min_element(calls.begin(), calls.end(), [](auto& a, auto& b) {
       return a.second.size() < b.second.size();
@@ -118,7 +128,7 @@ std::optional<NcclVerdict> NcclGroup::mismatch() const {
     std::vector<std::string> told;
     for (const auto& [call, ranks] : calls) {
       if (alike > 1) verdict.ranks.insert(ranks.begin(), ranks.end());
-      told.push_back(fmt::format("{} {} called {}", in_words(ranks), have(ranks), call));
+      told.push_back(fmt::format("{} {} called {}", in_words(ranks), have(ranks), in_words(call)));
     }
     verdict.sentence =
         fmt::format("collective #{}{} is not the same: {}", number, on(), fmt::join(told, ", "));
@@ -143,26 +153,47 @@ NcclVerdict NcclGroup::late(const RankSet& culprits) const {
                       is(others))};
 }
 
-std::string NcclGroup::wait_of(int rank) const {
-  const auto member = members_.find(rank);
-  if (member == members_.end()) return "";
-  const NcclProgress& its = *member->second;
-  if (its.open > 0) return fmt::format("in collective #{}{}", its.open, on());
-  if (its.enqueued <= least()) return "";
-  return fmt::format("has enqueued collective #{}{}", least() + 1, on());
-}
+using NcclGroups = std::map<std::uint64_t, NcclGroup>;
 
-std::map<std::uint64_t, NcclGroup> groups_of(const NcclRecords& records) {
-  std::map<std::uint64_t, NcclGroup> groups;
+NcclGroups groups_of(const NcclRecords& records) {
+  NcclGroups groups;
   for (const auto& [rank, all] : records) {
     for (const NcclProgress& progress : all) groups[progress.comm].add(rank, progress);
   }
+  // Those that destroy a communicator need not have called the same on it.
+  for (const auto& [rank, all] : records) {
+    for (const NcclProgress& progress : all) {
+      if (progress.destroyed) groups.erase(progress.comm);
+    }
+  }
   return groups;
+}
+
+// The last operation of the rank is a message, which waits for its peer as far as is known.
+bool is_in_message(const std::vector<NcclProgress>& all) {
+  const auto last = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.last_operation < b.last_operation;
+  });
+  return last != all.end() && last->message && !last->destroyed;
 }
 
 RankSet without(RankSet ranks, const RankSet& others) {
   for (const int rank : others) ranks.erase(rank);
   return ranks;
+}
+
+// The group in which the fewest ranks are behind that are not excused.
+std::optional<NcclVerdict> fewest_missing(const NcclGroups& groups, const RankSet& excused) {
+  const NcclGroup* where = nullptr;
+  RankSet fewest;
+  for (const auto& [id, group] : groups) {
+    RankSet culprits = without(group.behind(), excused);
+    if (culprits.empty() || (where != nullptr && culprits.size() >= fewest.size())) continue;
+    where = &group;
+    fewest = std::move(culprits);
+  }
+  if (where == nullptr) return std::nullopt;
+  return where->missing(fewest);
 }
 
 }  // namespace
@@ -175,9 +206,12 @@ std::optional<NcclVerdict> nccl_verdict(const NcclRecords& records) {
     ahead.merge(group.ahead());
     behind.merge(group.behind());
   }
-  for (const auto& [id, group] : groups) {
-    const RankSet culprits = without(group.behind(), ahead);
-    if (!culprits.empty()) return group.missing(culprits);
+  RankSet waiting = ahead;
+  for (const auto& [rank, all] : records) {
+    if (is_in_message(all)) waiting.insert(rank);
+  }
+  for (const RankSet& excused : {waiting, ahead}) {
+    if (auto verdict = fewest_missing(groups, excused)) return verdict;
   }
   if (!behind.empty()) {
     return NcclVerdict{
@@ -190,13 +224,6 @@ std::optional<NcclVerdict> nccl_verdict(const NcclRecords& records) {
     if (!culprits.empty()) return group.late(culprits);
   }
   return std::nullopt;
-}
-
-std::string nccl_wait(const NcclRecords& records, int rank) {
-  for (const auto& [id, group] : groups_of(records)) {
-    if (auto wait = group.wait_of(rank); !wait.empty()) return wait;
-  }
-  return "";
 }
 
 }  // namespace dlaunch

@@ -32,7 +32,6 @@ TEST_CASE("nccl verdict: equal ranks, or one alone, say nothing") {
   CHECK_FALSE(nccl_verdict({{0, {enqueues(5)}}}));
   CHECK_FALSE(nccl_verdict({{0, {enqueues(5)}}, {1, {enqueues(5)}}}));
   CHECK_FALSE(nccl_verdict({{0, {enqueues(5, 1)}}, {1, {enqueues(7, 2)}}}));
-  CHECK(nccl_wait({{0, {enqueues(5)}}, {1, {enqueues(5)}}}, 0).empty());
 }
 
 TEST_CASE("nccl verdict: the rank that has enqueued fewer collectives") {
@@ -44,9 +43,6 @@ TEST_CASE("nccl verdict: the rank that has enqueued fewer collectives") {
   CHECK(verdict->sentence ==
         "rank 2 has not enqueued collective #3, all_reduce (count 4, float), on NCCL communicator "
         "world, where rank 0-1,3 are waiting");
-  CHECK(nccl_wait(records, 0) == "has enqueued collective #3 on NCCL communicator world");
-  CHECK(nccl_wait(records, 2).empty());
-  CHECK(nccl_wait(records, 9).empty());
 }
 
 TEST_CASE("nccl verdict: several may lack it, and one may have called none at all") {
@@ -76,6 +72,36 @@ TEST_CASE("nccl verdict: a circle over two communicators") {
         0);
 }
 
+TEST_CASE("nccl verdict: a rank that waits in a message is at fault only if no other is") {
+  // Rank 1 waits for a message of rank 2, so both lack a collective that rank 0 has enqueued.
+  NcclProgress pipe = enqueues(0, 2);
+  pipe.last_operation = 9;
+  pipe.message = true;
+  NcclRecords records = {{0, {enqueues(6)}}, {1, {enqueues(5), pipe}}, {2, {enqueues(5)}}};
+  CHECK(nccl_verdict(records)->ranks == RankSet{2});
+  records[1][0].last_operation = 10;  // a collective came after the message
+  CHECK(nccl_verdict(records)->ranks == RankSet{1, 2});
+  records[1][0].last_operation = 0;
+  records[2].push_back(pipe);
+  CHECK(nccl_verdict(records)->ranks == RankSet{1, 2});
+}
+
+TEST_CASE("nccl verdict: of several communicators the one with the fewest culprits") {
+  const auto verdict = nccl_verdict({{0, {enqueues(6, 1), enqueues(4, 2)}},
+                                     {1, {enqueues(5, 1)}},
+                                     {2, {enqueues(5, 1), enqueues(3, 2)}}});
+  REQUIRE(verdict);
+  CHECK(verdict->ranks == RankSet{2});
+  CHECK(verdict->sentence.find("communicator pipe") != std::string::npos);
+}
+
+TEST_CASE("nccl verdict: a communicator that a rank has destroyed is left out") {
+  NcclRecords records = {{0, {enqueues(6)}}, {1, {enqueues(5)}}};
+  CHECK(nccl_verdict(records));
+  records[0][0].destroyed = true;
+  CHECK_FALSE(nccl_verdict(records));
+}
+
 TEST_CASE("nccl verdict: another function, count, type or root") {
   for (const NcclCall other : {NcclCall{4, 0, kBroadcast, kFloat},
                                NcclCall{5, 0, kAllReduce, kFloat}, NcclCall{4, 0, kAllReduce, 9}}) {
@@ -98,8 +124,16 @@ TEST_CASE("nccl verdict: of two that differ neither is known to be right") {
   REQUIRE(verdict);
   CHECK(verdict->ranks == RankSet{0, 1});
   CHECK(verdict->sentence ==
-        "collective #2 on NCCL communicator world is not the same: rank 1 has called all_reduce "
-        "(count 4, float), rank 0 has called broadcast (count 4, float, root 0)");
+        "collective #2 on NCCL communicator world is not the same: rank 0 has called broadcast "
+        "(count 4, float, root 0), rank 1 has called all_reduce (count 4, float)");
+}
+
+TEST_CASE("nccl verdict: only collectives with a root compare it") {
+  NcclRecords records = {{0, {enqueues(2)}}, {1, {enqueues(2)}}};
+  records[0][0].last[1].root = 7;
+  CHECK_FALSE(nccl_verdict(records));
+  for (auto& [rank, all] : records) all[0].last[1].what = kBroadcast;
+  CHECK(nccl_verdict(records));
 }
 
 TEST_CASE("nccl verdict: a GPU that earlier work holds, if kernels are recorded") {
@@ -111,7 +145,6 @@ TEST_CASE("nccl verdict: a GPU that earlier work holds, if kernels are recorded"
   CHECK(verdict->sentence ==
         "rank 1 has enqueued collective #7, all_reduce (count 4, float), on NCCL communicator "
         "world, but earlier work still holds the GPU; rank 0,2 are waiting");
-  CHECK(nccl_wait(records, 0) == "in collective #7 on NCCL communicator world");
   CHECK_FALSE(nccl_verdict({{0, {on_gpu(9, 7, 7)}}, {1, {on_gpu(9, 7, 7)}}}));
 }
 
@@ -130,4 +163,6 @@ TEST_CASE("nccl verdict: values that no plug-in writes do no harm") {
   const auto verdict = nccl_verdict(records);
   REQUIRE(verdict);
   CHECK(verdict->sentence.find('\x1b') == std::string::npos);
+  records[0][0].enqueued = UINT64_MAX;  // it ends
+  CHECK(nccl_verdict(records));
 }

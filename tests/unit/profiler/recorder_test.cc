@@ -119,11 +119,29 @@ TEST_CASE("nccl record: the first unfinished of thousands is known, and events o
   for (int i = 1; i <= 1000; ++i) r.recorder.enqueue(at(i), comm, all_reduce(1));
   CHECK(r.comm().enqueued == 1001);
   CHECK(r.comm().open == 1);
-  for (int i = 0; i < 5000; ++i) r.recorder.enqueue(at(i), comm, all_reduce(1));
+  const auto last = r.recorder.enqueue(at(1001), comm, all_reduce(1));
+  r.recorder.channel_began(at(1002), last);
+  for (int i = 0; i < 4000; ++i) r.recorder.enqueue(at(i), comm, all_reduce(1));
+  CHECK(r.comm().open == 1002);  // #1 is not known any more
+  r.recorder.channel_ended(at(1003), last);
+  CHECK(r.comm().open == 0);
   r.recorder.channel_ended(at(9), first);
   r.recorder.channel_ended(at(9), 1'000'000);
   r.recorder.channel_began(at(9), 0);
-  CHECK(r.comm().begun == 1);
+  CHECK(r.comm().begun == 1002);
+}
+
+TEST_CASE("nccl record: events of a communicator do not concern the next one in its place") {
+  Recorded r(true);
+  std::vector<int> comms;
+  for (int i = 0; i < kNcclComms; ++i) comms.push_back(r.recorder.add(100, 2, 0, ""));
+  const auto old = r.recorder.enqueue(at(1), comms[0], all_reduce(1));
+  r.recorder.channel_began(at(2), old);
+  r.recorder.remove(comms[0]);
+  REQUIRE(r.recorder.add(200, 2, 0, "") == comms[0]);
+  r.recorder.channel_began(at(4), r.recorder.enqueue(at(3), comms[0], all_reduce(1)));
+  r.recorder.channel_ended(at(5), old);
+  CHECK(r.comm().open == 1);
 }
 
 TEST_CASE("nccl record: a destroyed communicator stays until its place is needed") {
@@ -137,9 +155,31 @@ TEST_CASE("nccl record: a destroyed communicator stays until its place is needed
   r.recorder.enqueue(at(1), comms[8], all_reduce());
   r.recorder.remove(comms[3]);
   CHECK(read_nccl(r.bytes()).size() == kNcclComms);
+  CHECK(read_nccl(r.bytes())[7].destroyed);
+  CHECK_FALSE(read_nccl(r.bytes())[8].destroyed);
   CHECK(r.recorder.add(1000, 2, 0, "new") == comms[7]);
   CHECK(r.recorder.add(1001, 2, 0, "new") == comms[3]);
   CHECK(read_nccl(r.bytes())[3].comm == 1001);
+  CHECK_FALSE(read_nccl(r.bytes())[3].destroyed);
+}
+
+TEST_CASE("nccl record: whether the last operation is a message that may wait") {
+  const NcclRecorder::Operation message = {
+      .what = kFlightRecv, .dtype = 1, .count = 9, .peer = 1, .channels = 0};
+  Recorded r(true);
+  const int comm = r.recorder.add(0xabcd, 2, 0, "");
+  const auto ticket = r.recorder.enqueue(at(1), comm, message);
+  CHECK(r.comm().message);
+  CHECK(r.comm().last_operation == ticket);
+  r.recorder.channel_began(at(2), ticket);
+  CHECK(r.comm().message);
+  r.recorder.channel_ended(at(3), ticket);
+  CHECK_FALSE(r.comm().message);
+  r.recorder.enqueue(at(4), comm, message);
+  CHECK(r.comm().message);
+  const auto collective = r.recorder.enqueue(at(5), comm, all_reduce());
+  CHECK_FALSE(r.comm().message);
+  CHECK(r.comm().last_operation == collective);
 }
 
 TEST_CASE("nccl record: what is senseless or being written is skipped") {
@@ -150,6 +190,10 @@ TEST_CASE("nccl record: what is senseless or being written is skipped") {
   r.file->comms[0].next_version = 77;
   CHECK(read_nccl(r.bytes()).empty());
   r.file->comms[0].next_version = r.file->comms[0].version.load();
+  r.file->comms[0].enqueued = UINT64_MAX;
+  CHECK(read_nccl(r.bytes()).empty());
+  r.file->comms[0].enqueued = 1;
+  CHECK(read_nccl(r.bytes()).size() == 1);
   r.file->comms[0].calls[1].what = 200;
   CHECK(read_nccl(r.bytes()).empty());
   std::mt19937 random(1);
