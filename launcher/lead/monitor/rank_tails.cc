@@ -54,6 +54,7 @@ void RankTails::answer_first(TimePoint now, Tail& tail) {
 }
 
 void RankTails::take(TimePoint now, Slot slot, const std::string& from, const NodeOutput& output) {
+  look(now);  // lines of a new process may come before its round has begun
   for (auto& [rank, tail] : tails_) {
     if (tail.slot != slot) continue;
     if (output.lost > 0) {

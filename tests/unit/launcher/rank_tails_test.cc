@@ -91,6 +91,25 @@ TEST_CASE("rank tails: a rank that moves, one whose host is lost, and one withou
   CHECK(world.take() == Words{""});
 }
 
+TEST_CASE("rank tails: lines of a rank's next process are not lost if its round begins later") {
+  RankTailsWorld world;
+  world.ask(1, {});
+  world.says(6, "a");
+  world.slots.erase(1);
+  world.tails.look(world.now);
+  world.slots[1] = 6;
+  world.take_asked();
+  world.take();
+  world.ask(1, world.next);
+  world.slots.erase(1);
+  world.tails.look(world.now);
+  world.take_asked();
+  world.slots[1] = 6;
+  world.says(6, "the next process");
+  CHECK(world.take_asked() == Words{"6"});
+  CHECK(world.take() == Words{"the next process|"});
+}
+
 TEST_CASE("rank tails: the job's end is the last line, for which the leader waits a moment") {
   RankTailsWorld world;
   world.ask(1, 0);
