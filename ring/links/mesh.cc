@@ -158,7 +158,7 @@ class MeshBuilder final : public MeshMaker {
   Result<void> accept_higher();
   bool meets() const { return stage_.data() == kLinkStage; }
   Result<void> connect(Stage stage);
-  Error or_not_arrived(Error error);
+  Error or_not_arrived(const Error& error);
   Error not_arrived(const Error& cause);
   std::optional<Error> word_of_others();
   void tell_others(const Error& error);
@@ -220,7 +220,7 @@ Result<void> MeshBuilder::connect_data() {
 
 // Only this side knows the rank that it waited for, in a time-out without a rank or at the end of
 // the store, which may end with a rank that has waited less.
-Error MeshBuilder::or_not_arrived(Error error) {
+Error MeshBuilder::or_not_arrived(const Error& error) {
   const bool in_vain = error.code == Errc::timeout || (error.code == Errc::io && awaited_ >= 0);
   return error.rank < 0 && in_vain ? not_arrived(error) : error;
 }
@@ -499,6 +499,7 @@ std::optional<Error> MeshBuilder::lost_meanwhile() {
     ranks.assign(to_come_.begin(), to_come_.end());
   }
   std::vector<pollfd> links;
+  links.reserve(ranks.size() + 1);
   for (const int r : ranks) links.push_back({peer(r).link.get(), POLLRDHUP, 0});
   links.push_back({accepted_.get(), POLLIN, 0});
   if (::poll(links.data(), links.size(), kParentMs) <= 0) return {};
