@@ -11,10 +11,29 @@ constexpr double kMadToSigma = 1.4826;   // of a normal distribution
 constexpr double kMedianError = 1.2533;  // of a median, in errors of a mean
 constexpr double kPersistence = 0.8;     // share of steps
 
-double sigma(const Values& values, double center) {
-  Values distances;
-  for (const double value : values) distances.push_back(std::fabs(value - center));
-  return kMadToSigma * median(std::move(distances));
+Values distances(Values values, double center) {
+  for (double& value : values) value = std::fabs(value - center);
+  return values;
+}
+
+double sigma(Values values, double center) {
+  return kMadToSigma * median(distances(std::move(values), center));
+}
+
+Values sorted(Values values) {
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+// The median without that value.
+double median_of_others(const Values& sorted, double value) {
+  const auto left_out = std::lower_bound(sorted.begin(), sorted.end(), value) - sorted.begin();
+  const auto other = [&](std::ptrdiff_t i) {
+    return sorted[static_cast<std::size_t>(i < left_out ? i : i + 1)];
+  };
+  const auto others = static_cast<std::ptrdiff_t>(sorted.size()) - 1;
+  if (others % 2 == 1) return other(others / 2);
+  return (other(others / 2) + other(others / 2 - 1)) / 2;
 }
 
 }  // namespace
@@ -26,18 +45,29 @@ double median(Values values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-Values without(Values values, std::size_t i) {
-  values.erase(values.begin() + static_cast<std::ptrdiff_t>(i));
-  return values;
+Distribution distribution_of(Values values) {
+  const double center = median(values);
+  return {center, sigma(std::move(values), center)};
 }
 
-Comparison::Comparison(const Values& values, const Values& medians, std::size_t i, double ratio)
-    : own(medians[i]) {
-  const Values rest = without(medians, i);
-  others = median(rest);
+EachLeftOut::EachLeftOut(Values values) : sorted_(sorted(std::move(values))) {}
+
+double EachLeftOut::median_without(double value) const { return median_of_others(sorted_, value); }
+
+Distribution EachLeftOut::distribution_without(double value) {
+  const double center = median_without(value);
+  auto at = sorted_distances_.find(center);
+  if (at == sorted_distances_.end()) {
+    at = sorted_distances_.emplace(center, sorted(distances(sorted_, center))).first;
+  }
+  return {center, kMadToSigma * median_of_others(at->second, std::fabs(value - center))};
+}
+
+Comparison::Comparison(const Values& values, const Distribution& of_others, double ratio)
+    : own(median(values)), others(of_others.median) {
   const double error =
       kMedianError * sigma(values, own) / std::sqrt(static_cast<double>(values.size()));
-  noise = std::max(sigma(rest, others), error);
+  noise = std::max(of_others.sigma, error);
   const double half_way = others * (1 + (ratio - 1) / 2);
   const auto above =
       std::count_if(values.begin(), values.end(), [&](double value) { return value > half_way; });

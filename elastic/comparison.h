@@ -3,7 +3,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
+#include <map>
 #include <vector>
 
 #include "elastic/step_times.h"
@@ -15,7 +15,25 @@ using Values = std::vector<double>;
 inline constexpr double kLeastCost = 0.05;  // of a slow member, as a share of the step
 
 double median(Values values);
-Values without(Values values, std::size_t i);
+
+struct Distribution {
+  double median = 0, sigma = 0;
+};
+Distribution distribution_of(Values values);
+
+// Values of which the median without one of them is asked for each.
+class EachLeftOut {
+ public:
+  explicit EachLeftOut(Values values);
+  // value: one of them. There must be another one.
+  double median_without(double value) const;
+  Distribution distribution_without(double value);
+
+ private:
+  Values sorted_;
+  // The distances from the medians that there are without one value: three at most.
+  std::map<double, Values> sorted_distances_;
+};
 
 // A member's values in the window against the others' medians.
 struct Comparison {
@@ -23,7 +41,7 @@ struct Comparison {
   double noise = 0;            // of either, as one sigma
   double persistence = 0;      // share of its values well above the others
 
-  Comparison(const Values& values, const Values& medians, std::size_t i, double ratio);
+  Comparison(const Values& values, const Distribution& of_others, double ratio);
   double ratio() const { return own / std::max(others, 1e-12); }
   // Whether `excess` over the others, in the unit of the values, is more than noise.
   bool shows(double excess, double ratio) const;

@@ -23,6 +23,7 @@ constexpr std::size_t kFewestOneWay = 2;  // of the others, to judge a rank's li
 
 struct Samples {
   Values per_byte, bytes;
+  double median_per_byte = 0, median_bytes = 0;
 };
 using Ends = std::pair<int, int>;  // sender and receiver
 using Links = std::map<Ends, Samples>;
@@ -41,6 +42,10 @@ std::map<int, Links> links_of(const std::vector<StepTimes>& window) {
     std::erase_if(links, [&](const auto& link) {
       return link.second.per_byte.size() < (window.size() + 1) / 2;
     });
+    for (auto& [ends, samples] : links) {
+      samples.median_per_byte = median(samples.per_byte);
+      samples.median_bytes = median(samples.bytes);
+    }
   }
   return kinds;
 }
@@ -51,8 +56,8 @@ double of_same_end(const Links& links, const Ends& ends) {
   Values sent, received;
   for (const auto& [others_ends, samples] : links) {
     if (others_ends == ends) continue;
-    if (others_ends.first == ends.first) sent.push_back(median(samples.per_byte));
-    if (others_ends.second == ends.second) received.push_back(median(samples.per_byte));
+    if (others_ends.first == ends.first) sent.push_back(samples.median_per_byte);
+    if (others_ends.second == ends.second) received.push_back(samples.median_per_byte);
   }
   return std::max(sent.empty() ? 0 : median(sent), received.empty() ? 0 : median(received));
 }
@@ -96,11 +101,13 @@ LinkFinding finding_of(int rank, int peer, const Comparison& at, double bytes, d
 
 std::vector<LinkFinding> judge_each(const Links& links, double step) {
   Values medians;
-  for (const auto& [ends, samples] : links) medians.push_back(median(samples.per_byte));
+  for (const auto& [ends, samples] : links) medians.push_back(samples.median_per_byte);
+  EachLeftOut others(std::move(medians));
   std::vector<LinkFinding> findings;
   for (const auto& [ends, samples] : links) {
-    const Comparison at(samples.per_byte, medians, findings.size(), kRatio);
-    auto finding = finding_of(ends.first, ends.second, at, median(samples.bytes), step);
+    const Comparison at(samples.per_byte, others.distribution_without(samples.median_per_byte),
+                        kRatio);
+    auto finding = finding_of(ends.first, ends.second, at, samples.median_bytes, step);
     finding.candidate = finding.candidate && at.own >= kRatio * of_same_end(links, ends);
     if (finding.candidate) finding.slowness.sentence = describe_link(finding.slowness, at, step);
     findings.push_back(std::move(finding));
@@ -110,23 +117,21 @@ std::vector<LinkFinding> judge_each(const Links& links, double step) {
 
 // The links of that rank, to or from all others or both, beside those without it.
 std::optional<LinkFinding> judge_line(const Links& links, int rank, int peer, double step) {
-  Values own, own_medians, medians = {0};
+  Values own, own_medians, others;
   double bytes = 0;
   for (const auto& [ends, samples] : links) {
     const bool sends = ends.first == rank, receives = ends.second == rank;
     if ((sends && peer != kFromAll) || (receives && peer != kToAll)) {
       own.insert(own.end(), samples.per_byte.begin(), samples.per_byte.end());
-      own_medians.push_back(median(samples.per_byte));
-      bytes = std::max(bytes, median(samples.bytes));
+      own_medians.push_back(samples.median_per_byte);
+      bytes = std::max(bytes, samples.median_bytes);
     } else if (!sends && !receives) {
-      medians.push_back(median(samples.per_byte));
+      others.push_back(samples.median_per_byte);
     }
   }
-  const std::size_t others = medians.size() - 1;
   const bool both = peer == kBothWays;
-  if (own_medians.size() < kFewestOfLine || others < (both ? 1 : kFewestOneWay)) return {};
-  medians[0] = median(own);
-  const Comparison at(own, medians, 0, kRatio);
+  if (own_medians.size() < kFewestOfLine || others.size() < (both ? 1 : kFewestOneWay)) return {};
+  const Comparison at(own, distribution_of(std::move(others)), kRatio);
   const double least = *std::min_element(own_medians.begin(), own_medians.end());
   auto finding = finding_of(rank, peer, at, bytes, step);
   finding.candidate = finding.candidate && least >= kRatio * at.others;

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <map>
 #include <vector>
 

@@ -102,10 +102,12 @@ std::vector<StragglerDetector::Finding> StragglerDetector::judge_ranks(double st
     })));
     inputs.push_back(median(column(window_, [&](const StepTimes& s) { return s.ranks[i].input; })));
   }
+  EachLeftOut others(std::move(medians));
+  const EachLeftOut others_arrivals(arrivals), others_inputs(inputs);
   std::vector<Finding> findings;
   for (std::size_t i = 0; i < size; ++i) {
-    const Comparison at(own[i], medians, i, config_.ratio);
-    const double later = arrivals[i] - median(without(arrivals, i));
+    const Comparison at(own[i], others.distribution_without(median(own[i])), config_.ratio);
+    const double later = arrivals[i] - others_arrivals.median_without(arrivals[i]);
     const double excess = std::min(at.own - at.others, later);
     Finding finding;
     finding.slowness.rank = static_cast<int>(i);
@@ -113,7 +115,7 @@ std::vector<StragglerDetector::Finding> StragglerDetector::judge_ranks(double st
     finding.candidate = at.shows(excess, config_.ratio) && excess >= kLeastCost * step;
     finding.clear = excess < (config_.ratio - 1) / 2 * at.others;
     if (finding.candidate) {
-      const bool input = inputs[i] - median(without(inputs, i)) > excess / 2;
+      const bool input = inputs[i] - others_inputs.median_without(inputs[i]) > excess / 2;
       finding.slowness.phase = input ? SlowPhase::input : SlowPhase::before_op;
       finding.slowness.gain = gain_without(static_cast<int>(i), step);
       finding.slowness.sentence = describe_rank(finding.slowness, at, step);
