@@ -21,7 +21,7 @@ struct Distribution {
 };
 Distribution distribution_of(Values values);
 
-// Values of which the median without one of them is asked for each.
+// Gives, for each of its values, the median of the others.
 class EachLeftOut {
  public:
   explicit EachLeftOut(Values values);
