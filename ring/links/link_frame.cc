@@ -62,4 +62,14 @@ Result<std::optional<LinkFrame>> take_link_frame(std::string_view& bytes, int ra
   return std::optional(frame);
 }
 
+std::optional<Error> error_in_frames(std::string_view bytes, int ranks) {
+  while (true) {
+    const auto frame = take_link_frame(bytes, ranks);
+    if (!frame || !*frame) return {};
+    if ((*frame)->type != LinkFrame::Type::abort) continue;
+    return Error{
+        .code = (*frame)->code, .what = std::string((*frame)->text), .rank = (*frame)->rank};
+  }
+}
+
 }  // namespace dlaunch

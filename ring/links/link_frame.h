@@ -75,5 +75,7 @@ void mark_lacking(std::string& encoded);
 // Takes the first frame off `bytes`; its text points into them. nullopt: more bytes are needed.
 // Errc::protocol: not a frame of a rank below `ranks`.
 Result<std::optional<LinkFrame>> take_link_frame(std::string_view& bytes, int ranks);
+// The error of the first ABORT among these frames. none: there is no ABORT.
+std::optional<Error> error_in_frames(std::string_view bytes, int ranks);
 
 }  // namespace dlaunch

@@ -187,9 +187,10 @@ class MeshBuilder final : public MeshMaker {
   std::vector<Address> lower_;  // of the lower ranks
   UniqueFd accepted_;           // readable once all ranks of this stage have come
   std::mutex to_come_mutex_;
-  RankSet to_come_;   // in this stage
-  RankSet seen_;      // read addresses, and this rank
-  int awaited_ = -1;  // the rank whose address the store did not have yet
+  RankSet to_come_;           // in this stage
+  RankSet seen_;              // read addresses, and this rank
+  int awaited_ = -1;          // the rank whose address the store did not have yet
+  bool others_word_ = false;  // the error is what another rank said, or that it was lost
 };
 
 Result<void> MeshBuilder::connect_links() {
@@ -222,7 +223,7 @@ Result<void> MeshBuilder::connect_data() {
 // the store, which may end with a rank that has waited less.
 Error MeshBuilder::or_not_arrived(const Error& error) {
   const bool in_vain = error.code == Errc::timeout || (error.code == Errc::io && awaited_ >= 0);
-  return error.rank < 0 && in_vain ? not_arrived(error) : error;
+  return error.rank < 0 && in_vain && !others_word_ ? not_arrived(error) : error;
 }
 
 Result<void> MeshBuilder::connect(Stage stage) {
@@ -255,6 +256,7 @@ Result<void> MeshBuilder::watch_acceptor(const std::atomic<bool>& accepted) {
     if (meets()) {
       ::poll(nullptr, 0, kParentMs);
     } else if (auto lost = lost_meanwhile()) {
+      others_word_ = true;
       return std::move(*lost);
     }
   }
@@ -474,8 +476,11 @@ Result<void> MeshBuilder::accept_higher() {
     UniqueFd& slot = socket_for(entry, from.purpose);
     // A second claim counts only if the process of the first one has gone.
     if (slot && !has_ended(slot)) return false;
-    entry.who = from.who;
-    entry.same_host = is_unix;
+    // In the second stage the other thread reads these two.
+    if (meets()) {
+      entry.who = from.who;
+      entry.same_host = is_unix;
+    }
     slot = std::move(fd);
     failpoint("mesh.accepted");
     const auto there = [&](Purpose purpose) { return bool(socket_for(entry, purpose)); };
@@ -521,13 +526,8 @@ Error MeshBuilder::last_word_of(int rank) {
   const Peer& from = peer(rank);
   char bytes[2048];
   const ssize_t n = ::recv(from.link.get(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK);
-  std::string_view rest(bytes, n > 0 ? static_cast<std::size_t>(n) : 0);
-  while (true) {
-    const auto frame = take_link_frame(rest, job_.size);
-    if (!frame || !*frame) break;
-    if ((*frame)->type != LinkFrame::Type::abort || (*frame)->rank < 0) continue;
-    return {.code = (*frame)->code, .what = std::string((*frame)->text), .rank = (*frame)->rank};
-  }
+  const std::string_view frames(bytes, n > 0 ? static_cast<std::size_t>(n) : 0);
+  if (auto error = error_in_frames(frames, job_.size)) return std::move(*error);
   return {.code = Errc::peer_lost,
           .what = "init: " + from.who + " was lost: its connection ended",
           .rank = rank};

@@ -109,4 +109,20 @@ TEST_CASE("link frames: a text that is too long is cut") {
   CHECK(rest.empty());
 }
 
+TEST_CASE("link frames: the first ABORT is the sender's last word, with a rank or without") {
+  const std::string others = encode({.type = LinkFrame::Type::want, .text = ""});
+  CHECK(!error_in_frames("", 4));
+  CHECK(!error_in_frames(others, 4));
+  for (const int rank : {2, -1}) {
+    const std::string abort =
+        encode({.code = Errc::timeout, .rank = rank, .text = "rank 2 has not connected"});
+    const auto error = error_in_frames(others + abort + others, 4);
+    REQUIRE(error);
+    CHECK(error->code == Errc::timeout);
+    CHECK(error->rank == rank);
+    CHECK(error->what == "rank 2 has not connected");
+    CHECK(!error_in_frames(abort.substr(0, abort.size() - 1), 4));
+  }
+}
+
 }  // namespace dlaunch
