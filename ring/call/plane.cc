@@ -146,22 +146,24 @@ Part part_of(const Shape& shape, int r) {
   return {std::accumulate(begin, begin + r, std::size_t{0}), shape.counts[at]};
 }
 
+std::size_t all_parts(const Shape& shape, int ranks) {
+  const Part last = part_of(shape, ranks - 1);
+  return last.first + last.count;
+}
+
 std::size_t in_count(const Shape& shape, int rank, int ranks) {
   const auto& traits = traits_of(shape.collective);
   if (traits.in_at_root && rank != shape.root) return 0;
   if (shape.splits) return shape.splits->given_count();
-  if (!traits.in_parts) return part_of(shape, rank).count;
-  const Part last = part_of(shape, ranks - 1);
-  return last.first + last.count;
+  return traits.in_parts ? all_parts(shape, ranks) : part_of(shape, rank).count;
 }
 
 std::size_t out_count(const Shape& shape, int rank, int ranks) {
   const auto& traits = traits_of(shape.collective);
   if (traits.out_at_root && rank != shape.root) return 0;
   if (shape.splits) return shape.splits->taken_count();
-  if (!traits.out_parts) return traits.in_parts ? part_of(shape, rank).count : shape.count;
-  const Part last = part_of(shape, ranks - 1);
-  return last.first + last.count;
+  if (traits.out_parts) return all_parts(shape, ranks);
+  return traits.in_parts ? part_of(shape, rank).count : shape.count;
 }
 
 namespace {

@@ -163,6 +163,8 @@ Shape shape_of(const Call& call, int ranks);
 std::size_t longest_part(const Shape& shape);
 // Rank r's part of a buffer with a part for each rank.
 Part part_of(const Shape& shape, int r);
+// The elements of such a buffer.
+std::size_t all_parts(const Shape& shape, int ranks);
 // The elements of a rank's buffers, in all parts together; 0 without such a buffer.
 std::size_t in_count(const Shape& shape, int rank, int ranks);
 std::size_t out_count(const Shape& shape, int rank, int ranks);

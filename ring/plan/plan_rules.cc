@@ -129,8 +129,7 @@ std::size_t bytes_of(const Shape& shape, int ranks) {
   if (shape.splits) {
     return longest_part(shape) * static_cast<std::size_t>(ranks) * shape.element_bytes;
   }
-  const Part last = part_of(shape, ranks - 1);
-  return (last.first + last.count) * shape.element_bytes;
+  return all_parts(shape, ranks) * shape.element_bytes;
 }
 
 // Null: none.

@@ -33,28 +33,13 @@ struct Message {
   int peer;
   std::uint8_t channels;
 };
-// Version 3 names the communicator in each event.
-struct CollectiveV3 {
+// Version 3 names the communicator in each event. Of a collective `channels` are those that its
+// kernel may use at most; a message has none.
+template <class Call>
+struct CallV3 {
   const char* comm_name;
   std::uint64_t comm;
-  std::uint64_t seq;
-  const char* func;
-  const void* send;
-  void* recv;
-  std::size_t count;
-  int root;
-  const char* dtype;
-  std::uint8_t most_channels, warps;
-  const char *algorithm, *protocol;
-};
-struct MessageV3 {
-  const char* comm_name;
-  std::uint64_t comm;
-  const char* func;
-  void* buffer;
-  const char* dtype;
-  std::size_t count;
-  int peer;
+  Call call;
 };
 
 // Type: of `type`, a byte up to version 4.
@@ -68,7 +53,7 @@ struct Event {
     Msg message;
   };
 };
-using EventV3 = Event<std::uint8_t, CollectiveV3, MessageV3>;
+using EventV3 = Event<std::uint8_t, CallV3<Collective>, CallV3<Message>>;
 using EventV4 = Event<std::uint8_t, Collective, Message>;
 using EventV5 = Event<std::uint64_t, Collective, Message>;
 

@@ -117,18 +117,19 @@ struct Enqueued {
   std::uint64_t comm = 0;  // 0: named at init()
   const char* comm_name = nullptr;
 };
-// Version 3 says only how many channels the kernel may use at most.
-Enqueued enqueued(const CollectiveV3& event) {
-  return {described(event, event.root, 0), event.comm, event.comm_name};
-}
-Enqueued enqueued(const MessageV3& event) {
-  return {described(event, event.peer, 0), event.comm, event.comm_name};
-}
 Enqueued enqueued(const Collective& event) {
   return {described(event, event.root, event.channels)};
 }
 // NCCL counts the channels of a message in both directions in some versions.
 Enqueued enqueued(const Message& event) { return {described(event, event.peer, 0)}; }
+template <class Call>
+Enqueued enqueued(const CallV3<Call>& event) {
+  Enqueued what = enqueued(event.call);
+  what.operation.channels = 0;
+  what.comm = event.comm;
+  what.comm_name = event.comm_name;
+  return what;
+}
 
 template <class Event>
 void* enqueue(NcclRecorder& recorder, int comm, const Event& event) {

@@ -147,13 +147,9 @@ class Comm {
   // A channel of the operation's kernel begins, and ends.
   void* channel_begins(void* operation, int channel) {
     if ((mask_ & kernel_ch) == 0) return nullptr;
-    void* handle = nullptr;
-    with([&](auto& plugin) {
-      auto descr = empty(plugin, kernel_ch, operation);
+    return start(kernel_ch, operation, [&](auto& descr) {
       descr.kernelCh.channelId = static_cast<std::uint8_t>(channel);
-      plugin.startEvent(context_, &handle, &descr);
     });
-    return handle;
   }
   void channel_ends(void* channel) {
     if (channel == nullptr) return;
@@ -190,47 +186,40 @@ class Comm {
     return descr;
   }
   void* start_plain(int type) {
-    void* handle = nullptr;
-    if (mask_ == 0) return handle;
-    with([&](auto& plugin) {
-      auto descr = empty(plugin, type, nullptr);
-      plugin.startEvent(context_, &handle, &descr);
-    });
-    return handle;
+    return mask_ == 0 ? nullptr : start(type, nullptr, [](auto&) {});
   }
   void* start_coll(const Call& call, void* parent) {
-    void* handle = nullptr;
-    with([&](auto& plugin) {
-      auto descr = empty(plugin, coll, parent);
-      if constexpr (requires { descr.coll.commHash; }) {
-        descr.coll.name = name_;
-        descr.coll.commHash = id_;
-        descr.coll.nMaxChannels = 32;
-      } else {
-        descr.coll.nChannels = static_cast<std::uint8_t>(call.channels);
-      }
-      descr.coll.func = call.func;
-      descr.coll.count = call.count;
-      descr.coll.datatype = call.dtype;
+    return start(coll, parent, [&](auto& descr) {
+      describe(call, descr.coll);
       descr.coll.root = call.root;
-      plugin.startEvent(context_, &handle, &descr);
+      if constexpr (requires { descr.coll.nMaxChannels; }) descr.coll.nMaxChannels = 32;
     });
-    return handle;
   }
   void* start_p2p(const Call& call, void* parent) {
+    return start(p2p, parent, [&](auto& descr) {
+      describe(call, descr.p2p);
+      descr.p2p.peer = call.root;
+    });
+  }
+  // What a collective and a message have alike.
+  template <class Operation>
+  void describe(const Call& call, Operation& operation) const {
+    if constexpr (requires { operation.commHash; }) {
+      operation.name = name_;
+      operation.commHash = id_;
+    } else {
+      operation.nChannels = static_cast<std::uint8_t>(call.channels);
+    }
+    operation.func = call.func;
+    operation.count = call.count;
+    operation.datatype = call.dtype;
+  }
+  template <class Fill>
+  void* start(int type, void* parent, Fill fill) {
     void* handle = nullptr;
     with([&](auto& plugin) {
-      auto descr = empty(plugin, p2p, parent);
-      if constexpr (requires { descr.p2p.commHash; }) {
-        descr.p2p.name = name_;
-        descr.p2p.commHash = id_;
-      } else {
-        descr.p2p.nChannels = static_cast<std::uint8_t>(call.channels);
-      }
-      descr.p2p.func = call.func;
-      descr.p2p.count = call.count;
-      descr.p2p.datatype = call.dtype;
-      descr.p2p.peer = call.root;
+      auto descr = empty(plugin, type, parent);
+      fill(descr);
       plugin.startEvent(context_, &handle, &descr);
     });
     return handle;
