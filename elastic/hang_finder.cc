@@ -13,8 +13,6 @@
 namespace dlaunch {
 namespace {
 
-const char* has(const RankSet& ranks) { return ranks.size() == 1 ? "has" : "have"; }
-
 bool has_sign(const RankProgress& rank) { return rank.beat || rank.active; }
 
 // "all_reduce #17", "barrier #3 of group 2"

@@ -78,5 +78,6 @@ RankSet ranks_in(const Progress& progress, ProcessState state);
 // For sentences: "rank 0,2", and its verb.
 inline std::string in_words(const RankSet& ranks) { return "rank " + format_rank_set(ranks); }
 inline const char* is(const RankSet& ranks) { return ranks.size() == 1 ? "is" : "are"; }
+inline const char* has(const RankSet& ranks) { return ranks.size() == 1 ? "has" : "have"; }
 
 }  // namespace dlaunch

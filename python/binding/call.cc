@@ -375,7 +375,7 @@ Ref new_list(PyObject* like) {
 bool set_list_type(std::optional<Carried> type, Call& call) {
   if (!type) return false;
   call.dtype = type->dtype;
-  for (std::size_t& count : call.counts) count *= type->per_element;
+  scale(call.counts, type->per_element);
   return true;
 }
 

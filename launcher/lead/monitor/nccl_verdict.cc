@@ -13,8 +13,6 @@
 namespace dlaunch {
 namespace {
 
-const char* have(const RankSet& ranks) { return ranks.size() == 1 ? "has" : "have"; }
-
 // The members of one communicator.
 class NcclGroup {
  public:
@@ -128,7 +126,7 @@ std::optional<NcclVerdict> NcclGroup::mismatch() const {
     std::vector<std::string> told;
     for (const auto& [call, ranks] : calls) {
       if (alike > 1) verdict.ranks.insert(ranks.begin(), ranks.end());
-      told.push_back(fmt::format("{} {} called {}", in_words(ranks), have(ranks), in_words(call)));
+      told.push_back(fmt::format("{} {} called {}", in_words(ranks), has(ranks), in_words(call)));
     }
     verdict.sentence =
         fmt::format("collective #{}{} is not the same: {}", number, on(), fmt::join(told, ", "));
@@ -141,7 +139,7 @@ NcclVerdict NcclGroup::missing(const RankSet& culprits) const {
   const RankSet others = ahead();
   return {culprits,
           fmt::format("{} {} not enqueued {}{}, where {} {} waiting", in_words(culprits),
-                      have(culprits), name_of(least() + 1), on(), in_words(others), is(others))};
+                      has(culprits), name_of(least() + 1), on(), in_words(others), is(others))};
 }
 
 NcclVerdict NcclGroup::late(const RankSet& culprits) const {
@@ -149,7 +147,7 @@ NcclVerdict NcclGroup::late(const RankSet& culprits) const {
   const RankSet others = those([open](const NcclProgress& its) { return its.open == open; });
   return {culprits,
           fmt::format("{} {} enqueued {}{}, but earlier work still holds the GPU; {} {} waiting",
-                      in_words(culprits), have(culprits), name_of(open), on(), in_words(others),
+                      in_words(culprits), has(culprits), name_of(open), on(), in_words(others),
                       is(others))};
 }
 
