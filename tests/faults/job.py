@@ -142,6 +142,7 @@ class Job:
         open(self.log, "w").close()
         self._log, self._rest = open(self.log, "rb"), b""
         self.started, self.dying, self.rounds, self.struck = [], [], {}, set()
+        self.opened = {}  # by process and size of the round: its descriptors and memfds
         self.out, self.err = (os.path.join(self.folder, name) for name in ("out", "err"))
         program = [os.path.join(build, "tests/support/elastic_worker"), "--log", self.log,
                    "--steps", "1000000000", "--until", self.until] + self.worker
@@ -230,11 +231,12 @@ class Job:
 
     def recovers(self, of, act, size=None):
         """The round after that one, to which `act` leads. Survivors have as many descriptors and as
-        much shared memory as before."""
-        # Who gives a newcomer its state then has a thread for messages, which an eventfd wakes.
-        thread = collections.Counter({"anon_inode:[eventfd]": 1})
-        before = {pid: (descriptors(pid) + thread, footprint(pid)[0]) for pid in of.pids.values()
-                  if pid not in self.struck}
+        much shared memory as when this job first had a round of that size."""
+        # The first message of a round, such as a newcomer's state, needs a thread with two eventfds, and a socket to
+        # the other rank.
+        messages = collections.Counter({"anon_inode:[eventfd]": 2, "socket:[]": of.size - 1})
+        before = {pid: self.opened.setdefault((pid, of.size), (descriptors(pid) + messages, footprint(pid)[0]))
+                  for pid in of.pids.values() if pid not in self.struck}
         act()
         after = self.settled(of.number, size)
         for pid, (fds, memfds) in before.items():

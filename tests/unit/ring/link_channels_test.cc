@@ -330,10 +330,10 @@ std::map<int, UniqueFd> sockets_of(Links& links, std::size_t wanted) {
 }  // namespace
 
 TEST_CASE("link channels: both ends get the same socket for messages, whichever asks, or both") {
+  std::atomic<int> rings{0};  // lives longer than the links, which may ring until they end
   Trio trio;
   GroupOfTrio group(trio, 7);
   group.open_all();
-  std::atomic<int> rings{0};
   for (int r = 0; r < 3; ++r) group[r].links->on_socket([&] { ++rings; });
   // Ranks 0 and 1 ask each other at the same time, and twice; only rank 2 asks rank 0; no rank asks
   // for one between 1 and 2.
