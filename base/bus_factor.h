@@ -11,16 +11,23 @@ constexpr bool counts_parts(std::string_view collective) {
          collective == "scatter" || collective == "all_to_all";
 }
 
+// The calls that libdlring composes of others, each rank reducing a slice.
+constexpr bool is_composed_name(std::string_view collective) {
+  return collective == "all_reduce_shards" || collective == "scan" || collective == "exscan";
+}
+
 // busbw / algbw; algbw is the rate of the bytes of all parts together.
 constexpr double bus_factor(std::string_view collective, int ranks) {
   const double n = ranks;
-  if (collective == "all_reduce") return 2 * (n - 1) / n;
+  if (collective == "all_reduce" || is_composed_name(collective)) return 2 * (n - 1) / n;
   return counts_parts(collective) ? (n - 1) / n : 1;
 }
 
 // The most that a bus bandwidth can be between hosts that each carry `line` bytes a second both
-// ways and have equally many ranks: what ranks of one host share does not cross the line.
+// ways and have equally many ranks: what ranks of one host share does not cross the line. 0: not
+// known, for calls that may not share.
 constexpr double bus_limit(std::string_view collective, double line, int ranks, int hosts) {
+  if (is_composed_name(collective)) return 0;
   const double crossing = bus_factor(collective, hosts) / bus_factor(collective, ranks);
   const double senders = collective == "all_to_all" ? static_cast<double>(ranks) / hosts : 1;
   return line / (crossing * senders);

@@ -8,8 +8,8 @@ namespace dlaunch {
 
 // By ring's Collective.
 inline constexpr std::string_view kCollectiveNames[] = {
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier",
-    "reduce",     "gather",         "scatter",    "all_to_all"};
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast",         "barrier", "reduce",
+    "gather",     "scatter",        "all_to_all", "all_reduce_shards", "scan",    "exscan"};
 // By dl_dtype.
 inline constexpr std::string_view kDtypeNames[] = {
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"};

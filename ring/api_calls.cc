@@ -6,6 +6,7 @@
 
 #include <climits>
 
+#include "base/even_share.h"
 #include "ring/api.h"
 
 using dlaunch::Call;
@@ -113,6 +114,28 @@ dl_result with_list(const How& how, Call call, size_t tensors, const void* const
   });
 }
 
+bool are_shards(int shards) { return shards >= 1 && shards <= DL_MOST_SHARDS; }
+
+template <class How>
+dl_result with_shards(const How& how, Call call, int shards, const void* const* in) {
+  return with(how.comm, [&](Communicator& impl) -> Result<void> {
+    const auto wrong = [](const std::string& what) {
+      return Error{.code = Errc::usage, .what = "all_reduce_shards: " + what};
+    };
+    if (!are_shards(shards)) return wrong("shards is not 1 to " + std::to_string(DL_MOST_SHARDS));
+    const auto own =
+        dlaunch::even_share(static_cast<std::uint64_t>(shards), impl.rank(), impl.size());
+    const auto some = static_cast<std::size_t>(own.last - own.first);
+    if (some > 0 && in == nullptr && call.count > 0) return wrong("in is null");
+    dlaunch::ShardInput input{.shards = shards, .in = {}};
+    input.in.resize(some);
+    if (in != nullptr) std::copy_n(in, some, input.in.begin());
+    call.shards = &input;
+    call.layout = dlaunch::layout_of(input, call.count, call.op);
+    return how(impl, call);
+  });
+}
+
 template <class How>
 dl_result transfer(const How& how, const Message& message, int* source = nullptr) {
   return with(how.comm, [&](Communicator& impl) { return how(impl, message, source); });
@@ -185,6 +208,48 @@ dl_result dl_iall_reduce_list(dl_comm* comm, size_t tensors, const void* const* 
                               dl_request** request) {
   return with_list(Later(comm, request), {Collective::all_reduce, nullptr, nullptr, 0, dtype, op},
                    tensors, in, out, counts);
+}
+
+dl_result dl_all_reduce_shards(dl_comm* comm, int shards, const void* const* in, void* out,
+                               size_t count, dl_dtype dtype, dl_op op) {
+  return with_shards(Now{comm}, {Collective::all_reduce_shards, nullptr, out, count, dtype, op},
+                     shards, in);
+}
+
+dl_result dl_iall_reduce_shards(dl_comm* comm, int shards, const void* const* in, void* out,
+                                size_t count, dl_dtype dtype, dl_op op, dl_request** request) {
+  return with_shards(Later(comm, request),
+                     {Collective::all_reduce_shards, nullptr, out, count, dtype, op}, shards, in);
+}
+
+dl_result dl_shard_range(int shards, int rank, int size, int* first, int* last) {
+  if (!are_shards(shards) || rank < 0 || rank >= size || first == nullptr || last == nullptr) {
+    return DL_ERR_INVALID;
+  }
+  const auto own = dlaunch::even_share(static_cast<std::uint64_t>(shards), rank, size);
+  *first = static_cast<int>(own.first);
+  *last = static_cast<int>(own.last);
+  return DL_OK;
+}
+
+dl_result dl_scan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                  dl_op op) {
+  return collective(Now{comm}, {Collective::scan, in, out, count, dtype, op});
+}
+
+dl_result dl_iscan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype, dl_op op,
+                   dl_request** request) {
+  return collective(Later(comm, request), {Collective::scan, in, out, count, dtype, op});
+}
+
+dl_result dl_exscan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                    dl_op op) {
+  return collective(Now{comm}, {Collective::exscan, in, out, count, dtype, op});
+}
+
+dl_result dl_iexscan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                     dl_op op, dl_request** request) {
+  return collective(Later(comm, request), {Collective::exscan, in, out, count, dtype, op});
 }
 
 dl_result dl_reduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,

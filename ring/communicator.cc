@@ -61,7 +61,8 @@ Result<void> check_kind(const Call& call, int ranks) {
   if (traits.rooted && (call.root < 0 || call.root >= ranks)) {
     return wrong_call(call, fmt::format("root {} is not a rank", call.root));
   }
-  if (traits.reduces && !reducible(call.dtype, call.op)) {
+  const bool is_scan = call.collective == Collective::scan || call.collective == Collective::exscan;
+  if (traits.reduces && (!reducible(call.dtype, call.op) || (is_scan && call.op == DL_AVG))) {
     return Error{
         .code = Errc::unsupported,
         .what = fmt::format("{}: {} of {} has no meaning", collective_name(call.collective),
@@ -76,6 +77,19 @@ std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
   const auto own = static_cast<std::ptrdiff_t>(part_of(shape, rank).first * shape.element_bytes);
   if (traits.in_parts == traits.out_parts) return 0;
   return traits.in_parts ? own : -own;
+}
+
+std::string composition_of(const Call& call, int ranks) {
+  const std::size_t bytes = call.count * dtype_bytes(call.dtype);
+  std::string text = call.collective == Collective::all_reduce_shards
+                         ? "a tree over the virtual shards"
+                         : "prefixes from rank to rank";
+  if (call.shards != nullptr) {
+    text = fmt::format("a tree over {} virtual shards", call.shards->shards);
+  }
+  return text + (bytes > kToAllBytes / static_cast<std::size_t>(ranks)
+                     ? ", for slices, each by its owner"
+                     : ", on every rank");
 }
 
 constexpr std::size_t kPage = 4096;
@@ -121,6 +135,7 @@ Result<void> Communicator::check(const Call& call) {
   const auto wrong = [&](std::string_view what) { return wrong_call(call, what); };
   const std::size_t element = dtype_bytes(call.dtype);
   const auto& traits = traits_of(call.collective);
+  if (call.shards != nullptr) return check_shards(call);
   if (call.list != nullptr) {
     // A broadcast reads the root's tensors and writes the others': one may be there twice.
     const std::string overlap = traits.reduces ? overlap_in(*call.list, element) : "";
@@ -129,8 +144,9 @@ Result<void> Communicator::check(const Call& call) {
   const Shape shape = shape_of(call, job_.size);
   const MemoryRange in{static_cast<const char*>(call.in),
                        in_count(shape, job_.rank, job_.size) * element};
+  const bool takes_nothing = call.collective == Collective::exscan && job_.rank == 0;
   const MemoryRange out{static_cast<const char*>(call.out),
-                        out_count(shape, job_.rank, job_.size) * element};
+                        takes_nothing ? 0 : out_count(shape, job_.rank, job_.size) * element};
   if ((in.bytes > 0 && in.begin == nullptr) || (out.bytes > 0 && out.begin == nullptr)) {
     return wrong("a buffer is null");
   }
@@ -181,7 +197,8 @@ Result<void> Communicator::collective(Call call) {
 
 Result<std::string> Communicator::explain(const Call& call) const {
   if (auto ok = check_kind(call, job_.size); !ok) return usage_error("explain: " + ok.error().what);
-  return plane_ ? plane_->explain(call) : std::string("alone: a copy");
+  if (!plane_) return std::string("alone: a copy");
+  return is_composed(call.collective) ? composition_of(call, job_.size) : plane_->explain(call);
 }
 
 // The number of the text about such a call in the trace, 0: none. A new kind of call is explained
@@ -189,15 +206,20 @@ Result<std::string> Communicator::explain(const Call& call) const {
 std::uint16_t Communicator::explained(const Call& call, const Plane* plane) {
   constexpr std::size_t kMostKinds = 1000;
   if (!job_.explains && !flight_->traces()) return 0;
-  const Explained kind{call.collective, call.dtype, call.task.device >= 0, call.splits != nullptr,
+  const Explained kind{call.collective,
+                       call.dtype,
+                       call.task.device >= 0,
+                       call.splits != nullptr,
+                       call.shards != nullptr ? call.shards->shards : 0,
                        call.count};
   const auto known = explained_.find(kind);
   if (known != explained_.end()) return known->second;
   if (plane == nullptr || explained_.size() >= kMostKinds) return 0;
-  // How the parts go depends on the longest one, which the ranks find out in the call.
-  const std::string how = kind.with_splits
-                              ? "parts of different lengths, after an exchange of the lengths"
-                              : plane->explain(call);
+  const std::string how =
+      is_composed(kind.collective) ? composition_of(call, job_.size)
+      // How the parts go depends on the longest one, which the ranks find out in the call.
+      : kind.with_splits ? "parts of different lengths, after an exchange of the lengths"
+                         : plane->explain(call);
   if (job_.explains && job_.rank == 0) {
     log_info("{} of {} {}{}: {}", collective_name(call.collective), call.count,
              dtype_name(call.dtype), kind.on_device ? " on a GPU" : "", how);
@@ -266,6 +288,7 @@ Result<void> Communicator::tell_splits(const Call& call, Splits& splits) {
 }
 
 Result<void> Communicator::run_on_plane(Call call, const std::function<void(bool failed)>& ended) {
+  if (is_composed(call.collective)) return run_composed(call);
   Splits splits;
   if (call.splits != nullptr) {
     splits = *call.splits;
@@ -283,6 +306,9 @@ Result<void> Communicator::run_on_plane(Call call, const std::function<void(bool
 Result<void> Communicator::run(Call call, SpanKind kind) {
   const bool on_device = call.task.device >= 0;
   if (job_.size == 1) {
+    if (is_composed(call.collective)) {
+      return without_exceptions([&] { return run_composed(call); });
+    }
     return on_device ? finish(run_on_device(call, [](bool) {})) : run_alone(call);
   }
   const TimePoint now = steady_now();
@@ -345,6 +371,10 @@ Communicator::Started Communicator::start(Call call) {
   if (call.splits != nullptr) {
     operation->splits = *call.splits;
     operation->call.splits = &operation->splits;
+  }
+  if (call.shards != nullptr) {
+    operation->shards = *call.shards;
+    operation->call.shards = &operation->shards;
   }
   if (call.list != nullptr) {
     operation->list = *call.list;

@@ -29,6 +29,7 @@
 #include "ring/call/flight_recorder.h"
 #include "ring/call/operation.h"
 #include "ring/call/plane.h"
+#include "ring/call/shard_tree.h"
 #include "ring/device/device_plane.h"
 #include "ring/links/death_watch.h"
 #include "ring/links/job_view.h"
@@ -163,6 +164,13 @@ class Communicator : private ProcessEvents {
   Result<void> unstage(const StagedMessage& staged);
   Result<void> run_step(const Call& call);
   Result<void> tell_splits(const Call& call, Splits& splits);
+  Result<void> check_shards(const Call& call);
+  Result<void> run_composed(const Call& call);
+  Result<void> run_shards(const Call& call);
+  Result<void> run_scan(const Call& call);
+  Result<void> scan_slices(const Call& call);
+  Result<void> gather_and_reduce(const Call& call, const ShardTree& tree, const ShardMoves& moves);
+  Result<void> reduce_slices(const Call& call, const ShardTree& tree, const ShardMoves& moves);
   Result<void> run_on_plane(Call call, const std::function<void(bool failed)>& ended);
   Result<void> run(Call call, SpanKind kind);
   Result<void> run_on_device(const Call& call, std::function<void(bool failed)> ended);
@@ -203,7 +211,8 @@ class Communicator : private ProcessEvents {
   std::shared_ptr<HostMemory> host_memory_;  // null: they do not
   std::vector<int> host_ranks_;              // their numbers there
   std::uint64_t seq_ = 0;
-  std::uint16_t past_ = 0;       // Call::past
+  std::uint16_t past_ = 0;              // Call::past
+  std::vector<std::byte> step_memory_;  // of run_composed(), for the next one
   std::uint64_t plane_seq_ = 0;  // plane_'s own count: there a call is several steps, or none
   void* stream_ = nullptr;
   bool ordered_ = false;  // set_stream_ordered()
@@ -217,6 +226,7 @@ class Communicator : private ProcessEvents {
     Collective collective;
     dl_dtype dtype;
     bool on_device, with_splits;
+    int shards;
     std::size_t count;
     auto operator<=>(const Explained&) const = default;
   };

@@ -24,10 +24,25 @@ std::pair<const void*, const void*> buffers_of(const Call& call, int ranks) {
   return {call.list->in.front(), call.list->out.front()};
 }
 
+// Composed calls reduce on the host.
+Result<void> refuse_gpu(const Call& call) {
+  const auto on_gpu = [](const void* at) { return at != nullptr && device_of(at) >= 0; };
+  const bool any = on_gpu(call.in) || on_gpu(call.out) ||
+                   (call.shards != nullptr &&
+                    std::any_of(call.shards->in.begin(), call.shards->in.end(), on_gpu));
+  if (!any || call.count == 0) return {};
+  return Error{
+      .code = Errc::unsupported,
+      .what = fmt::format("{}: a buffer is in a GPU's memory: copy it to the host's first, "
+                          "with dl_copy()",
+                          collective_name(call.collective))};
+}
+
 }  // namespace
 
 // Finds out whether the call is on device memory. If it is, notes the work that it follows.
 Result<void> Communicator::attach(Call& call, bool at_once) {
+  if (is_composed(call.collective)) return refuse_gpu(call);
   const auto [in, out] = buffers_of(call, job_.size);
   const int device = device_of(in != nullptr ? in : out);
   if (in != nullptr && out != nullptr && in != out && device_of(out) != device) {

@@ -222,7 +222,9 @@ dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, ui
   if (batch < 1) return invalid(state, "a batch has at least 1 sample");
   return guarded(state, [&]() -> Result<void> {
     const auto kept = std::make_shared<dl_sampler::Kept>(
-        dl_sampler::Kept{Sampler(static_cast<std::uint32_t>(samples), batch, seed)});
+        dl_sampler::Kept{Sampler(static_cast<std::uint32_t>(samples), batch, seed),
+                         {},
+                         name != nullptr ? name : ""});
     auto made = std::make_unique<dl_sampler>(dl_sampler{state, kept});
     // First the step that is harmless alone: the next may fail, or find no memory.
     state->core.stands_for([kept] { kept->committed = kept->core.position(); },
@@ -233,6 +235,37 @@ dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, ui
     state->core.add_term(fmt::format("sampler '{}': {} samples, batches of {}, seed {}",
                                      escaped(name), samples, batch, seed));
     *sampler = made.release();
+    return {};
+  });
+}
+
+dl_result dl_sampler_set_shards(dl_sampler* sampler, int shards) {
+  if (sampler == nullptr) return DL_ERR_INVALID;
+  return guarded(sampler->state, [&]() -> Result<void> {
+    auto& state = sampler->state->core;
+    auto& kept = *sampler->kept;
+    if (auto ok = state.may_register("cutting batches into virtual shards"); !ok) return ok;
+    if (shards < 1 || shards > DL_MOST_SHARDS) {
+      return usage_error(fmt::format("there are 1 to {} virtual shards", DL_MOST_SHARDS));
+    }
+    if (kept.core.shards() != 0) return usage_error("this sampler has virtual shards already");
+    state.add_term(fmt::format("sampler '{}': {} virtual shards", escaped(kept.name), shards));
+    kept.core.set_shards(shards);
+    return {};
+  });
+}
+
+dl_result dl_sampler_shard(const dl_sampler* sampler, int shard, const uint32_t** indices,
+                           size_t* count) {
+  if (sampler == nullptr || indices == nullptr || count == nullptr) return DL_ERR_INVALID;
+  return guarded(sampler->state, [&]() -> Result<void> {
+    const auto& core = sampler->kept->core;
+    if (shard < 0 || shard >= core.shards()) {
+      return usage_error(fmt::format("the sampler has no virtual shard {}", shard));
+    }
+    const auto part = core.of_shard(shard);
+    *indices = part.data();
+    *count = part.size();
     return {};
   });
 }

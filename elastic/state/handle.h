@@ -23,6 +23,7 @@ struct dl_sampler {
     dlaunch::Sampler core;
     // The sampler's position in the registered memory: batches may be taken before an update.
     dlaunch::Sampler::Position committed{};
+    std::string name;
   };
   dl_state* state;
   std::shared_ptr<Kept> kept;

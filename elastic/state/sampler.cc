@@ -7,12 +7,6 @@
 
 namespace dlaunch {
 
-Share even_share(std::uint64_t count, int rank, int size) {
-  const auto n = static_cast<std::uint64_t>(size), r = static_cast<std::uint64_t>(rank);
-  const std::uint64_t each = count / n, more = count % n;  // count * r could overflow
-  return {each * r + more * r / n, each * (r + 1) + more * (r + 1) / n};
-}
-
 std::vector<std::uint32_t> epoch_order(std::uint32_t samples, std::uint64_t seed,
                                        std::uint64_t epoch) {
   std::vector<std::uint32_t> order(samples);
@@ -35,13 +29,25 @@ Sampler::Batch Sampler::next(int rank, int size) {
     order_ = epoch_order(samples_, seed_, position_.epoch);
     order_epoch_ = position_.epoch;
   }
-  const std::uint64_t global = std::min(batch_, samples_ - position_.samples);
-  const Share share = even_share(global, rank, size);
-  const auto mine =
-      std::span(order_).subspan(position_.samples + share.first, share.last - share.first);
-  position_.samples += global;
+  batch_first_ = position_.samples;
+  batch_size_ = std::min(batch_, samples_ - position_.samples);
+  position_.samples += batch_size_;
   if (position_.samples == samples_) position_ = {position_.epoch + 1, 0};
-  return {mine, global};
+  if (shards_ == 0) return {part(even_share(batch_size_, rank, size)), batch_size_};
+  const Share own = even_share(static_cast<std::uint64_t>(shards_), rank, size);
+  if (own.first == own.last) return {{}, batch_size_};
+  const auto share = [&](std::uint64_t shard) {
+    return even_share(batch_size_, static_cast<int>(shard), shards_);
+  };
+  return {part({share(own.first).first, share(own.last - 1).last}), batch_size_};
+}
+
+std::span<const std::uint32_t> Sampler::of_shard(int shard) const {
+  return part(even_share(batch_size_, shard, shards_));
+}
+
+std::span<const std::uint32_t> Sampler::part(const Share& share) const {
+  return std::span(order_).subspan(batch_first_ + share.first, share.last - share.first);
 }
 
 }  // namespace dlaunch

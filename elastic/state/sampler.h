@@ -5,13 +5,9 @@
 #include <span>
 #include <vector>
 
-namespace dlaunch {
+#include "base/even_share.h"
 
-struct Share {
-  std::uint64_t first = 0, last = 0;
-};
-// Rank's part of `count` items cut evenly: parts differ by at most one.
-Share even_share(std::uint64_t count, int rank, int size);
+namespace dlaunch {
 
 // The samples of one epoch in random order (Fisher and Yates, as in Knuth 2, 3.4.2 P), the same on
 // every machine.
@@ -34,18 +30,29 @@ class Sampler {
   // been taken; then the next epoch begins.
   void go_on_from(const Position& position);
 
+  // From now on each rank's part of a batch is that of its virtual shards: see
+  // ring/call/shard_tree.h.
+  void set_shards(int shards) { shards_ = shards; }
+  int shards() const { return shards_; }  // 0: none
+
   struct Batch {
     std::span<const std::uint32_t> mine;
     std::uint64_t global = 0;
   };
   // The batch at the position, which it then advances. Valid until the next call.
   Batch next(int rank, int size);
+  // A shard's part of that batch. Valid as long.
+  std::span<const std::uint32_t> of_shard(int shard) const;
 
  private:
+  std::span<const std::uint32_t> part(const Share& share) const;
+
   const std::uint32_t samples_;
   const std::uint64_t batch_, seed_;
+  int shards_ = 0;
   Position position_;
-  std::vector<std::uint32_t> order_;  // of order_epoch_
+  std::uint64_t batch_first_ = 0, batch_size_ = 0;  // the last batch, in order_
+  std::vector<std::uint32_t> order_;                // of order_epoch_
   std::uint64_t order_epoch_ = 0;
 };
 

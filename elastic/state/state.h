@@ -58,9 +58,11 @@ class State {
   int rank() const { return rounds_->rank(); }
   int size() const { return rounds_->size(); }
 
+  // Errc::usage after the first sync.
+  Result<void> may_register(const char* what) const;
+
  private:
   Contribution contribution();
-  Result<void> may_register(const char* what) const;
   Result<void> ready(const char* call) const;
   bool snapshot_is_due() const;
   Result<void> agree_on_commit();

@@ -167,19 +167,32 @@ bool take_cut(const Collective& what, dl_comm* comm, PyObject* counts, Call& cal
 
 // -- Reductions.
 
-bool prepare_all_reduce(dl_comm*, const Given& given, Call& call) {
+// The result has the form of `x`, which may be `out` itself.
+bool prepare_like(const Collective& what, const Given& given, Call& call) {
   const auto [x, op, out] = std::array{given[0], given[1], given[2]};
-  if (!operation(kAllReduce.signature.call, op, call.op)) return false;
+  if (!operation(what.signature.call, op, call.op)) return false;
   const bool in_place = x == out;
-  if (!take_in(kAllReduce, x, in_place ? Use::write : Use::read, call)) return false;
+  if (!take_in(what, x, in_place ? Use::write : Use::read, call)) return false;
   if (in_place) {
     call.to = call.in.data();
     call.result = Ref::of(x);
-  } else if (!take_out(kAllReduce, x, out, call.in.count(),
-                       given_out(out) ? Shape() : shape_of(call.in), call)) {
+  } else if (!take_out(what, x, out, call.in.count(), given_out(out) ? Shape() : shape_of(call.in),
+                       call)) {
     return false;
   }
-  return reduces(kAllReduce, call.in.count(), call);
+  return reduces(what, call.in.count(), call);
+}
+bool prepare_all_reduce(dl_comm*, const Given& given, Call& call) {
+  return prepare_like(kAllReduce, given, call);
+}
+bool prepare_scan(dl_comm*, const Given& given, Call& call) {
+  return prepare_like(kScan, given, call);
+}
+// Rank 0 gets nothing: without `out` it returns None, as from other calls that give it nothing.
+bool prepare_exscan(dl_comm* comm, const Given& given, Call& call) {
+  if (!prepare_like(kExscan, given, call)) return false;
+  if (dl_rank(comm) == 0 && !given_out(given[2])) call.result = Ref::of(Py_None);
+  return true;
 }
 
 bool prepare_reduce(dl_comm* comm, const Given& given, Call& call) {
@@ -403,6 +416,41 @@ bool prepare_all_reduce_list(dl_comm*, const Given& given, Call& call) {
   return in.empty() || set_list_type(reduced_by(kAllReduceList, in[0]->element(), call), call);
 }
 
+// Each array has the values of one shard.
+bool prepare_all_reduce_shards(dl_comm* comm, const Given& given, Call& call) {
+  const char* const name = kAllReduceShards.signature.call;
+  const Ref xs = Ref::owned(PySequence_Tuple(given[0]));
+  if (!xs || !integer(name, "shards", given[1], call.shards) ||
+      !operation(name, given[2], call.op)) {
+    return false;
+  }
+  int first = 0, last = 0;
+  if (dl_shard_range(call.shards, dl_rank(comm), dl_size(comm), &first, &last) != DL_OK) {
+    PyErr_Format(PyExc_ValueError, "%s: shards must be 1 to %d", name, DL_MOST_SHARDS);
+    return false;
+  }
+  if (PyTuple_Size(xs.get()) != last - first) {
+    PyErr_Format(PyExc_ValueError, "%s: xs has %zd arrays, and this rank has %d of %d shards", name,
+                 PyTuple_Size(xs.get()), last - first, call.shards);
+    return false;
+  }
+  std::vector<const View*> in;
+  if (!take_list({name, "xs"}, xs.get(), Use::read, call, in)) return false;
+  if (in.empty() && !given_out(given[3])) {
+    PyErr_Format(PyExc_ValueError, "%s: a rank without shards needs out", name);
+    return false;
+  }
+  call.result = given_out(given[3]) ? Ref::of(given[3])
+                                    : new_array(PyTuple_GetItem(xs.get(), 0), shape_of(*in[0]));
+  if (!call.result || !call.out.take(call.result.get(), Use::write, {name, "out"})) return false;
+  for (const View* view : in) {
+    if (!fits(*view, call.out.count(), call.out, {name, "xs"})) return false;
+    call.all_from.push_back(view->data());
+  }
+  call.to = call.out.data();
+  return set_type(reduced_by(kAllReduceShards, call.out.element(), call), call.out.count(), call);
+}
+
 bool prepare_broadcast_list(dl_comm* comm, const Given& given, Call& call) {
   const char* const name = kBroadcastList.signature.call;
   if (!integer(name, "root", given[1], call.root)) return false;
@@ -484,6 +532,9 @@ auto list_reduction(const Call& c) {
   return std::tuple(c.counts.size(), c.all_from.data(), c.all_to.data(), c.counts.data(), c.dtype,
                     c.op);
 }
+auto shard_reduction(const Call& c) {
+  return std::tuple(c.shards, c.all_from.data(), c.to, c.count, c.dtype, c.op);
+}
 auto list_broadcasting(const Call& c) {
   return std::tuple(c.counts.size(), c.all_to.data(), c.counts.data(), c.dtype, c.root);
 }
@@ -514,6 +565,10 @@ constexpr Collective made_of(const Signature& signature,
 
 const Collective kAllReduce = made_of<dl_all_reduce, dl_iall_reduce, reduction>(
     {"all_reduce", {"x", "op", "out"}, 1, 2}, prepare_all_reduce);
+const Collective kScan =
+    made_of<dl_scan, dl_iscan, reduction>({"scan", {"x", "op", "out"}, 1, 2}, prepare_scan);
+const Collective kExscan =
+    made_of<dl_exscan, dl_iexscan, reduction>({"exscan", {"x", "op", "out"}, 1, 2}, prepare_exscan);
 const Collective kReduce = made_of<dl_reduce, dl_ireduce, rooted_reduction>(
     {"reduce", {"x", "op", "root", "out"}, 1, 3}, prepare_reduce);
 const Collective kReduceScatter = made_of<dl_reduce_scatter, dl_ireduce_scatter, reduction>(
@@ -540,6 +595,9 @@ const Collective kBroadcast = made_of<dl_broadcast, dl_ibroadcast, broadcasting>
     {"broadcast", {"x", "root"}, 1, 2}, prepare_broadcast);
 const Collective kAllReduceList = made_of<dl_all_reduce_list, dl_iall_reduce_list, list_reduction>(
     {"all_reduce_list", {"xs", "op", "out"}, 1, 2}, prepare_all_reduce_list);
+const Collective kAllReduceShards =
+    made_of<dl_all_reduce_shards, dl_iall_reduce_shards, shard_reduction>(
+        {"all_reduce_shards", {"xs", "shards", "op", "out"}, 2, 3}, prepare_all_reduce_shards);
 const Collective kBroadcastList = made_of<dl_broadcast_list, dl_ibroadcast_list, list_broadcasting>(
     {"broadcast_list", {"xs", "root"}, 1, 2}, prepare_broadcast_list);
 const Collective kBarrier =

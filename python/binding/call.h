@@ -22,6 +22,7 @@ struct Call {
   dl_op op = DL_SUM;
   int root = 0;  // or the peer
   int tag = 0;
+  int shards = 0;
   int source = -1;
   std::vector<std::size_t> counts, out_counts;
   // For lists.
@@ -51,9 +52,9 @@ struct Collective {
 // The return value of a call that is done.
 PyObject* result_of(const Collective& collective, Call& call);
 
-extern const Collective kAllReduce, kAllReduceList, kReduce, kReduceScatter, kReduceScatterV,
-    kAllGather, kAllGatherV, kGather, kGatherV, kScatter, kScatterV, kAllToAll, kAllToAllV,
-    kBroadcast, kBroadcastList, kBarrier, kSend, kRecv, kRecvAny;
+extern const Collective kAllReduce, kAllReduceList, kAllReduceShards, kScan, kExscan, kReduce,
+    kReduceScatter, kReduceScatterV, kAllGather, kAllGatherV, kGather, kGatherV, kScatter,
+    kScatterV, kAllToAll, kAllToAllV, kBroadcast, kBroadcastList, kBarrier, kSend, kRecv, kRecvAny;
 
 // Loads dlaunch._arrays.empty, which makes results. False: sets an exception.
 bool load_arrays();

@@ -61,6 +61,17 @@ PyObject* group_of(Handle& handle, dl_result result, dl_comm* group) {
   return made;
 }
 
+PyObject* own_shards(PyObject* self, PyObject* given) {
+  const auto& parts = parts_of<CommunicatorParts>(self);
+  int shards = 0, first = 0, last = 0;
+  if (!integer("own_shards", "shards", given, shards)) return nullptr;
+  if (dl_shard_range(shards, parts.rank, parts.size, &first, &last) != DL_OK) {
+    PyErr_Format(PyExc_ValueError, "own_shards: shards must be 1 to %d", DL_MOST_SHARDS);
+    return nullptr;
+  }
+  return PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "ii", first, last);
+}
+
 constexpr Signature kSplit{"split", {"color", "key"}, 1, 2};
 PyObject* split(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return alone_in(self, "split", [&](Handle& handle) -> PyObject* {
@@ -415,6 +426,9 @@ PyMethodDef started(const char* name) {
 PyMethodDef g_methods[] = {
     called<kAllReduce>("all_reduce"),
     called<kAllReduceList>("all_reduce_list"),
+    called<kAllReduceShards>("all_reduce_shards"),
+    called<kScan>("scan"),
+    called<kExscan>("exscan"),
     called<kReduce>("reduce"),
     called<kReduceScatter>("reduce_scatter"),
     called<kReduceScatterV>("reduce_scatter_v"),
@@ -434,6 +448,9 @@ PyMethodDef g_methods[] = {
     called<kRecvAny>("recv_any"),
     started<kAllReduce>("iall_reduce"),
     started<kAllReduceList>("iall_reduce_list"),
+    started<kAllReduceShards>("iall_reduce_shards"),
+    started<kScan>("iscan"),
+    started<kExscan>("iexscan"),
     started<kReduce>("ireduce"),
     started<kReduceScatter>("ireduce_scatter"),
     started<kReduceScatterV>("ireduce_scatter_v"),
@@ -451,6 +468,7 @@ PyMethodDef g_methods[] = {
     started<kSend>("isend"),
     started<kRecv>("irecv"),
     started<kRecvAny>("irecv_any"),
+    {"own_shards", own_shards, METH_O, nullptr},
     {"split", as_method(split), kMethod, nullptr},
     {"group", as_method(group), kMethod, nullptr},
     {"alloc", as_method(alloc), kMethod, nullptr},

@@ -224,6 +224,40 @@ PyObject* sampler_next(PyObject* self, PyObject* number) {
                                            static_cast<Py_ssize_t>(all));
                     });
 }
+constexpr Signature kSamplerSetShards{"sampler_set_shards", {"number", "shards"}, 2, 2};
+PyObject* sampler_set_shards(PyObject* self, PyObject* const* args, Py_ssize_t count,
+                             PyObject* names) {
+  Given given;
+  int shards = 0;
+  if (!parse(kSamplerSetShards, args, count, names, given) ||
+      !integer(kSamplerSetShards.call, "shards", given[1], shards)) {
+    return nullptr;
+  }
+  return of_sampler(self, given[0], kSamplerSetShards.call,
+                    [&](const StateObject& object, dl_sampler* it) -> PyObject* {
+                      const dl_result result = dl_sampler_set_shards(it, shards);
+                      return result == DL_OK ? none() : raise_of(object, result);
+                    });
+}
+constexpr Signature kSamplerShard{"sampler_shard", {"number", "shard"}, 2, 2};
+PyObject* sampler_shard(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  Given given;
+  int shard = 0;
+  if (!parse(kSamplerShard, args, count, names, given) ||
+      !integer(kSamplerShard.call, "shard", given[1], shard)) {
+    return nullptr;
+  }
+  return of_sampler(self, given[0], kSamplerShard.call,
+                    [&](const StateObject& object, dl_sampler* it) -> PyObject* {
+                      const std::uint32_t* indices = nullptr;
+                      std::size_t own = 0;
+                      const dl_result result = dl_sampler_shard(it, shard, &indices, &own);
+                      if (result != DL_OK) return raise_of(object, result);
+                      return PyBytes_FromStringAndSize(
+                          reinterpret_cast<const char*>(indices),
+                          static_cast<Py_ssize_t>(own * sizeof *indices));
+                    });
+}
 PyObject* sampler_place(PyObject* self, PyObject* number) {
   return of_sampler(self, number, "sampler_place", [](const StateObject&, const dl_sampler* it) {
     return Py_BuildValue("KK", static_cast<unsigned long long>(dl_sampler_epoch(it)),
@@ -243,6 +277,8 @@ PyMethodDef g_state_methods[] = {
     {"finish", finish, METH_NOARGS, nullptr},
     {"sampler", as_method(sampler), kMethod, nullptr},
     {"sampler_next", sampler_next, METH_O, nullptr},
+    {"sampler_set_shards", as_method(sampler_set_shards), kMethod, nullptr},
+    {"sampler_shard", as_method(sampler_shard), kMethod, nullptr},
     {"sampler_place", sampler_place, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

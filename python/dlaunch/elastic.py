@@ -26,8 +26,16 @@ When a worker is lost the others leave train() by an exception, keep their proce
 run() then calls train() again, with or without a replacement. So train() must begin from the state, and must make the
 objects of a round, such as groups, in each call. comm has the rank and size of the round when train() begins.
 
-With as many workers as before the result is that of an undisturbed run, bit by bit. Without dlaunch the same program
-runs, and a lost worker ends it.
+With as many workers as before the result is that of an undisturbed run, bit by bit. With virtual shards the result does
+not depend on the number of workers either:
+
+    sampler = elastic.ElasticSampler(len(images), global_batch=256, seed=1, shards=8)
+    ...
+            for _ in sampler:
+                gradients = [gradient(w, images[part]) for part in sampler.shard_samples()]
+                g = comm.all_reduce_shards(gradients, sampler.shards, out=g)
+
+Without dlaunch the same program runs, and a lost worker ends it.
 
 Each commit takes plain values and state_dict()s from rank 0; arrays must be equal on all ranks at a commit. Random
 numbers are no part of the state: to reproduce them, seed by sampler.epoch and sampler.position. The engine is that of
@@ -50,26 +58,32 @@ class ElasticSampler:
     exactly one committed step.
 
     Iterating goes through the rest of the epoch; each step gives this rank's sample numbers, as an array of uint32. The
-    array is empty if a last batch has fewer samples than there are ranks.
+    array is empty if a last batch has fewer samples than there are ranks, or if there are more ranks than shards.
 
     epoch: the pass over the data that the next batch belongs to, from 0. position: the number of samples already taken
-    in it. batch: the number of samples in the last batch, over all ranks."""
+    in it. batch: the number of samples in the last batch, over all ranks.
 
-    def __init__(self, samples, global_batch, *, seed=0):
-        for name, value, least in (("samples", samples, 1), ("global_batch", global_batch, 1), ("seed", seed, 0)):
+    shards: cuts each batch evenly into so many virtual shards, whatever the number of ranks; each rank's samples are
+    those of its shards. shard_samples() then gives the samples of each of them, for Communicator.all_reduce_shards()."""
+
+    def __init__(self, samples, global_batch, *, seed=0, shards=None):
+        numbers = [("samples", samples, 1), ("global_batch", global_batch, 1), ("seed", seed, 0)]
+        for name, value, least in numbers + ([] if shards is None else [("shards", shards, 1)]):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"ElasticSampler: {name} is a whole number, and not {value!r}")
             if value < least:
                 raise ValueError(f"ElasticSampler: {name} is at least {least}, and not {value}")
-        self.samples, self.global_batch, self.seed = samples, global_batch, seed
+        self.samples, self.global_batch, self.seed, self.shards = samples, global_batch, seed, shards
         self.batch = 0
         self._kept = self._number = None
 
-    def _bind(self, kept, name):
+    def _bind(self, kept, name, comm):
         if self._kept is not None:
             raise ValueError("this sampler is part of another state")
         self._number = kept.sampler(name, self.samples, self.global_batch, self.seed)
-        self._kept = kept
+        if self.shards is not None:
+            kept.sampler_set_shards(self._number, self.shards)
+        self._kept, self._comm = kept, comm
 
     def _place(self):
         return (0, 0) if self._kept is None else self._kept.sampler_place(self._number)
@@ -90,6 +104,15 @@ class ElasticSampler:
         while self.epoch == epoch:
             indices, self.batch = self._kept.sampler_next(self._number)
             yield numpy.frombuffer(indices, dtype=numpy.uint32)
+
+    def shard_samples(self):
+        """The sample numbers of the last batch for each virtual shard of this rank, in order: a list of arrays, some of
+        which may be empty. Needs `shards`."""
+        import numpy
+        if self.shards is None or self._kept is None:
+            raise RuntimeError("this sampler has no virtual shards: give it `shards`, and give it to State()")
+        return [numpy.frombuffer(self._kept.sampler_shard(self._number, shard), dtype=numpy.uint32)
+                for shard in self._comm.own_shards(self.shards)]
 
 
 class _WithStateDict:
@@ -124,7 +147,7 @@ class State(Parts):
             if hasattr(type(self), name) or name.startswith("_"):
                 raise ValueError(f"a state uses '{name}' for something else: take another name")
             if isinstance(part, ElasticSampler):
-                part._bind(kept, name)
+                part._bind(kept, name, communicator)
             elif _is_array(part):
                 kept.replicated(name, part)
             elif hasattr(part, "state_dict") and hasattr(part, "load_state_dict"):

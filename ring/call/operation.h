@@ -83,6 +83,7 @@ struct Operation {
   // Copies of the call's arguments, because the caller's own may end before the call runs.
   std::vector<std::size_t> counts;
   Splits splits;
+  ShardInput shards;
   TensorList list;
   StagedMessage staged;
 

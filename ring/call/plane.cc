@@ -1,6 +1,7 @@
 #include "ring/call/plane.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <numeric>
 #include <span>
@@ -24,10 +25,14 @@ constexpr CollectiveTraits kTraits[] = {
     /* gather */ {.rooted = true, .out_parts = true, .out_at_root = true},
     /* scatter */ {.rooted = true, .in_parts = true, .in_at_root = true},
     /* all_to_all */ {.in_parts = true, .out_parts = true},
+    /* all_reduce_shards */ {.reduces = true},
+    /* scan */ {.reduces = true},
+    /* exscan */ {.reduces = true},
 };
 static_assert(std::size(kTraits) == std::size(kCollectiveNames));
 constexpr CollectiveTraits kUnknown = {};
-constexpr std::string_view kWithinNames[] = {"", "dl_split", "dl_alloc", "all_to_all_v"};
+constexpr std::string_view kWithinNames[] = {
+    "", "dl_split", "dl_alloc", "all_to_all_v", "all_reduce_shards", "scan", "exscan"};
 constexpr std::uint32_t kWithCounts = 0x80;  // beside the collective
 template <std::size_t N>
 std::string_view name_at(const std::string_view (&names)[N], std::size_t index) {
@@ -47,11 +52,35 @@ std::string describe(const CallSignature& s) {
   std::string text(collective_name(collective));
   if (collective == Collective::barrier) return text;
   const bool of_list = collective == Collective::all_reduce || collective == Collective::broadcast;
-  text += with_counts ? (of_list ? "_list(" : "_v(") : fmt::format("(count {}, ", s.count);
+  const bool of_shards = collective == Collective::all_reduce_shards;
+  text += !with_counts ? fmt::format("(count {}, ", s.count)
+          : of_shards  ? "("
+          : of_list    ? "_list("
+                       : "_v(";
   text += dtype_name(static_cast<dl_dtype>(s.packed >> 8 & 0xf));
   if (traits.reduces) text += fmt::format(", {}", op_name(static_cast<dl_op>(op)));
   if (traits.rooted) text += fmt::format(", root {}", s.packed >> 16);
   return text + ")";
+}
+
+Within within_of(const CallSignature& s) {
+  return traits_of(collective_of(s)).reduces ? Within::itself
+                                             : static_cast<Within>(s.packed >> 12 & 0xf);
+}
+
+// Whether both are steps of the same composed call, which sizes may cut into other steps.
+bool are_same_composed(const CallSignature& a, const CallSignature& b) {
+  return within_of(a) == within_of(b) && within_of(a) >= Within::all_reduce_shards;
+}
+
+// What may differ where two calls are equal in all but CallSignature::count.
+const char* what_differs(const CallSignature& s) {
+  const Within within = within_of(s);
+  if (collective_of(s) == Collective::all_reduce_shards || within == Within::all_reduce_shards) {
+    return "counts, types, operations or numbers of shards";
+  }
+  return within == Within::scan || within == Within::exscan ? "counts, types or operations"
+                                                            : "counts";
 }
 
 std::uint64_t hash_of(std::span<const std::size_t> counts) {
@@ -102,6 +131,12 @@ Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, 
     list.numbers.push_back(i);
   }
   return list;
+}
+
+std::uint64_t layout_of(const ShardInput& input, std::size_t count, dl_op op) {
+  return hash_of(std::array{static_cast<std::size_t>(input.shards), count,
+                            static_cast<std::size_t>(op)}) |
+         1;
 }
 
 std::uint64_t layout_of(const TensorList& list) {
@@ -208,14 +243,15 @@ CallSignature signature_of(const Call& call, int ranks) {
   const bool rooted = traits_of(call.collective).rooted;
   const auto root = static_cast<std::uint32_t>(rooted ? call.root & 0xffff : users_call(call).past);
   const bool with_counts = call.counts != nullptr || call.splits != nullptr || call.layout != 0;
+  const auto all = static_cast<std::size_t>(ranks);
   const auto count = call.layout != 0         ? call.layout
+                     : call.counts != nullptr ? hash_of({call.counts, all})
                      : call.splits != nullptr ? call.splits->longest
                                               : call.count;
-  const auto all = static_cast<std::size_t>(ranks);
   const auto op = traits_of(call.collective).reduces ? static_cast<std::uint32_t>(call.op)
                                                      : static_cast<std::uint32_t>(call.within);
   return CallSignature{
-      .count = call.counts != nullptr ? hash_of({call.counts, all}) : count,
+      .count = count,
       .packed = static_cast<std::uint32_t>(call.collective) | (with_counts ? kWithCounts : 0) |
                 static_cast<std::uint32_t>(call.dtype) << 8 | op << 12 | root << 16,
       .seq = static_cast<std::uint32_t>(call.seq)};
@@ -237,12 +273,11 @@ Error mismatch_error(int rank_a, const CallSignature& a, int rank_b, const CallS
                             a.seq, describe(a), rank_a, rank_b),
         .rank = rank_b};
   }
-  if (a.packed == b.packed && (a.packed & kWithCounts) != 0) {
-    return Error{
-        .code = Errc::mismatch,
-        .what = fmt::format("collective #{}, {}: rank {} and rank {} gave different counts", a.seq,
-                            describe(a), rank_a, rank_b),
-        .rank = rank_b};
+  if ((a.packed == b.packed && (a.packed & kWithCounts) != 0) || are_same_composed(a, b)) {
+    return Error{.code = Errc::mismatch,
+                 .what = fmt::format("collective #{}, {}: rank {} and rank {} gave different {}",
+                                     a.seq, describe(a), rank_a, rank_b, what_differs(a)),
+                 .rank = rank_b};
   }
   return Error{.code = Errc::mismatch,
                .what = fmt::format("collective #{}: rank {} called {}, rank {} called {}", a.seq,

@@ -26,6 +26,10 @@ enum class Collective : std::uint8_t {
   gather,
   scatter,
   all_to_all,
+  // The communicator composes these of the others: planes never see them.
+  all_reduce_shards,
+  scan,
+  exscan,
 };
 
 // Properties of a collective, for code that handles all of them alike.
@@ -37,6 +41,10 @@ struct CollectiveTraits {
   bool in_at_root = false, out_at_root = false;  // only the root has that buffer
 };
 const CollectiveTraits& traits_of(Collective collective);
+// The communicator runs it as several calls of planes.
+constexpr bool is_composed(Collective collective) {
+  return collective >= Collective::all_reduce_shards;
+}
 std::string_view collective_name(Collective collective);
 std::optional<Collective> collective_named(std::string_view name);
 std::string_view dtype_name(
@@ -70,7 +78,15 @@ struct DeviceTask {
 };
 
 // The call that a collective is part of.
-enum class Within : std::uint8_t { itself, split, alloc, all_to_all_v };
+enum class Within : std::uint8_t {
+  itself,
+  split,
+  alloc,
+  all_to_all_v,
+  all_reduce_shards,
+  scan,
+  exscan
+};
 
 // Elements of a buffer.
 struct Part {
@@ -100,6 +116,16 @@ struct Splits {
 // Parts of these lengths, end to end.
 std::vector<Part> parts_of(const std::size_t* counts, int ranks);
 
+// The values of this rank's virtual shards, for an all_reduce over all ranks' shards: see
+// ring/call/shard_tree.h.
+struct ShardInput {
+  int shards = 0;               // of all ranks
+  std::vector<const void*> in;  // `count` elements each
+};
+
+// What ranks must have in common in a composed call: Call::layout of its steps.
+std::uint64_t layout_of(const ShardInput& input, std::size_t count, dl_op op);
+
 // One collective call of one rank, with arguments already checked. Counts as in ring.h.
 struct Call {
   Collective collective = Collective::barrier;
@@ -116,9 +142,12 @@ struct Call {
   const std::size_t* counts = nullptr;
   // An all_to_all of parts that differ; `count` is then the average length of a given part.
   const Splits* splits = nullptr;
+  // all_reduce_shards: the values of this rank's shards, in place of `in`.
+  const ShardInput* shards = nullptr;
   // all_reduce and broadcast: where the `count` elements lie, in place of `in` and `out`.
   const TensorList* list = nullptr;
-  std::uint64_t layout = 0;  // of the list; stays when its tensors have been packed together
+  std::uint64_t layout = 0;  // of the list; stays when its tensors have been packed together. Or
+                             // a hash of what ranks must have in common beside the other fields
   // The participating ranks, ascending, `root` among them; null: all. Other ranks make other calls
   // meanwhile. Only some planes take it, and say so.
   const std::vector<int>* members = nullptr;
@@ -135,7 +164,8 @@ struct Call {
 // that a difference becomes Errc::mismatch naming both ranks instead of a hang or wrong numbers.
 struct CallSignature {
   std::uint64_t count = 0;   // with Call::counts: a hash of them; with a list: its layout; with
-                             // splits: the longest part, once it is known
+                             // splits: the longest part, once it is known; Call::layout where it
+                             // is not 0
   std::uint32_t packed = 0;  // collective, whether with counts, dtype, op or within, root or past
   std::uint32_t seq = 0;     // low half of Call::seq
 

@@ -111,7 +111,8 @@ Result<PlanRule> parse_rule(std::string_view text) {
   const auto collective = cut_off(text, ':');
   if (collective != "all") {
     rule.collective = collective_named(collective);
-    if (!rule.collective || *rule.collective == Collective::barrier) {
+    if (!rule.collective || *rule.collective == Collective::barrier ||
+        is_composed(*rule.collective)) {
       return Error{.code = Errc::usage,
                    .what = fmt::format("'{}' is no collective with data, nor all", collective)};
     }

@@ -107,6 +107,9 @@ Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning) {
     case Collective::broadcast:
       return small ? Algorithm::tree : Algorithm::chain;
     case Collective::barrier:
+    case Collective::all_reduce_shards:  // these three never get here
+    case Collective::scan:
+    case Collective::exscan:
       break;
   }
   return Algorithm::dissemination;

@@ -1,6 +1,7 @@
 """Each call of dlaunch gives NumPy's result, wrong calls raise, and ranks that wait for a lost rank get an error."""
 import array
 import ctypes
+import itertools
 import os
 import signal
 import sys
@@ -66,6 +67,29 @@ def reductions():
     pairs = [np.arange(sum(counts)) + 1j * r for r in range(size)]
     at = sum(counts[:rank])
     same(comm.reduce_scatter_v(pairs[rank], counts), sum(pairs)[at:at + rank])
+    ordered = [np.random.default_rng(r).normal(size=5000).astype("float32") for r in range(size)]
+    prefixes = list(itertools.accumulate(ordered))  # from left to right, as the library
+    same(comm.scan(ordered[rank]), prefixes[rank])
+    before = comm.exscan(ordered[rank])
+    same(before, prefixes[rank - 1]) if rank > 0 else None
+    assert (before is None) == (rank == 0)
+    kept = np.full(3, -1.0)
+    assert comm.exscan(np.full(3, 2.0), "product", out=kept) is kept
+    same(kept, np.full(3, 2.0 ** rank if rank > 0 else -1.0))
+    same(comm.iscan(np.array([1 + 1j])).wait(), np.array([(1 + 1j) * (rank + 1)]))
+    raises(dlaunch.Unsupported, comm.scan, kept, "avg", says="scan: avg of double has no meaning")
+    shards = comm.own_shards(6)
+    assert [s for part in comm.all_gather(np.array([shards.start, shards.stop])) for s in range(*part)] == list(range(6))
+    of_shards = [of(10 + s, (3, 2)) for s in range(6)]
+    same(comm.all_reduce_shards([of_shards[s] for s in shards], 6), sum(of_shards))
+    out = np.empty((3, 2))
+    assert comm.all_reduce_shards([of_shards[s] for s in shards], 6, "avg", out=out) is out
+    same(out, sum(of_shards) / 6)
+    raises(ValueError, comm.all_reduce_shards, [out] * 7, 6, says="this rank has")
+    raises(ValueError, comm.all_reduce_shards, [], 0, says="shards must be 1 to 65536")
+    one = comm.own_shards(1)
+    raises(ValueError, comm.all_reduce_shards, [], 1, says="needs out") if not one else None
+    same(comm.all_reduce_shards([np.ones(2)] * len(one), 1, out=np.empty(2)), np.ones(2))
     lists = comm.all_reduce_list([of(rank, 3), of(rank, (2, 2))])
     for got, shape in zip(lists, (3, (2, 2))):
         same(got, sum(of(r, shape) for r in range(size)))

@@ -6,12 +6,30 @@
 namespace random_ops {
 namespace {
 
-constexpr const char* kNames[] = {
-    "all_reduce", "all_reduce_list", "reduce",     "reduce_scatter", "reduce_scatter_v",
-    "broadcast",  "broadcast_list",  "all_gather", "all_gather_v",   "gather",
-    "gather_v",   "scatter",         "scatter_v",  "all_to_all",     "all_to_all_v",
-    "barrier",    "messages",        "recv_any",   "head_on",        "split",
-    "free",       "compare"};
+constexpr const char* kNames[] = {"all_reduce",
+                                  "all_reduce_list",
+                                  "all_reduce_shards",
+                                  "scan",
+                                  "reduce",
+                                  "reduce_scatter",
+                                  "reduce_scatter_v",
+                                  "broadcast",
+                                  "broadcast_list",
+                                  "all_gather",
+                                  "all_gather_v",
+                                  "gather",
+                                  "gather_v",
+                                  "scatter",
+                                  "scatter_v",
+                                  "all_to_all",
+                                  "all_to_all_v",
+                                  "barrier",
+                                  "messages",
+                                  "recv_any",
+                                  "head_on",
+                                  "split",
+                                  "free",
+                                  "compare"};
 constexpr const char* kDtypes[] = {"int8",   "uint8",   "int32",    "uint32",  "int64",
                                    "uint64", "float16", "bfloat16", "float32", "float64"};
 constexpr const char* kOps[] = {"sum", "product", "max", "min", "avg", "band", "bor", "bxor"};
@@ -116,6 +134,10 @@ Step Program::collective(Step step) {
   if (reduces(step.kind) && floats) step.flavour = static_cast<Flavour>(1 + random_.under(3));
   const bool ordered = step.op == DL_SUM || step.op == DL_AVG || step.op == DL_PRODUCT;
   if (shape_.any_order && floats && ordered) step.flavour = Flavour::whole;
+  // Their partial results are rounded; here only the order of ranks is judged.
+  const bool composed = step.kind == Kind::all_reduce_shards || step.kind == Kind::scan;
+  if (composed && floats) step.flavour = Flavour::whole;
+  if (step.kind == Kind::scan && step.op == DL_AVG) step.op = DL_SUM;
   const auto ranks = members(step.group).size();
   step.root = random_.under(static_cast<int>(ranks));
   step.later = random_.chance(300);

@@ -14,6 +14,8 @@ namespace random_ops {
 enum class Kind {
   all_reduce,
   all_reduce_list,
+  all_reduce_shards,  // each rank has one
+  scan,
   reduce,
   reduce_scatter,
   reduce_scatter_v,

@@ -239,7 +239,9 @@ std::vector<char> Task::wanted() const {
     add(inputs_[0], 0, count);
   } else if (reduces(step_.kind)) {
     const std::size_t first = scatters(step_.kind) ? own : 0;
-    fill_reduced(to, inputs_, first, count, step_.dtype, step_.op, step_.flavour);
+    auto reduced = inputs_;
+    if (step_.kind == Kind::scan) reduced.resize(static_cast<std::size_t>(own_) + 1);
+    fill_reduced(to, reduced, first, count, step_.dtype, step_.op, step_.flavour);
   } else if (is_broadcast(step_.kind)) {
     add(inputs_[static_cast<std::size_t>(step_.root)], 0, count);
   } else if (scatters(step_.kind)) {
@@ -346,6 +348,10 @@ dl_result Task::start_collective(dl_comm* comm, bool later) {
   switch (step_.kind) {
     case Kind::all_reduce:
       return START(all_reduce, comm, in, out, count, dtype, step_.op);
+    case Kind::all_reduce_shards:
+      return START(all_reduce_shards, comm, ranks_, &in, out, count, dtype, step_.op);
+    case Kind::scan:
+      return START(scan, comm, in, out, count, dtype, step_.op);
     case Kind::reduce:
       return START(reduce, comm, in, out, count, dtype, step_.op, root);
     case Kind::reduce_scatter:

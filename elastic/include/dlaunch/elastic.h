@@ -208,12 +208,20 @@ DL_API void dl_sampler_free(dl_sampler* sampler);
  */
 DL_API dl_result dl_sampler_next(dl_sampler* sampler, const uint32_t** indices, size_t* count,
                                  size_t* global);
+/* The sampler cuts each batch evenly into virtual shards (see dl_all_reduce_shards), and a rank's
+ * part of a batch is that of its shards, those of dl_shard_range(). Call it once, before the first
+ * dl_state_sync(). */
+DL_API dl_result dl_sampler_set_shards(dl_sampler* sampler, int shards);
+/* The part of the last batch of dl_sampler_next() that belongs to this virtual shard, of any rank.
+ * It may be empty. Valid until the next batch. */
+DL_API dl_result dl_sampler_shard(const dl_sampler* sampler, int shard, const uint32_t** indices,
+                                  size_t* count);
 /* The epoch of the next batch, from 0, and the number of its samples that have been used. */
 DL_API uint64_t dl_sampler_epoch(const dl_sampler* sampler);
 DL_API uint64_t dl_sampler_position(const dl_sampler* sampler);
 
 /* This rank's part [*first, *last) of `count` items, divided evenly. All calls above divide this
- * way. */
+ * way, except for a sampler with virtual shards. */
 DL_API void dl_even_share(uint64_t count, int rank, int size, uint64_t* first, uint64_t* last);
 
 #ifdef __cplusplus

@@ -250,6 +250,19 @@ class ElasticSampler {
     if (code != DL_OK) throw Error(code, dl_state_last_error(state_));
     return {{indices, count}, global};
   }
+  // See dl_sampler_set_shards.
+  void set_shards(int shards) {
+    const auto code = dl_sampler_set_shards(sampler_.get(), shards);
+    if (code != DL_OK) throw Error(code, dl_state_last_error(state_));
+  }
+  // A virtual shard's part of the last batch, until the next call of next().
+  std::span<const std::uint32_t> shard(int number) const {
+    const std::uint32_t* indices = nullptr;
+    std::size_t count = 0;
+    const auto code = dl_sampler_shard(sampler_.get(), number, &indices, &count);
+    if (code != DL_OK) throw Error(code, dl_state_last_error(state_));
+    return {indices, count};
+  }
   std::uint64_t epoch() const { return dl_sampler_epoch(sampler_.get()); }
   std::uint64_t position() const { return dl_sampler_position(sampler_.get()); }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/bus_factor.h"
 #include "base/pickle_writer.h"
 #include "base/ring_names.h"
 
@@ -66,6 +67,12 @@ std::pair<std::uint64_t, std::uint64_t> sizes_of(const FlightEntry& entry, const
   const bool in_all = name == "reduce_scatter" || name == "scatter" || name == "all_to_all";
   const bool out_all = name == "all_gather" || name == "gather" || name == "all_to_all";
   return {in_all ? all : count, out_all ? all : count};
+}
+
+// PyTorch's analyser refuses names that it does not know. So such a call has the name of an
+// all_reduce, which has as many elements in and out; the analyser cannot tell the two apart.
+std::string_view torch_name(std::string_view collective) {
+  return is_composed_name(collective) ? "all_reduce" : collective;
 }
 
 class DumpWriter {
@@ -133,7 +140,7 @@ class DumpWriter {
     key("collective_seq_id").integer(static_cast<std::int64_t>(entry.seq));
     key("p2p_seq_id").integer(0);
     key("op_id").integer(static_cast<std::int64_t>(entry.seq));
-    text("profiling_name", fmt::format("dlring:{}", kCollectiveNames[entry.kind]));
+    text("profiling_name", fmt::format("dlring:{}", torch_name(kCollectiveNames[entry.kind])));
     key("time_created_ns").integer((entry.started - end).count());
     sizes("input_sizes", in);
     dtypes("input_dtypes", entry.dtype);

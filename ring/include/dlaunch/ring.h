@@ -18,7 +18,7 @@
  * nothing.
  *
  * All ranks get the same bits. A later run of the program gets them, too, if it has the same number
- * of ranks on as many hosts.
+ * of ranks on as many hosts; dl_all_reduce_shards() does not depend on either.
  */
 #ifndef DLAUNCH_RING_H
 #define DLAUNCH_RING_H
@@ -239,6 +239,41 @@ DL_API dl_result dl_all_reduce_list(dl_comm* comm, size_t tensors, const void* c
 DL_API dl_result dl_broadcast_list(dl_comm* comm, size_t tensors, void* const* bufs,
                                    const size_t* counts, dl_dtype dtype, int root);
 
+/* out[i] on rank r = op over the ranks 0 to r of in[i]; with dl_exscan over the ranks before r, and
+ * rank 0's `out` stays as it is and may be NULL. The library reduces from rank 0 upwards, and
+ * rounds 16-bit floats after each rank. On one host the ranks move as many bytes as in an
+ * all_reduce; on several hosts with several ranks each they move more. In place: out == in.
+ * DL_ERR_UNSUPPORTED: DL_AVG, and buffers in the memory of a GPU (see dl_copy). */
+DL_API dl_result dl_scan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                         dl_op op);
+DL_API dl_result dl_exscan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                           dl_op op);
+
+/* Virtual shards: a reduction whose result does not depend on the number of ranks. The program cuts
+ * the work of a step into a fixed number of shards, such as micro-batches, of which there may be
+ * more than ranks. Each rank has the neighbouring shards of dl_shard_range(), which gives it other
+ * ones when ranks come or go. The library reduces the values of all shards along a binary tree, and
+ * only `shards` decides its form. So an elastic job that goes from 8 ranks to 6 and back to 8
+ * computes what 8 ranks compute, bit for bit, on any hosts and through any transport. (Of several
+ * NaNs any one's payload may survive.)
+ * in[i] has the values of shard first + i, `count` elements. out[j] = op over all shards of their
+ * element j, on every rank; AVG divides by `shards`. `out` may be one of the in[i]; otherwise it
+ * must not overlap them. Each node of the tree rounds 16-bit floats. A sum of float16 that leaves
+ * its range is infinite, also within an average. If there are more ranks than shards, some ranks
+ * have none, and give no values.
+ * Cost: a rank sends up to 2 log2(shards) partial results. It sends one if each rank has one shard,
+ * or if both numbers are powers of two; then the ranks of one host move as many bytes as in an
+ * all_reduce. Several hosts with several ranks each move more. The library keeps memory for partial
+ * results until the communicator ends. DL_ERR_UNSUPPORTED: a buffer is in the memory of a GPU (see
+ * dl_copy). wire_codec does not apply. DL_ERR_MISMATCH: ranks gave different counts, types,
+ * operations or numbers of shards. */
+#define DL_MOST_SHARDS 65536
+DL_API dl_result dl_all_reduce_shards(dl_comm* comm, int shards, const void* const* in, void* out,
+                                      size_t count, dl_dtype dtype, dl_op op);
+/* The shards [*first, *last) of a rank. DL_ERR_INVALID if there is no such rank, or `shards` is not
+ * 1 to DL_MOST_SHARDS. */
+DL_API dl_result dl_shard_range(int shards, int rank, int size, int* first, int* last);
+
 /* Copies buf of rank `root` to buf of every other rank. */
 DL_API dl_result dl_broadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root);
 
@@ -271,6 +306,13 @@ DL_API dl_result dl_iall_reduce(dl_comm* comm, const void* in, void* out, size_t
 DL_API dl_result dl_iall_reduce_list(dl_comm* comm, size_t tensors, const void* const* in,
                                      void* const* out, const size_t* counts, dl_dtype dtype,
                                      dl_op op, dl_request** request);
+DL_API dl_result dl_iall_reduce_shards(dl_comm* comm, int shards, const void* const* in, void* out,
+                                       size_t count, dl_dtype dtype, dl_op op,
+                                       dl_request** request);
+DL_API dl_result dl_iscan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                          dl_op op, dl_request** request);
+DL_API dl_result dl_iexscan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                            dl_op op, dl_request** request);
 DL_API dl_result dl_ireduce(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                             dl_op op, int root, dl_request** request);
 DL_API dl_result dl_ireduce_scatter(dl_comm* comm, const void* in, void* out, size_t count,

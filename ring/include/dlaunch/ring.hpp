@@ -225,9 +225,11 @@ class Communicator : public detail::RangeCalls<Communicator> {
   using Calls::all_gather;
   using Calls::all_gather_v;
   using Calls::all_reduce;
+  using Calls::all_reduce_shards;
   using Calls::all_to_all;
   using Calls::all_to_all_v;
   using Calls::broadcast;
+  using Calls::exscan;
   using Calls::gather;
   using Calls::gather_v;
   using Calls::iall_gather;
@@ -241,6 +243,7 @@ class Communicator : public detail::RangeCalls<Communicator> {
   using Calls::reduce;
   using Calls::reduce_scatter;
   using Calls::reduce_scatter_v;
+  using Calls::scan;
   using Calls::scatter;
   using Calls::scatter_v;
   using Calls::send;
@@ -349,6 +352,40 @@ class Communicator : public detail::RangeCalls<Communicator> {
     const List list(tensors);
     check(dl_broadcast_list(get(), list.at.size(), list.at.data(), list.counts.data(),
                             dtype_of<T>::value, root));
+  }
+  // out.size() == in.size()
+  template <class T>
+  void scan(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+    same(in.size(), out.size(), "scan: in and out differ in size");
+    check(dl_scan(get(), in.data(), out.data(), in.size(), dtype_of<T>::value, c_op(op)));
+  }
+  template <class T>
+  void exscan(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+    same(in.size(), out.size(), "exscan: in and out differ in size");
+    check(dl_exscan(get(), in.data(), out.data(), in.size(), dtype_of<T>::value, c_op(op)));
+  }
+  // The shards [first, last) of this rank; see dl_all_reduce_shards.
+  std::pair<int, int> shard_range(int shards) const {
+    std::pair<int, int> own;
+    if (dl_shard_range(shards, rank(), size(), &own.first, &own.second) != DL_OK) {
+      throw Error(DL_ERR_INVALID, "shard_range: shards is not 1 to DL_MOST_SHARDS");
+    }
+    return own;
+  }
+  // in: the values of this rank's shards, in order, each as long as out.
+  template <class T>
+  void all_reduce_shards(int shards, std::span<const std::span<const T>> in, std::span<T> out,
+                         Op op = Op::sum) {
+    const auto [first, last] = shard_range(shards);
+    same(in.size(), static_cast<std::size_t>(last - first),
+         "all_reduce_shards: in needs as many spans as this rank has shards");
+    std::vector<const void*> at;
+    for (const auto values : in) {
+      same(values.size(), out.size(), "all_reduce_shards: a shard and out differ in size");
+      at.push_back(values.data());
+    }
+    check(dl_all_reduce_shards(get(), shards, at.data(), out.data(), out.size(), dtype_of<T>::value,
+                               c_op(op)));
   }
   void barrier() { check(dl_barrier(get())); }
   // In the background; see dl_iall_reduce.

@@ -64,6 +64,25 @@ class RangeCalls {
   }
   template <class In, class Out>
   requires Alike<const In, Out>
+  void scan(const In& in, Out&& out, Op op = Op::sum) {
+    self().scan(view_of(in), span_of(out), op);
+  }
+  template <class In, class Out>
+  requires Alike<const In, Out>
+  void exscan(const In& in, Out&& out, Op op = Op::sum) {
+    self().exscan(view_of(in), span_of(out), op);
+  }
+  // A container for each shard.
+  template <class In, class Out>
+  requires Alike<const In, Out>
+  void all_reduce_shards(int shards, const std::vector<In>& in, Out&& out, Op op = Op::sum) {
+    std::vector<decltype(view_of(in.front()))> all;
+    for (const auto& values : in) all.push_back(view_of(values));
+    self().all_reduce_shards(shards, std::span<const decltype(view_of(in.front()))>(all),
+                             span_of(out), op);
+  }
+  template <class In, class Out>
+  requires Alike<const In, Out>
   void reduce_scatter(const In& in, Out&& out, Op op = Op::sum) {
     self().reduce_scatter(view_of(in), span_of(out), op);
   }

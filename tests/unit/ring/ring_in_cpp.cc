@@ -36,7 +36,15 @@ TEST_CASE("ring in C++: collectives") {
   comm.scatter_v(given(in), out, counts);
   comm.all_to_all(given(in), out);
   comm.all_to_all_v(given(in), counts, out, counts);
+  comm.scan(given(in), out);
+  CHECK(comm.shard_range(3) == std::pair(0, 3));
+  const std::vector<std::span<const float>> shards = {in, in, in};
+  comm.all_reduce_shards(3, std::span<const std::span<const float>>(shards), out, dl::Op::avg);
+  comm.exscan(given(in), out);  // rank 0 gets nothing
   CHECK(all == in);
+  CHECK_THROWS_AS((void)comm.shard_range(0), dl::Error);
+  CHECK_THROWS_AS(comm.all_reduce_shards(2, std::span<const std::span<const float>>(shards), out),
+                  dl::Error);
   const std::vector<std::span<float>> list = {all, one};
   comm.all_reduce(std::span<const std::span<float>>(list));
   comm.broadcast(std::span<const std::span<float>>(list));
@@ -57,6 +65,12 @@ TEST_CASE("ring in C++: containers and arrays in place of spans") {
   std::vector<float> out(4);
   const std::vector<std::size_t> counts = {4};
   const auto filled = [&] { return std::exchange(out, std::vector<float>(4)) == in; };
+  comm.scan(in, out);
+  CHECK(filled());
+  comm.all_reduce_shards(2, std::vector{in, in}, out, dl::Op::avg);
+  CHECK(filled());
+  comm.exscan(in, out);
+  CHECK_FALSE(filled());
   comm.all_reduce(in, out, dl::Op::max);
   CHECK(filled());
   comm.reduce_scatter(in, out);

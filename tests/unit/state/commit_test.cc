@@ -143,3 +143,16 @@ TEST_CASE("sync: samplers with different settings are an error, too") {
         "rank 1 has registered sampler 's': 100 samples, batches of 10, seed 8, rank 0 sampler "
         "'s': 100 samples, batches of 10, seed 7");
 }
+
+TEST_CASE("sync: samplers with different virtual shards are an error, too") {
+  Job job;
+  job.start({0, 1}, [&](Member& m) {
+    dl::ElasticSampler sampler(m.state, "s", 100, 10);
+    sampler.set_shards(4 + m.rank());
+    CHECK_THROWS_AS(sampler.set_shards(4), dl::Error);
+    m.state.sync();
+  });
+  CHECK(job.ends(0).front() ==
+        "rank 1 has registered sampler 's': 5 virtual shards, rank 0 sampler 's': 4 virtual "
+        "shards");
+}

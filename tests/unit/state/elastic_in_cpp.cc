@@ -36,14 +36,19 @@ TEST_CASE("elastic in C++: a state of every kind of memory") {
   });
   dl::State state = std::move(made);
   dl::ElasticSampler sampler(state, "samples", 5, 2);
+  sampler.set_shards(2);
+  CHECK_THROWS_AS((void)sampler.shard(2), dl::Error);
   dl::run_elastic(state, [&] {
     if (step == 3) return false;
     state.update();
-    w[0] += static_cast<float>(sampler.next().global);
+    const auto batch = sampler.next();
+    w[0] += static_cast<float>(batch.global);
+    CHECK(sampler.shard(0).size() + sampler.shard(1).size() == batch.mine.size());
     ++step;
     return true;
   });
   CHECK(w[0] == 6);
+  CHECK_THROWS_AS(sampler.set_shards(3), dl::Error);  // the state has synced
   CHECK((sampler.epoch() == 1 && sampler.position() == 0));
   w[0] = 0;
   state.restore();

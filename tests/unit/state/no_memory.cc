@@ -93,6 +93,10 @@ TEST_CASE("no memory: elastic state") {
         job.state, [](void*, const dl_change*) {}, nullptr);
   });
   starve([&](Job& job) { return dl_sampler_new(job.state, name, 5, 2, 1, &job.sampler); });
+  starve([&](Job& job) {
+    const auto made = dl_sampler_new(job.state, name, 5, 2, 1, &job.sampler);
+    return made != DL_OK ? made : dl_sampler_set_shards(job.sampler, 2);
+  });
   starve([](Job& job) { return dl_state_sync(job.state); });
   starve([](Job& job) {
     int steps = 0;

@@ -77,3 +77,36 @@ TEST_CASE("sampler: after a commit of more samples than there are the next epoch
   sampler.go_on_from({.epoch = 2, .samples = 5});
   CHECK(sampler.next(0, 1).global == 1);
 }
+
+TEST_CASE("sampler: with virtual shards the parts of shards do not depend on the number of ranks") {
+  std::mt19937 random(8);
+  for (int trial = 0; trial < 100; ++trial) {
+    const auto samples = static_cast<std::uint32_t>(1 + random() % 60);
+    const int shards = 1 + static_cast<int>(random() % 9);
+    const std::uint64_t batch = 1 + random() % 20;
+    const auto sampler = [&] {
+      Sampler made(samples, batch, 4);
+      made.set_shards(shards);
+      return made;
+    };
+    Sampler alone = sampler();
+    const auto whole = alone.next(0, 1);
+    for (int size = 1; size <= shards + 1; ++size) {
+      std::vector<std::uint32_t> together;
+      for (int rank = 0; rank < size; ++rank) {
+        Sampler of_rank = sampler();
+        const auto part = of_rank.next(rank, size);
+        together.insert(together.end(), part.mine.begin(), part.mine.end());
+        std::vector<std::uint32_t> by_shard;
+        const Share own = even_share(static_cast<std::uint64_t>(shards), rank, size);
+        for (auto shard = own.first; shard < own.last; ++shard) {
+          const auto its = of_rank.of_shard(static_cast<int>(shard));
+          CHECK(std::ranges::equal(its, alone.of_shard(static_cast<int>(shard))));
+          by_shard.insert(by_shard.end(), its.begin(), its.end());
+        }
+        CHECK(std::ranges::equal(by_shard, part.mine));
+      }
+      CHECK(std::ranges::equal(together, whole.mine));
+    }
+  }
+}

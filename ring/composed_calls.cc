@@ -1,0 +1,261 @@
+// Collectives that the planes lack, as steps that they have. Each rank owns a slice of the
+// elements. It gets that slice of all ranks' values, reduces it, and gives each rank its result: so
+// the ranks move as many bytes as in a ring's all_reduce. For small calls every rank gets
+// everything. all_reduce_shards: ring/call/shard_tree.h has the order. scan, exscan: from rank to
+// rank.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "base/even_share.h"
+#include "ring/call/overlap.h"
+#include "ring/communicator.h"
+#include "ring/kernels/reduce.h"
+
+namespace dlaunch {
+namespace {
+
+// A rank's virtual shards as nodes, from the caller's memory.
+ShardReducer::Known own_shards(const ShardInput& input, int rank, int ranks) {
+  const Share own = even_share(static_cast<std::uint64_t>(input.shards), rank, ranks);
+  return [&input, own](ShardNode node) -> const void* {
+    const auto shard = static_cast<std::uint64_t>(node.index);
+    if (node.level > 0 || shard < own.first || shard >= own.last) return nullptr;
+    return input.in[shard - own.first];
+  };
+}
+
+// Nodes of all ranks that lie end to end, each with as many bytes, in the order of ranks.
+class ReceivedNodes {
+ public:
+  ReceivedNodes(const ShardMoves& moves, const std::byte* at, std::size_t bytes) {
+    for (const auto& of_rank : moves.nodes) {
+      for (const ShardNode node : of_rank) {
+        places_[node] = at;
+        at += bytes;
+      }
+    }
+  }
+  const void* operator()(ShardNode node) const {
+    const auto found = places_.find(node);
+    return found == places_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::map<ShardNode, const void*> places_;
+};
+
+Call step_of_call(const Call& call, Collective collective) {
+  Call step{.collective = collective, .dtype = call.dtype};
+  step.layout = call.shards != nullptr ? call.layout : layout_of({}, call.count, call.op);
+  step.seq = call.seq;
+  step.deadline = call.deadline;
+  step.begun = call.begun;
+  step.past = call.past;
+  step.within = call.collective == Collective::scan     ? Within::scan
+                : call.collective == Collective::exscan ? Within::exscan
+                                                        : Within::all_reduce_shards;
+  return step;
+}
+
+// What a rank gives and takes, where each rank's `in` has its nodes' part of one slice after the
+// other.
+Splits splits_of(const ShardMoves& moves, int rank) {
+  Splits splits{.rank = rank, .given = {}, .taken = {}, .from = {}};
+  const auto own = static_cast<std::size_t>(rank);
+  const Slice& slice = moves.slices[own];
+  std::size_t taken = 0, most_nodes = 0, longest = 0;
+  for (std::size_t r = 0; r < moves.nodes.size(); ++r) {
+    const auto [first, count] = moves.slices[r];
+    const std::size_t sent = moves.nodes[own].size(), come = moves.nodes[r].size();
+    splits.given.push_back({sent * first, sent * count});
+    splits.taken.push_back({taken, come * slice.count});
+    splits.from.push_back(come * slice.first);
+    taken += come * slice.count;
+    most_nodes = std::max(most_nodes, come);
+    longest = std::max(longest, count);
+  }
+  splits.longest = most_nodes * longest;
+  return splits;
+}
+
+// Replaces each of these parts of `count` elements by the reduction of all parts up to it.
+void add_prefixes(std::byte* parts, std::size_t number, std::size_t count, dl_dtype dtype,
+                  dl_op op) {
+  const std::size_t element = dtype_bytes(dtype), block = kCacheBlockBytes / element;
+  for (std::size_t done = 0; done < count; done += block) {
+    for (std::size_t i = 1; i < number; ++i) {
+      std::byte* const out = parts + (i * count + done) * element;
+      const std::array<const void*, 2> both{out - count * element, out};
+      reduce(both, out, std::min(block, count - done), dtype, op, 0);
+    }
+  }
+}
+
+}  // namespace
+
+Result<void> Communicator::check_shards(const Call& call) {
+  const auto wrong = [](const char* what) {
+    return usage_error(std::string("all_reduce_shards: ") + what);
+  };
+  const std::size_t bytes = call.count * dtype_bytes(call.dtype);
+  if (bytes > PTRDIFF_MAX / DL_MOST_SHARDS) return wrong("count is too large");
+  if (bytes == 0) return {};
+  const MemoryRange out{static_cast<const char*>(call.out), bytes};
+  if (call.out == nullptr) return wrong("out is null");
+  for (const void* shard : call.shards->in) {
+    if (shard == nullptr) return wrong("the values of a shard are null");
+    const MemoryRange in{static_cast<const char*>(shard), bytes};
+    if (shard != call.out && in.overlaps(out)) {
+      return wrong("out overlaps a shard's values without being the same buffer");
+    }
+  }
+  return {};
+}
+
+Result<void> Communicator::run_composed(const Call& call) {
+  return call.collective == Collective::all_reduce_shards ? run_shards(call) : run_scan(call);
+}
+
+Result<void> Communicator::run_shards(const Call& call) {
+  const ShardTree tree(call.shards->shards);
+  const ShardMoves moves = shard_moves(tree, job_.size, call.count, dtype_bytes(call.dtype));
+  return moves.to_all ? gather_and_reduce(call, tree, moves) : reduce_slices(call, tree, moves);
+}
+
+Result<void> Communicator::gather_and_reduce(const Call& call, const ShardTree& tree,
+                                             const ShardMoves& moves) {
+  ShardReducer reducer(tree, call.dtype, call.op);
+  const auto own_values = own_shards(*call.shards, job_.rank, job_.size);
+  if (job_.size == 1) {
+    reducer.reduce(tree.root(), own_values, 0, call.count, call.out);
+    return {};
+  }
+  const std::size_t bytes = call.count * dtype_bytes(call.dtype);
+  step_memory_.resize(std::max(step_memory_.size(), moves.all_nodes() * bytes));
+  std::vector<std::size_t> counts;
+  std::byte* at = step_memory_.data();
+  Call gather = step_of_call(call, Collective::all_gather);
+  gather.out = step_memory_.data();
+  for (int r = 0; r < job_.size; ++r) {
+    if (r == job_.rank) gather.in = at;
+    counts.push_back(moves.sent_by(r) * call.count);
+    for (const ShardNode node : moves.nodes[static_cast<std::size_t>(r)]) {
+      if (r == job_.rank) reducer.reduce(node, own_values, 0, call.count, at);
+      at += bytes;
+    }
+  }
+  gather.counts = counts.data();
+  gather.count = counts[static_cast<std::size_t>(job_.rank)];
+  if (auto done = run_step(gather); !done) return done;
+  const ReceivedNodes received(moves, step_memory_.data(), bytes);
+  reducer.reduce(tree.root(), received, 0, call.count, call.out);
+  return {};
+}
+
+Result<void> Communicator::reduce_slices(const Call& call, const ShardTree& tree,
+                                         const ShardMoves& moves) {
+  const std::size_t element = dtype_bytes(call.dtype);
+  const auto own = static_cast<std::size_t>(job_.rank);
+  const auto& own_nodes = moves.nodes[own];
+  const auto [first, count] = moves.slices[own];
+  const std::size_t sent = own_nodes.size() * call.count * element;
+  const bool as_given = own_nodes.size() == 1 && own_nodes.front().level == 0;
+  const std::size_t needed = moves.all_nodes() * count * element + (as_given ? 0 : sent);
+  step_memory_.resize(std::max(step_memory_.size(), needed));
+  ShardReducer reducer(tree, call.dtype, call.op);
+  Splits splits = splits_of(moves, job_.rank);
+  Call exchange = step_of_call(call, Collective::all_to_all);
+  exchange.in = as_given ? call.shards->in.front() : step_memory_.data();
+  exchange.out = step_memory_.data() + (as_given ? 0 : sent);
+  exchange.splits = &splits;
+  const std::size_t given = splits.given_count(), ranks = moves.slices.size();
+  exchange.count = (given + ranks - 1) / ranks;
+  if (!as_given) {
+    const auto own_values = own_shards(*call.shards, job_.rank, job_.size);
+    std::byte* at = step_memory_.data();
+    for (const auto& slice : moves.slices) {
+      for (const ShardNode node : own_nodes) {
+        reducer.reduce(node, own_values, slice.first, slice.count, at);
+        at += slice.count * element;
+      }
+    }
+  }
+  if (auto done = run_step(exchange); !done) return done;
+  const ReceivedNodes received(moves, static_cast<const std::byte*>(exchange.out), count * element);
+  auto* const slice_out = static_cast<std::byte*>(call.out) + first * element;
+  reducer.reduce(tree.root(), received, 0, count, slice_out);
+  std::vector<std::size_t> counts;
+  for (const auto& slice : moves.slices) counts.push_back(slice.count);
+  Call gather = step_of_call(call, Collective::all_gather);
+  gather.in = slice_out;
+  gather.out = call.out;
+  gather.counts = counts.data();
+  gather.count = count;
+  return run_step(gather);
+}
+
+// Rank 0 gets nothing from an exscan.
+Result<void> Communicator::run_scan(const Call& call) {
+  const bool exclusive = call.collective == Collective::exscan;
+  const std::size_t element = dtype_bytes(call.dtype), bytes = call.count * element;
+  const auto n = static_cast<std::size_t>(job_.size), own = static_cast<std::size_t>(job_.rank);
+  if (n == 1) {
+    if (!exclusive && bytes > 0) std::memmove(call.out, call.in, bytes);
+    return {};
+  }
+  if (bytes > kToAllBytes / n) return scan_slices(call);
+  step_memory_.resize(std::max(step_memory_.size(), n * bytes));
+  Call gather = step_of_call(call, Collective::all_gather);
+  gather.in = call.in;
+  gather.out = step_memory_.data();
+  gather.count = call.count;
+  if (auto done = run_step(gather); !done) return done;
+  add_prefixes(step_memory_.data(), own + 1, call.count, call.dtype, call.op);
+  if (exclusive && own == 0) return {};
+  if (bytes > 0) {
+    std::memcpy(call.out, step_memory_.data() + (own - (exclusive ? 1 : 0)) * bytes, bytes);
+  }
+  return {};
+}
+
+Result<void> Communicator::scan_slices(const Call& call) {
+  const std::size_t element = dtype_bytes(call.dtype);
+  const auto n = static_cast<std::size_t>(job_.size), own = static_cast<std::size_t>(job_.rank);
+  const std::size_t skipped = call.collective == Collective::exscan ? 1 : 0;
+  const std::vector<Slice> slices = slices_of(call.count, job_.size);
+  const auto [first, count] = slices[own];
+  step_memory_.resize(std::max(step_memory_.size(), n * count * element));
+  Splits come{.rank = job_.rank, .given = {}, .taken = {}, .from = {}};
+  Splits go = come;
+  for (std::size_t r = 0; r < n; ++r) {
+    come.given.push_back({slices[r].first, slices[r].count});
+    come.taken.push_back({r * count, count});
+    come.from.push_back(first);
+    come.longest = std::max(come.longest, slices[r].count);
+    // Rank r gets the prefix of the rank before it from an exscan, and rank 0 nothing.
+    const auto prefix = [skipped](std::size_t rank, std::size_t length) {
+      return rank < skipped ? Part{} : Part{(rank - skipped) * length, length};
+    };
+    go.given.push_back(prefix(r, count));
+    go.taken.push_back(own < skipped ? Part{} : Part{slices[r].first, slices[r].count});
+    go.from.push_back(prefix(own, slices[r].count).first);
+  }
+  go.longest = come.longest;
+  Call exchange = step_of_call(call, Collective::all_to_all);
+  exchange.in = call.in;
+  exchange.out = step_memory_.data();
+  exchange.splits = &come;
+  exchange.count = (call.count + n - 1) / n;
+  if (auto done = run_step(exchange); !done) return done;
+  add_prefixes(step_memory_.data(), n, count, call.dtype, call.op);
+  exchange.in = step_memory_.data();
+  exchange.out = call.out;
+  exchange.splits = &go;
+  exchange.count = (go.given_count() + n - 1) / n;
+  return run_step(exchange);
+}
+
+}  // namespace dlaunch
