@@ -250,12 +250,12 @@ DL_API dl_result dl_exscan(dl_comm* comm, const void* in, void* out, size_t coun
                            dl_op op);
 
 /* Virtual shards: a reduction whose result does not depend on the number of ranks. The program cuts
- * the work of a step into a fixed number of shards, such as micro-batches, of which there may be
- * more than ranks. Each rank has the neighbouring shards of dl_shard_range(), which gives it other
- * ones when ranks come or go. The library reduces the values of all shards along a binary tree, and
- * only `shards` decides its form. So an elastic job that goes from 8 ranks to 6 and back to 8
- * computes what 8 ranks compute, bit for bit, on any hosts and through any transport. (Of several
- * NaNs any one's payload may survive.)
+ * the work of a step into a fixed number of shards, such as micro-batches. There may be more shards
+ * than ranks. Each rank has the neighbouring shards of dl_shard_range(), which gives it other ones
+ * when ranks come or go. The library reduces the values of all shards along a binary tree, and only
+ * `shards` decides its form. So an elastic job that goes from 8 ranks to 6 and back to 8 computes
+ * what 8 ranks compute, bit for bit, on any hosts and through any transport. (Of several NaNs any
+ * one's payload may survive.)
  * in[i] has the values of shard first + i, `count` elements. out[j] = op over all shards of their
  * element j, on every rank; AVG divides by `shards`. `out` may be one of the in[i]; otherwise it
  * must not overlap them. Each node of the tree rounds 16-bit floats. A sum of float16 that leaves
