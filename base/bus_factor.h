@@ -3,17 +3,14 @@
 
 #include <string_view>
 
+#include "base/ring_names.h"
+
 namespace dlaunch {
 
 // Whether a call's count is the part of one rank. collective: one of kCollectiveNames.
 constexpr bool counts_parts(std::string_view collective) {
   return collective == "reduce_scatter" || collective == "all_gather" || collective == "gather" ||
          collective == "scatter" || collective == "all_to_all";
-}
-
-// The calls that libdlring composes of others, each rank reducing a slice.
-constexpr bool is_composed_name(std::string_view collective) {
-  return collective == "all_reduce_shards" || collective == "scan" || collective == "exscan";
 }
 
 // busbw / algbw; algbw is the rate of the bytes of all parts together.

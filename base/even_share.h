@@ -16,4 +16,13 @@ constexpr Share even_share(std::uint64_t count, int rank, int size) {
   return {each * r + more * r / n, each * (r + 1) + more * (r + 1) / n};
 }
 
+// The virtual shards [first, last) of a rank.
+struct ShardRange {
+  int first = 0, last = 0;
+};
+constexpr ShardRange shard_range(int shards, int rank, int size) {
+  const Share share = even_share(static_cast<std::uint64_t>(shards), rank, size);
+  return {static_cast<int>(share.first), static_cast<int>(share.last)};
+}
+
 }  // namespace dlaunch

@@ -2,6 +2,9 @@
 // As in nccl-tests.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <string_view>
 
 namespace dlaunch {
@@ -10,6 +13,12 @@ namespace dlaunch {
 inline constexpr std::string_view kCollectiveNames[] = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast",         "barrier", "reduce",
     "gather",     "scatter",        "all_to_all", "all_reduce_shards", "scan",    "exscan"};
+// From this one on libdlring composes them of others.
+inline constexpr std::size_t kFirstComposed = 9;
+constexpr bool is_composed_name(std::string_view collective) {
+  const auto* const first = std::begin(kCollectiveNames) + kFirstComposed;
+  return std::find(first, std::end(kCollectiveNames), collective) != std::end(kCollectiveNames);
+}
 // By dl_dtype.
 inline constexpr std::string_view kDtypeNames[] = {
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"};

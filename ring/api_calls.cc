@@ -94,9 +94,8 @@ dl_result with_splits(const How& how, Call call, const size_t* in_counts,
                                  .given = dlaunch::parts_of(in_counts, impl.size()),
                                  .taken = dlaunch::parts_of(out_counts, impl.size()),
                                  .from = {}};
-    const auto ranks = static_cast<std::size_t>(impl.size());
     call.splits = &splits;
-    call.count = (splits.given_count() + ranks - 1) / ranks;
+    call.count = splits.average();
     return how(impl, call);
   });
 }
@@ -123,8 +122,7 @@ dl_result with_shards(const How& how, Call call, int shards, const void* const* 
       return Error{.code = Errc::usage, .what = "all_reduce_shards: " + what};
     };
     if (!are_shards(shards)) return wrong("shards is not 1 to " + std::to_string(DL_MOST_SHARDS));
-    const auto own =
-        dlaunch::even_share(static_cast<std::uint64_t>(shards), impl.rank(), impl.size());
+    const auto own = dlaunch::shard_range(shards, impl.rank(), impl.size());
     const auto some = static_cast<std::size_t>(own.last - own.first);
     if (some > 0 && in == nullptr && call.count > 0) return wrong("in is null");
     dlaunch::ShardInput input{.shards = shards, .in = {}};
@@ -226,9 +224,9 @@ dl_result dl_shard_range(int shards, int rank, int size, int* first, int* last) 
   if (!are_shards(shards) || rank < 0 || rank >= size || first == nullptr || last == nullptr) {
     return DL_ERR_INVALID;
   }
-  const auto own = dlaunch::even_share(static_cast<std::uint64_t>(shards), rank, size);
-  *first = static_cast<int>(own.first);
-  *last = static_cast<int>(own.last);
+  const auto own = dlaunch::shard_range(shards, rank, size);
+  *first = own.first;
+  *last = own.last;
   return DL_OK;
 }
 

@@ -79,19 +79,6 @@ std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
   return traits.in_parts ? own : -own;
 }
 
-std::string composition_of(const Call& call, int ranks) {
-  const std::size_t bytes = call.count * dtype_bytes(call.dtype);
-  std::string text = call.collective == Collective::all_reduce_shards
-                         ? "a tree over the virtual shards"
-                         : "prefixes from rank to rank";
-  if (call.shards != nullptr) {
-    text = fmt::format("a tree over {} virtual shards", call.shards->shards);
-  }
-  return text + (bytes > kToAllBytes / static_cast<std::size_t>(ranks)
-                     ? ", for slices, each by its owner"
-                     : ", on every rank");
-}
-
 constexpr std::size_t kPage = 4096;
 
 // Whole pages, zeroed.
@@ -198,7 +185,7 @@ Result<void> Communicator::collective(Call call) {
 Result<std::string> Communicator::explain(const Call& call) const {
   if (auto ok = check_kind(call, job_.size); !ok) return usage_error("explain: " + ok.error().what);
   if (!plane_) return std::string("alone: a copy");
-  return is_composed(call.collective) ? composition_of(call, job_.size) : plane_->explain(call);
+  return is_composed(call.collective) ? composition_of(call) : plane_->explain(call);
 }
 
 // The number of the text about such a call in the trace, 0: none. A new kind of call is explained
@@ -216,7 +203,7 @@ std::uint16_t Communicator::explained(const Call& call, const Plane* plane) {
   if (known != explained_.end()) return known->second;
   if (plane == nullptr || explained_.size() >= kMostKinds) return 0;
   const std::string how =
-      is_composed(kind.collective) ? composition_of(call, job_.size)
+      is_composed(kind.collective) ? composition_of(call)
       // How the parts go depends on the longest one, which the ranks find out in the call.
       : kind.with_splits ? "parts of different lengths, after an exchange of the lengths"
                          : plane->explain(call);

@@ -29,7 +29,6 @@
 #include "ring/call/flight_recorder.h"
 #include "ring/call/operation.h"
 #include "ring/call/plane.h"
-#include "ring/call/shard_tree.h"
 #include "ring/device/device_plane.h"
 #include "ring/links/death_watch.h"
 #include "ring/links/job_view.h"
@@ -42,6 +41,9 @@
 #include "ring/stream/stream_plane.h"
 
 namespace dlaunch {
+
+class ShardTree;
+struct ShardMoves;
 
 class Communicator : private ProcessEvents {
  public:
@@ -165,6 +167,7 @@ class Communicator : private ProcessEvents {
   Result<void> run_step(const Call& call);
   Result<void> tell_splits(const Call& call, Splits& splits);
   Result<void> check_shards(const Call& call);
+  std::string composition_of(const Call& call) const;
   Result<void> run_composed(const Call& call);
   Result<void> run_shards(const Call& call);
   Result<void> run_scan(const Call& call);

@@ -9,8 +9,12 @@
 #include <map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/even_share.h"
 #include "ring/call/overlap.h"
+#include "ring/call/shard_tree.h"
+#include "ring/call/slices.h"
 #include "ring/communicator.h"
 #include "ring/kernels/reduce.h"
 
@@ -19,11 +23,10 @@ namespace {
 
 // A rank's virtual shards as nodes, from the caller's memory.
 ShardReducer::Known own_shards(const ShardInput& input, int rank, int ranks) {
-  const Share own = even_share(static_cast<std::uint64_t>(input.shards), rank, ranks);
+  const ShardRange own = shard_range(input.shards, rank, ranks);
   return [&input, own](ShardNode node) -> const void* {
-    const auto shard = static_cast<std::uint64_t>(node.index);
-    if (node.level > 0 || shard < own.first || shard >= own.last) return nullptr;
-    return input.in[shard - own.first];
+    if (node.level > 0 || node.index < own.first || node.index >= own.last) return nullptr;
+    return input.in[static_cast<std::size_t>(node.index - own.first)];
   };
 }
 
@@ -63,22 +66,24 @@ Call step_of_call(const Call& call, Collective collective) {
 // What a rank gives and takes, where each rank's `in` has its nodes' part of one slice after the
 // other.
 Splits splits_of(const ShardMoves& moves, int rank) {
-  Splits splits{.rank = rank, .given = {}, .taken = {}, .from = {}};
   const auto own = static_cast<std::size_t>(rank);
-  const Slice& slice = moves.slices[own];
-  std::size_t taken = 0, most_nodes = 0, longest = 0;
+  const Part& slice = moves.slices[own];
+  std::vector<std::size_t> given, taken, from;
+  std::size_t most_nodes = 0, longest = 0;
   for (std::size_t r = 0; r < moves.nodes.size(); ++r) {
-    const auto [first, count] = moves.slices[r];
-    const std::size_t sent = moves.nodes[own].size(), come = moves.nodes[r].size();
-    splits.given.push_back({sent * first, sent * count});
-    splits.taken.push_back({taken, come * slice.count});
-    splits.from.push_back(come * slice.first);
-    taken += come * slice.count;
+    const std::size_t come = moves.nodes[r].size();
+    given.push_back(moves.nodes[own].size() * moves.slices[r].count);
+    taken.push_back(come * slice.count);
+    from.push_back(come * slice.first);
     most_nodes = std::max(most_nodes, come);
-    longest = std::max(longest, count);
+    longest = std::max(longest, moves.slices[r].count);
   }
-  splits.longest = most_nodes * longest;
-  return splits;
+  const auto ranks = static_cast<int>(moves.nodes.size());
+  return {.rank = rank,
+          .given = parts_of(given.data(), ranks),
+          .taken = parts_of(taken.data(), ranks),
+          .from = std::move(from),
+          .longest = most_nodes * longest};
 }
 
 // Replaces each of these parts of `count` elements by the reduction of all parts up to it.
@@ -115,6 +120,19 @@ Result<void> Communicator::check_shards(const Call& call) {
   return {};
 }
 
+std::string Communicator::composition_of(const Call& call) const {
+  std::string text = "prefixes from rank to rank";
+  auto parts = static_cast<std::size_t>(job_.size);
+  if (call.shards != nullptr) {
+    text = fmt::format("a tree over {} virtual shards", call.shards->shards);
+    parts = shard_moves(ShardTree(call.shards->shards), job_.size, 0, 1).all_nodes();
+  } else if (call.collective == Collective::all_reduce_shards) {
+    text = "a tree over the virtual shards";
+  }
+  const bool everywhere = goes_to_all(call.count * dtype_bytes(call.dtype), parts);
+  return text + (everywhere ? ", on every rank" : ", for slices, each by its owner");
+}
+
 Result<void> Communicator::run_composed(const Call& call) {
   return call.collective == Collective::all_reduce_shards ? run_shards(call) : run_scan(call);
 }
@@ -141,8 +159,9 @@ Result<void> Communicator::gather_and_reduce(const Call& call, const ShardTree& 
   gather.out = step_memory_.data();
   for (int r = 0; r < job_.size; ++r) {
     if (r == job_.rank) gather.in = at;
-    counts.push_back(moves.sent_by(r) * call.count);
-    for (const ShardNode node : moves.nodes[static_cast<std::size_t>(r)]) {
+    const auto& nodes = moves.nodes[static_cast<std::size_t>(r)];
+    counts.push_back(nodes.size() * call.count);
+    for (const ShardNode node : nodes) {
       if (r == job_.rank) reducer.reduce(node, own_values, 0, call.count, at);
       at += bytes;
     }
@@ -166,13 +185,12 @@ Result<void> Communicator::reduce_slices(const Call& call, const ShardTree& tree
   const std::size_t needed = moves.all_nodes() * count * element + (as_given ? 0 : sent);
   step_memory_.resize(std::max(step_memory_.size(), needed));
   ShardReducer reducer(tree, call.dtype, call.op);
-  Splits splits = splits_of(moves, job_.rank);
+  const Splits splits = splits_of(moves, job_.rank);
   Call exchange = step_of_call(call, Collective::all_to_all);
   exchange.in = as_given ? call.shards->in.front() : step_memory_.data();
   exchange.out = step_memory_.data() + (as_given ? 0 : sent);
   exchange.splits = &splits;
-  const std::size_t given = splits.given_count(), ranks = moves.slices.size();
-  exchange.count = (given + ranks - 1) / ranks;
+  exchange.count = splits.average();
   if (!as_given) {
     const auto own_values = own_shards(*call.shards, job_.rank, job_.size);
     std::byte* at = step_memory_.data();
@@ -206,7 +224,7 @@ Result<void> Communicator::run_scan(const Call& call) {
     if (!exclusive && bytes > 0) std::memmove(call.out, call.in, bytes);
     return {};
   }
-  if (bytes > kToAllBytes / n) return scan_slices(call);
+  if (!goes_to_all(bytes, n)) return scan_slices(call);
   step_memory_.resize(std::max(step_memory_.size(), n * bytes));
   Call gather = step_of_call(call, Collective::all_gather);
   gather.in = call.in;
@@ -225,36 +243,39 @@ Result<void> Communicator::scan_slices(const Call& call) {
   const std::size_t element = dtype_bytes(call.dtype);
   const auto n = static_cast<std::size_t>(job_.size), own = static_cast<std::size_t>(job_.rank);
   const std::size_t skipped = call.collective == Collective::exscan ? 1 : 0;
-  const std::vector<Slice> slices = slices_of(call.count, job_.size);
+  const std::vector<Part> slices = slices_of(call.count, job_.size);
   const auto [first, count] = slices[own];
   step_memory_.resize(std::max(step_memory_.size(), n * count * element));
-  Splits come{.rank = job_.rank, .given = {}, .taken = {}, .from = {}};
-  Splits go = come;
+  const std::vector<std::size_t> alike(n, count);
+  const Splits come{.rank = job_.rank,
+                    .given = slices,
+                    .taken = parts_of(alike.data(), job_.size),
+                    .from = std::vector<std::size_t>(n, first),
+                    .longest = slices.front().count};
+  // Rank r gets the prefix of the rank before it from an exscan, and rank 0 nothing.
+  const auto prefix = [skipped](std::size_t rank, std::size_t length) {
+    return rank < skipped ? Part{} : Part{(rank - skipped) * length, length};
+  };
+  Splits go{.rank = job_.rank,
+            .given = {},
+            .taken = own < skipped ? std::vector<Part>(n) : slices,
+            .from = {},
+            .longest = come.longest};
   for (std::size_t r = 0; r < n; ++r) {
-    come.given.push_back({slices[r].first, slices[r].count});
-    come.taken.push_back({r * count, count});
-    come.from.push_back(first);
-    come.longest = std::max(come.longest, slices[r].count);
-    // Rank r gets the prefix of the rank before it from an exscan, and rank 0 nothing.
-    const auto prefix = [skipped](std::size_t rank, std::size_t length) {
-      return rank < skipped ? Part{} : Part{(rank - skipped) * length, length};
-    };
     go.given.push_back(prefix(r, count));
-    go.taken.push_back(own < skipped ? Part{} : Part{slices[r].first, slices[r].count});
     go.from.push_back(prefix(own, slices[r].count).first);
   }
-  go.longest = come.longest;
   Call exchange = step_of_call(call, Collective::all_to_all);
   exchange.in = call.in;
   exchange.out = step_memory_.data();
   exchange.splits = &come;
-  exchange.count = (call.count + n - 1) / n;
+  exchange.count = come.average();
   if (auto done = run_step(exchange); !done) return done;
   add_prefixes(step_memory_.data(), n, count, call.dtype, call.op);
   exchange.in = step_memory_.data();
   exchange.out = call.out;
   exchange.splits = &go;
-  exchange.count = (go.given_count() + n - 1) / n;
+  exchange.count = go.average();
   return run_step(exchange);
 }
 

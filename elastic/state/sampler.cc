@@ -34,11 +34,9 @@ Sampler::Batch Sampler::next(int rank, int size) {
   position_.samples += batch_size_;
   if (position_.samples == samples_) position_ = {position_.epoch + 1, 0};
   if (shards_ == 0) return {part(even_share(batch_size_, rank, size)), batch_size_};
-  const Share own = even_share(static_cast<std::uint64_t>(shards_), rank, size);
+  const ShardRange own = shard_range(shards_, rank, size);
   if (own.first == own.last) return {{}, batch_size_};
-  const auto share = [&](std::uint64_t shard) {
-    return even_share(batch_size_, static_cast<int>(shard), shards_);
-  };
+  const auto share = [&](int shard) { return even_share(batch_size_, shard, shards_); };
   return {part({share(own.first).first, share(own.last - 1).last}), batch_size_};
 }
 

@@ -74,6 +74,12 @@ bool integer(const char* call, const char* argument, PyObject* given, int& value
   return true;
 }
 
+bool shard_range(const char* call, int shards, int rank, int size, int& first, int& last) {
+  if (dl_shard_range(shards, rank, size, &first, &last) == DL_OK) return true;
+  PyErr_Format(PyExc_ValueError, "%s: shards must be 1 to %d", call, DL_MOST_SHARDS);
+  return false;
+}
+
 bool seconds(const char* call, const char* argument, PyObject* given, double& value) {
   if (given == nullptr || given == Py_None) return true;
   const double all = PyFloat_AsDouble(given);

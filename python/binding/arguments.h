@@ -32,6 +32,8 @@ bool operation(const char* call, PyObject* given, dl_op& op);
 const char* name_of(dl_op op);
 // A sequence of whole numbers >= 0.
 bool sizes(const char* call, const char* argument, PyObject* given, std::vector<std::size_t>& all);
+// The virtual shards [first, last) of a rank. False: sets an exception.
+bool shard_range(const char* call, int shards, int rank, int size, int& first, int& last);
 // UTF-8 text; `kept` owns it.
 bool text(const char* call, const char* argument, PyObject* given, Ref& kept, const char*& value);
 

@@ -420,13 +420,10 @@ bool prepare_all_reduce_list(dl_comm*, const Given& given, Call& call) {
 bool prepare_all_reduce_shards(dl_comm* comm, const Given& given, Call& call) {
   const char* const name = kAllReduceShards.signature.call;
   const Ref xs = Ref::owned(PySequence_Tuple(given[0]));
-  if (!xs || !integer(name, "shards", given[1], call.shards) ||
-      !operation(name, given[2], call.op)) {
-    return false;
-  }
   int first = 0, last = 0;
-  if (dl_shard_range(call.shards, dl_rank(comm), dl_size(comm), &first, &last) != DL_OK) {
-    PyErr_Format(PyExc_ValueError, "%s: shards must be 1 to %d", name, DL_MOST_SHARDS);
+  if (!xs || !integer(name, "shards", given[1], call.shards) ||
+      !operation(name, given[2], call.op) ||
+      !shard_range(name, call.shards, dl_rank(comm), dl_size(comm), first, last)) {
     return false;
   }
   if (PyTuple_Size(xs.get()) != last - first) {

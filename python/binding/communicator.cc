@@ -64,9 +64,8 @@ PyObject* group_of(Handle& handle, dl_result result, dl_comm* group) {
 PyObject* own_shards(PyObject* self, PyObject* given) {
   const auto& parts = parts_of<CommunicatorParts>(self);
   int shards = 0, first = 0, last = 0;
-  if (!integer("own_shards", "shards", given, shards)) return nullptr;
-  if (dl_shard_range(shards, parts.rank, parts.size, &first, &last) != DL_OK) {
-    PyErr_Format(PyExc_ValueError, "own_shards: shards must be 1 to %d", DL_MOST_SHARDS);
+  if (!integer("own_shards", "shards", given, shards) ||
+      !shard_range("own_shards", shards, parts.rank, parts.size, first, last)) {
     return nullptr;
   }
   return PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "ii", first, last);

@@ -224,39 +224,42 @@ PyObject* sampler_next(PyObject* self, PyObject* number) {
                                            static_cast<Py_ssize_t>(all));
                     });
 }
+// The same with another number: call(object, sampler, value).
+template <class Call>
+PyObject* of_sampler_and_number(const Signature& signature, PyObject* self, PyObject* const* args,
+                                Py_ssize_t count, PyObject* names, Call call) {
+  Given given;
+  int value = 0;
+  if (!parse(signature, args, count, names, given) ||
+      !integer(signature.call, signature.names[1], given[1], value)) {
+    return nullptr;
+  }
+  return of_sampler(self, given[0], signature.call, [&](const StateObject& object, dl_sampler* it) {
+    return call(object, it, value);
+  });
+}
 constexpr Signature kSamplerSetShards{"sampler_set_shards", {"number", "shards"}, 2, 2};
 PyObject* sampler_set_shards(PyObject* self, PyObject* const* args, Py_ssize_t count,
                              PyObject* names) {
-  Given given;
-  int shards = 0;
-  if (!parse(kSamplerSetShards, args, count, names, given) ||
-      !integer(kSamplerSetShards.call, "shards", given[1], shards)) {
-    return nullptr;
-  }
-  return of_sampler(self, given[0], kSamplerSetShards.call,
-                    [&](const StateObject& object, dl_sampler* it) -> PyObject* {
-                      const dl_result result = dl_sampler_set_shards(it, shards);
-                      return result == DL_OK ? none() : raise_of(object, result);
-                    });
+  return of_sampler_and_number(
+      kSamplerSetShards, self, args, count, names,
+      [](const StateObject& object, dl_sampler* it, int shards) -> PyObject* {
+        const dl_result result = dl_sampler_set_shards(it, shards);
+        return result == DL_OK ? none() : raise_of(object, result);
+      });
 }
 constexpr Signature kSamplerShard{"sampler_shard", {"number", "shard"}, 2, 2};
 PyObject* sampler_shard(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  Given given;
-  int shard = 0;
-  if (!parse(kSamplerShard, args, count, names, given) ||
-      !integer(kSamplerShard.call, "shard", given[1], shard)) {
-    return nullptr;
-  }
-  return of_sampler(self, given[0], kSamplerShard.call,
-                    [&](const StateObject& object, dl_sampler* it) -> PyObject* {
-                      const std::uint32_t* indices = nullptr;
-                      std::size_t own = 0;
-                      const dl_result result = dl_sampler_shard(it, shard, &indices, &own);
-                      if (result != DL_OK) return raise_of(object, result);
-                      return PyBytes_FromStringAndSize(
-                          reinterpret_cast<const char*>(indices),
-                          static_cast<Py_ssize_t>(own * sizeof *indices));
-                    });
+  return of_sampler_and_number(
+      kSamplerShard, self, args, count, names,
+      [](const StateObject& object, dl_sampler* it, int shard) -> PyObject* {
+        const std::uint32_t* indices = nullptr;
+        std::size_t own = 0;
+        const dl_result result = dl_sampler_shard(it, shard, &indices, &own);
+        if (result != DL_OK) return raise_of(object, result);
+        return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(indices),
+                                         static_cast<Py_ssize_t>(own * sizeof *indices));
+      });
 }
 PyObject* sampler_place(PyObject* self, PyObject* number) {
   return of_sampler(self, number, "sampler_place", [](const StateObject&, const dl_sampler* it) {

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "base/ring_names.h"
 #include "dlaunch/ring.h"
 
 namespace dlaunch {
@@ -43,8 +44,9 @@ struct CollectiveTraits {
 const CollectiveTraits& traits_of(Collective collective);
 // The communicator runs it as several calls of planes.
 constexpr bool is_composed(Collective collective) {
-  return collective >= Collective::all_reduce_shards;
+  return static_cast<std::size_t>(collective) >= kFirstComposed;
 }
+static_assert(is_composed(Collective::all_reduce_shards) && !is_composed(Collective::all_to_all));
 std::string_view collective_name(Collective collective);
 std::optional<Collective> collective_named(std::string_view name);
 std::string_view dtype_name(
@@ -107,6 +109,8 @@ struct Splits {
 
   std::size_t given_count() const { return end_of(given); }
   std::size_t taken_count() const { return end_of(taken); }
+  // The average length of a given part, rounded up.
+  std::size_t average() const { return (given_count() + given.size() - 1) / given.size(); }
 
  private:
   static std::size_t end_of(const std::vector<Part>& parts) {

@@ -2,19 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <span>
 
 #include "base/even_share.h"
-#include "ring/call/plane.h"
+#include "ring/call/slices.h"
 #include "ring/kernels/reduce.h"
 
 namespace dlaunch {
-namespace {
-
-// The lengths of slices are multiples of it: a cache line of the smallest elements.
-constexpr std::size_t kSliceElements = 64;
-
-}  // namespace
 
 int ShardTree::last(ShardNode node) const {
   return std::min((node.index + 1) << node.level, shards_);
@@ -90,24 +84,12 @@ ShardMoves shard_moves(const ShardTree& tree, int ranks, std::size_t count,
                        std::size_t element_bytes) {
   ShardMoves moves;
   for (int r = 0; r < ranks; ++r) {
-    const Share own = even_share(static_cast<std::uint64_t>(tree.shards()), r, ranks);
-    moves.nodes.push_back(tree.cover(static_cast<int>(own.first), static_cast<int>(own.last)));
+    const ShardRange own = shard_range(tree.shards(), r, ranks);
+    moves.nodes.push_back(tree.cover(own.first, own.last));
   }
-  moves.to_all = ranks == 1 || count * element_bytes <= kToAllBytes / moves.all_nodes();
+  moves.to_all = ranks == 1 || goes_to_all(count * element_bytes, moves.all_nodes());
   if (!moves.to_all) moves.slices = slices_of(count, ranks);
   return moves;
-}
-
-std::vector<Slice> slices_of(std::size_t count, int ranks) {
-  std::vector<Slice> slices;
-  const auto n = static_cast<std::size_t>(ranks);
-  const std::size_t even = (count + n - 1) / n;
-  const std::size_t length = (even + kSliceElements - 1) / kSliceElements * kSliceElements;
-  for (std::size_t r = 0; r < n; ++r) {
-    const std::size_t first = std::min(r * length, count);
-    slices.push_back({first, std::min(length, count - first)});
-  }
-  return slices;
 }
 
 }  // namespace dlaunch

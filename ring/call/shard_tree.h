@@ -10,10 +10,10 @@
 #include <compare>
 #include <cstddef>
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "dlaunch/ring.h"
+#include "ring/call/plane.h"
 
 namespace dlaunch {
 
@@ -72,25 +72,12 @@ class ShardReducer {
   std::vector<std::vector<std::byte>> partial_;  // by level, left and right
 };
 
-// Calls that the communicator composes: the elements that a rank reduces for all.
-struct Slice {
-  std::size_t first = 0, count = 0;
-};
-// By rank, end to end.
-std::vector<Slice> slices_of(std::size_t count, int ranks);
-// Up to so many bytes of all ranks together, every rank reduces everything: two steps with slices
-// would cost more.
-inline constexpr std::size_t kToAllBytes = 1 << 13;
-// What a core reduces at a time, so that it stays in a cache.
-inline constexpr std::size_t kCacheBlockBytes = 1 << 16;
-
 // How a reduction over shards moves, which all ranks compute alike.
 struct ShardMoves {
   std::vector<std::vector<ShardNode>> nodes;  // by rank: those that it sends
-  std::vector<Slice> slices;                  // by rank: the elements that it reduces
+  std::vector<Part> slices;                   // by rank: the elements that it reduces
   bool to_all = false;  // every rank gets all nodes and reduces all elements; no slices then
 
-  std::size_t sent_by(int rank) const { return nodes[static_cast<std::size_t>(rank)].size(); }
   std::size_t all_nodes() const;
 };
 ShardMoves shard_moves(const ShardTree& tree, int ranks, std::size_t count,

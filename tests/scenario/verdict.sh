@@ -35,11 +35,12 @@ report = json.load(open("report.json"))
 suspects, certain = report.get("suspect_ranks", []), report.get("only_suspect", False)
 right = suspects == [culprit]
 # dlaunch takes stacks for a second, in which a busy machine may not come to all of them.
-if right and maybe and not any(culprit in place["ranks"] and place["frames"] for place in report.get("stacks", [])):
+has_stack = any(culprit in place["ranks"] and place["frames"] for place in report.get("stacks", []))
+if right and maybe and not has_stack:
     sys.exit(print("without the culprit's stack"))
 print("right" if right else "wrong", suspects, [(s["ranks"], s["place"]) for s in report.get("stacks", [])])
 if right:
-    assert any(culprit in place["ranks"] and place["frames"] for place in report["stacks"]), report["stacks"]
+    assert has_stack, report.get("stacks")
     assert f"rank {culprit}" in "\n".join(line for line in report["text"] if "suspect" in line or "perhaps" in line)
 sys.exit(not right and (certain or not maybe))
 P

@@ -239,34 +239,32 @@ class ElasticSampler {
                  std::uint64_t seed = 0)
       : state_(state.get()) {
     dl_sampler* sampler = nullptr;
-    const auto code = dl_sampler_new(state.get(), name.c_str(), samples, batch, seed, &sampler);
-    if (code != DL_OK) throw Error(code, dl_state_last_error(state.get()));
+    check(dl_sampler_new(state.get(), name.c_str(), samples, batch, seed, &sampler));
     sampler_.reset(sampler);
   }
   Batch next() {
     const std::uint32_t* indices = nullptr;
     std::size_t count = 0, global = 0;
-    const auto code = dl_sampler_next(sampler_.get(), &indices, &count, &global);
-    if (code != DL_OK) throw Error(code, dl_state_last_error(state_));
+    check(dl_sampler_next(sampler_.get(), &indices, &count, &global));
     return {{indices, count}, global};
   }
   // See dl_sampler_set_shards.
-  void set_shards(int shards) {
-    const auto code = dl_sampler_set_shards(sampler_.get(), shards);
-    if (code != DL_OK) throw Error(code, dl_state_last_error(state_));
-  }
+  void set_shards(int shards) { check(dl_sampler_set_shards(sampler_.get(), shards)); }
   // A virtual shard's part of the last batch, until the next call of next().
   std::span<const std::uint32_t> shard(int number) const {
     const std::uint32_t* indices = nullptr;
     std::size_t count = 0;
-    const auto code = dl_sampler_shard(sampler_.get(), number, &indices, &count);
-    if (code != DL_OK) throw Error(code, dl_state_last_error(state_));
+    check(dl_sampler_shard(sampler_.get(), number, &indices, &count));
     return {indices, count};
   }
   std::uint64_t epoch() const { return dl_sampler_epoch(sampler_.get()); }
   std::uint64_t position() const { return dl_sampler_position(sampler_.get()); }
 
  private:
+  void check(dl_result code) const {
+    if (code != DL_OK) throw Error(code, dl_state_last_error(state_));
+  }
+
   struct Free {
     void operator()(dl_sampler* sampler) const { dl_sampler_free(sampler); }
   };
