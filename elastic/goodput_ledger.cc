@@ -27,6 +27,11 @@ Duration sum_of_values(const Map& map) {
                          [](Duration sum, const auto& item) { return sum + item.second; });
 }
 
+void sort_by_sum(std::vector<Goodput::Cost>& costs) {
+  std::stable_sort(costs.begin(), costs.end(),
+                   [](const auto& a, const auto& b) { return a.sum() > b.sum(); });
+}
+
 }  // namespace
 
 Duration Goodput::Rank::sum() const {
@@ -69,12 +74,35 @@ std::vector<std::pair<std::string, double>> GoodputTotals::figures() const {
 
 GoodputSummary Goodput::summary() const {
   GoodputSummary summary{.totals = *this};
-  if (costs.empty()) return summary;
-  summary.culprit = costs.front().rank;
-  summary.cost = costs.front().sum();
-  summary.host = costs.front().host;
-  summary.cause = costs.front().cause();
+  const std::vector<Cost> all = culprits();
+  if (all.empty()) return summary;
+  summary.culprit = all.front().rank;
+  summary.cost = all.front().sum();
+  summary.host = all.front().host;
+  summary.cause = all.front().cause();
   return summary;
+}
+
+std::vector<Goodput::Cost> Goodput::culprits() const {
+  std::map<std::string, Cost> busy;
+  for (const Cost& cost : costs) {
+    if (cost.host.empty()) continue;
+    Cost& sum = busy[cost.host];
+    sum.host = cost.host;
+    for (const auto& [cause, time] : cost.waits) sum.waits[cause] += time;
+    sum.recovery += cost.recovery;
+    sum.lost += cost.lost;
+  }
+  const std::string_view late_together = word_of(kWaitCauseWords, WaitCause::host);
+  std::erase_if(busy, [=](const auto& host) { return host.second.cause() != late_together; });
+  std::vector<Cost> all;
+  all.reserve(busy.size() + costs.size());
+  for (const auto& [name, sum] : busy) all.push_back(sum);
+  for (const Cost& cost : costs) {
+    if (!busy.contains(cost.host)) all.push_back(cost);
+  }
+  sort_by_sum(all);
+  return all;
 }
 
 // -- Changes of a book's state
@@ -387,8 +415,7 @@ Goodput GoodputLedger::at(TimePoint now) const {
     cost.rank = culprit;
     if (culprit >= 0 && cost.sum() > kNone) all.costs.push_back(cost);
   }
-  std::stable_sort(all.costs.begin(), all.costs.end(),
-                   [](const auto& a, const auto& b) { return a.sum() > b.sum(); });
+  sort_by_sum(all.costs);
   return all;
 }
 

@@ -62,12 +62,12 @@ struct GoodputTotals {
   std::vector<std::pair<std::string, double>> figures() const;
 };
 
-// The sums, and the rank that cost most.
+// The sums, and what cost most: a rank or a busy host.
 struct GoodputSummary {
   GoodputTotals totals;
-  int culprit = -1;  // -1: no rank has cost anything
+  int culprit = -1;  // the rank; -1: the host cost most, or nothing has cost anything
   Duration cost{};
-  std::string host = {};        // of the culprit; "": the job has only one
+  std::string host = {};        // the busy host, or that of the rank; "": the job has only one
   std::string_view cause = {};  // as Goodput::Cost
 };
 
@@ -90,8 +90,9 @@ struct Goodput : GoodputTotals {
     std::vector<Due> recovery, lost;
     Duration sum() const;  // of all accounts: equals wall
   };
-  struct Cost {  // what one rank cost all others and itself
-    int rank = -1;
+  // What one rank, or all ranks of a busy host together, cost all others and themselves.
+  struct Cost {
+    int rank = -1;          // -1: all ranks of the host
     std::string host = {};  // of the rank; "": the job has only one
     std::map<WaitCause, Duration> waits;
     Duration recovery{}, lost{};
@@ -99,10 +100,13 @@ struct Goodput : GoodputTotals {
     std::string_view cause() const;  // that cost most: of kWaitCauseWords, "recovery", "lost_work"
   };
   std::vector<Rank> ranks;
-  std::vector<Cost> costs;  // the largest first
+  std::vector<Cost> costs;  // of each rank, the largest first
   bool sees_waits = false;  // some rank has used libdlring
   Duration least{};         // shorter waits count as transfer
   std::uint64_t dropped = 0;
+  // The costs, the largest first, where one sum stands for all ranks of each busy host. A host is
+  // busy if its ranks together cost most by coming late together.
+  std::vector<Cost> culprits() const;
   GoodputSummary summary() const;
 };
 

@@ -62,6 +62,7 @@ std::optional<Hang> Look::in_group(std::uint64_t group) const {
     inside.insert(number);
   }
   if (inside.empty()) return std::nullopt;
+  hang.waiting = inside;
   const RankSet away = missing(group, hang.key.seq);
   RankSet& culprits = hang.key.culprits;
   if (away.empty()) {
@@ -87,6 +88,7 @@ std::optional<Hang> Look::in_group(std::uint64_t group) const {
   }
   hang.key = {.kind = Hang::Key::circle, .group = 0, .seq = 0, .culprits = circle(away)};
   if (culprits.empty()) return std::nullopt;
+  hang.waiting = culprits;
   hang.waited = still(culprits);
   hang.sentence = fmt::format(
       "{} wait for each other in collectives of different groups, one of "

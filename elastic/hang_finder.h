@@ -61,6 +61,7 @@ struct Hang {
     auto operator<=>(const Key&) const = default;
   };
   Key key;
+  RankSet waiting;    // the ranks in the collective; empty: it is none in one
   RankSet busy;       // of Key::quiet: the others, which use CPU time
   int witness = -1;   // a rank that waits for the culprits; -1: none
   Duration waited{};  // since the last motion of a rank that matters

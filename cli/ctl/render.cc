@@ -122,6 +122,16 @@ std::string age(double seconds) {
   return fmt::format("{} d {} h", whole / 86400, whole / 3600 % 24);
 }
 
+std::string late_in_words(const json& status) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  const json late = status.value("late", json::array());  // an earlier dlaunch has none
+  for (std::size_t i = 0; i < std::min(late.size(), kShown); ++i)
+    text += plain(late[i], "text") + "\n";
+  if (late.size() > kShown) text += fmt::format("and {} more\n", late.size() - kShown);
+  return text;
+}
+
 std::string progress_in_words(const json& status) {
   const json progress = status.value("progress", json());  // null from an earlier dlaunch, too
   if (progress.is_null()) return "";
@@ -149,6 +159,7 @@ std::string render_status(const json& status) {
   for (const auto& host : status.at("hosts")) {
     text += fmt::format("host {}\n", escaped(host.get<std::string>()));
   }
+  text += late_in_words(status);
   text += progress_in_words(status);
   text += fmt::format("restarts: {} used, {} left (of {})\n\n", restarts.at("used").get<int>(),
                       restarts.at("left").get<int>(), format_restart_limit(limit_of(restarts)));

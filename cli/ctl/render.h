@@ -11,6 +11,8 @@
 
 namespace dlaunch::ctl {
 
+// The ranks for which others have waited for long, a line for each of the longest waits.
+std::string late_in_words(const nlohmann::json& status);
 // What the program reports, as a line; "": nothing.
 std::string progress_in_words(const nlohmann::json& status);
 std::string render_status(const nlohmann::json& status);

@@ -110,7 +110,8 @@ std::string step_text(const json& worker) {
 std::string wait_text(const json& worker) {
   const json &step_s = worker.at("step_s"), &wait_s = worker.at("wait_s");
   if (step_s.is_null() || wait_s.is_null() || step_s <= 0) return "-";
-  return fmt::format("{:.0f}", 100 * wait_s.get<double>() / step_s.get<double>());
+  // Both are means, of not quite the same collectives.
+  return fmt::format("{:.0f}", 100 * std::min(1.0, wait_s.get<double>() / step_s.get<double>()));
 }
 
 Row top_row(const json& worker, const json& before, bool gpus) {
@@ -167,18 +168,22 @@ bool is_removed(const std::string& folder) {
   return false;
 }
 
-// "goodput 93.1 %; rank 3 (host2) cost most, 4.2 % (link)\n"
+// "goodput 93.1 %; rank 3 (host2) cost most, 4.2 % (link)\n", or of a busy host "goodput 70.2 %;
+// host2 cost most, 28.3 %: waits for the busy host\n"
 std::string goodput_line(const json& goodput) {
   const double all = goodput.is_null() ? 0 : goodput.at("rank_seconds").get<double>();
   if (all <= 0) return "";
   std::string line = fmt::format("goodput {:.1f} %", 100 * goodput.at("goodput").get<double>());
   const double cost = 100 * goodput.at("culprit_s").get<double>() / all;
-  if (cost >= 0.05) {
-    const json& host = goodput.at("culprit_host");
-    const std::string where =
-        host.is_null() ? "" : fmt::format(" ({})", escaped(host.get<std::string>()));
-    line += fmt::format("; rank {}{} cost most, {:.1f} % ({})", goodput.at("culprit").get<int>(),
-                        where, cost, escaped(goodput.at("culprit_cause").get<std::string>()));
+  if (cost < 0.05) return line + "\n";
+  const json &rank = goodput.at("culprit"), &name = goodput.at("culprit_host");
+  const std::string host = name.is_null() ? "" : escaped(name.get<std::string>());
+  if (rank.is_null()) {
+    line += fmt::format("; {} cost most, {:.1f} %: waits for the busy host", host, cost);
+  } else {
+    line += fmt::format("; rank {}{} cost most, {:.1f} % ({})", rank.get<int>(),
+                        host.empty() ? "" : fmt::format(" ({})", host), cost,
+                        escaped(goodput.at("culprit_cause").get<std::string>()));
   }
   return line + "\n";
 }
@@ -199,6 +204,7 @@ std::string render_top(const json& now, const json& before) {
   if (const auto whom = escaped(now.at("waits_for").get<std::string>()); !whom.empty()) {
     text += fmt::format("waits for {}\n", whom);
   }
+  text += late_in_words(now);
   text += progress_in_words(now);
   text += goodput_line(now.at("goodput"));
   Row head = {"RANK", "PID", "ROUND", "CPU%", "MEMORY", "OP/S", "DATA", "STEP MS", "WAIT%"};

@@ -139,6 +139,7 @@ function summary() {
   page.append(soft([job.id && 'job ' + job.id, job.started, job.hosts.length + (job.hosts.length === 1 ? ' host' : ' hosts'),
     job.outcome === 'running' ? null : 'exit code ' + job.exit_code].filter(Boolean).join(' · ')));
   if (data.report && data.report.summary) page.append(make('p', {}, data.report.summary));
+  if (data.goodput && data.goodput.costs_most) page.append(make('p', {}, data.goodput.costs_most));
   const count = (name) => events.filter((e) => e.event === name).length;
   const figures = [['workers', job.size], ['time', seconds(job.ran_s)],
     ['goodput', data.goodput ? percent(data.goodput.goodput) : '–'], ['rounds', count('round')],

@@ -219,6 +219,7 @@ JobStatus JobControl::status(const Workers& workers) const {
   status.restarts_used = core.restarts_used();
   status.restarts_left = core.restarts_left(status.now);
   status.goodput = telemetry_.goodput().summary();
+  status.late = job_->monitor.late();
   for (Slot slot = 0; slot < core.slots(); ++slot) {
     WorkerStatus worker = status_of(slot, workers, status.now);
     if (worker.rank >= 0 || worker.pid > 0 || worker.state != "absent") {

@@ -14,6 +14,10 @@ void JobLedger::see(TimePoint now, const JobCore::Event& event, const JobCore& j
     // The member holds a state that no commit has reported.
     if (ready->version > version_) ledger_.kept();
     version_ = std::max(version_, ready->version);
+  } else if (const auto* replaced = std::get_if<JobCore::Replace>(&event)) {
+    // Its own end may come later than the decision to end the job.
+    const int rank = job.rank_of(replaced->slot);
+    if (rank >= 0 && job.runs(replaced->slot)) ledger_.failed(now, rank, job.are_tasks());
   } else if (const auto* lost = std::get_if<JobCore::NodeLost>(&event)) {
     const auto ranks = job.ranks_on(lost->node);
     if (!ranks.empty()) ledger_.failed(now, ranks.front(), false);  // stands for all of them
@@ -24,6 +28,7 @@ void JobLedger::ended(const WorkerEnd& end, const JobCore& job) {
   if (end.rank < 0) return;
   const bool ends = job.state() == JobState::ending || job.state() == JobState::ended;
   if (!has_failed(end) || ends) return ledger_.done(end.ended, end.rank);
+  if (!end.hung.empty()) return;  // the order to replace it was the failure
   const int culprit = end.peer_lost >= 0 ? end.peer_lost : end.rank;
   ledger_.failed(end.ended, culprit, job.are_tasks());
 }

@@ -17,7 +17,8 @@ class JobLedger {
   // line_kind: as StragglerConfig.
   JobLedger(TimePoint begun, int line_kind) : ledger_(begun), links_(line_kind) {}
 
-  // Before the job's core takes it.
+  // Before the job's core takes it. A rank that is to be replaced, because it hangs for instance,
+  // has failed from then on.
   void see(TimePoint now, const JobCore::Event& event, const JobCore& job);
   // Likewise: a worker has ended.
   void ended(const WorkerEnd& end, const JobCore& job);

@@ -14,6 +14,8 @@
 namespace dlaunch {
 namespace {
 
+constexpr Duration kWorthTelling = std::chrono::seconds(10);  // at the end of the job
+
 ProgressWatch::Options watch_options(const Plan& plan) {
   ProgressWatch::Options options{
       .hang_timeout = plan.hang_timeout, .hang_warning = plan.hang_warning, .stragglers = {}};
@@ -230,11 +232,25 @@ void JobMonitor::dump(Slot slot, MonitorRequests::Stacks done) {
 
 std::vector<std::string> JobMonitor::waits() const {
   std::vector<std::string> told;
-  for (const Hang& hang : watch_.waits()) {
-    const auto sentence = fmt::format("{}, for {}", hang.sentence, format_duration(hang.waited));
-    told.push_back(with_hosts(sentence, hang.key.culprits));
-  }
+  for (const Hang& wait : watch_.waits(kWorthTelling)) told.push_back(wait_in_words(wait));
   return told;
+}
+
+std::vector<LateRanks> JobMonitor::late() const {
+  std::vector<LateRanks> found;
+  std::set<Hang::Key> known;  // a circle is there once for each of its groups
+  for (const Hang& wait : watch_.waits(kLongWait)) {
+    if (wait.waiting.empty() || !known.insert(wait.key).second) continue;
+    found.push_back({wait.key.culprits, wait.waiting, wait.waited, wait_in_words(wait)});
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.waited > b.waited; });
+  return found;
+}
+
+std::string JobMonitor::wait_in_words(const Hang& wait) const {
+  const auto sentence = fmt::format("{}, for {}", wait.sentence, format_duration(wait.waited));
+  return with_hosts(sentence, wait.key.culprits);
 }
 
 // -- The consequences

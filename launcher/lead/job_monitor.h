@@ -13,6 +13,7 @@
 
 #include "elastic/chaos.h"
 #include "elastic/job_core.h"
+#include "launcher/lead/control/job_status.h"
 #include "launcher/lead/membership/node_membership.h"
 #include "launcher/lead/monitor/hang_evidence.h"
 #include "launcher/lead/monitor/progress_watch.h"
@@ -59,8 +60,11 @@ class JobMonitor final : private ProgressWatch::Effects {
   void on_clock();
   void stop();
 
-  // One sentence for each worker that others wait for.
+  // One sentence for each worker that others have waited for long enough to say it when the job
+  // ends.
   std::vector<std::string> waits() const;
+  // As far as the hosts have reported it; see ProgressWatch::waits().
+  std::vector<LateRanks> late() const;
   // The running workers whose hosts answer within a second. gpus: also the GPUs that they use.
   void survey(bool gpus, std::function<void(const std::map<Slot, NodeWorker>&)> done);
   void dump(Slot slot, MonitorRequests::Stacks done);
@@ -98,6 +102,7 @@ class JobMonitor final : private ProgressWatch::Effects {
   void on(int node, const NodeGaveUp& gave_up);
   std::vector<Slot> others_that_wait(Slot slot) const;
   std::string with_hosts(const std::string& sentence, const RankSet& ranks) const;
+  std::string wait_in_words(const Hang& wait) const;
 
   // -- ProgressWatch::Effects
   TimePoint now() override { return effects_.now(); }

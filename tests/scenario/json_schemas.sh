@@ -39,6 +39,14 @@ wait_until 60 grep -q 'in round' out || fail "no round"
 "$ctl" stacks --json >stacks.json && valid stacks.schema.json stacks.json
 kill -TERM "$job"; wait "$job"; code=$?; expect_code 143; valid report.schema.json end.json signal_received max_restarts_window_s
 
+# A rank for which the others wait.
+dlaunch --nproc 2 --hang-warning 2s "$BUILD/tests/support/rounds_worker" --hang 1 >out 2>err </dev/null &
+job=$!; started+=($job)
+has_late_rank() { "$ctl" status --json >status.json && grep -q '"waited_s"' status.json; }
+wait_until 60 has_late_rank || fail "no late rank"
+valid status.schema.json status.json late ranks waiting text
+kill -TERM "$job"; wait "$job"; code=$?; expect_code 143
+
 run dlaunch doctor --json
 valid doctor.schema.json out hosts findings
 

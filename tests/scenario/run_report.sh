@@ -33,6 +33,7 @@ expect_code 0
 grep -q '"16MiB": [1-9]' runs/slow/limits.json || fail "no limits: $(cat runs/slow/limits.json)"
 [ -e runs/one/limits.json ] && [ ! -s runs/one/limits.json ] || fail "limits of a job without collectives"
 run dlaunch report runs/slow; expect_code 0
+grep -q '"costs_most":"rank 2 cost ' runs/slow/report.html || fail "the page does not say what cost most"
 
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "Chromium is not installed: the page is not shown"
 # shows FILE: the page after its script has run; its errors are in err.
@@ -50,3 +51,4 @@ expect_out '<section id="bandwidth-by-size">'; expect_out '[0-9] GB/s'; expect_o
 expect_out '<th[^>]*>best of the limit<'; expect_out 'copies in so large pieces while [0-9]+ do'
 expect_out '<td[^>]*>[0-9.]+ GB/s</td><td[^>]*>[0-9.]+ %</td><td[^>]*>▇*</td>'; grep -q 'object HTML' out && fail "an element is shown as text"
 expect_out '<section id="waiting-by-rank-and-time">'; expect_out 'class="outcome succeeded"'
+expect_out '<p>rank 2 cost [0-9.]+ %: waits for its compute'

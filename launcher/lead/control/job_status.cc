@@ -75,6 +75,13 @@ json json_of(const GoodputSummary& goodput) {
   return out;
 }
 
+json json_of(const LateRanks& late) {
+  return {{"ranks", late.ranks},
+          {"waiting", late.waiting},
+          {"waited_s", to_seconds(late.waited)},
+          {"text", late.text}};
+}
+
 // JSON has no infinity, and none of the numbers that are none.
 json json_of(double number) { return std::isfinite(number) ? json(number) : json(); }
 
@@ -113,6 +120,8 @@ std::string render_json(const JobStatus& status) {
   for (const auto& worker : status.workers) {
     (worker.rank >= 0 ? workers : others).push_back(json_of(status, worker));
   }
+  json late = json::array();
+  for (const LateRanks& wait : status.late) late.push_back(json_of(wait));
   const json out = {
       {"job_id", status.job_id},
       {"host", status.host},
@@ -133,6 +142,7 @@ std::string render_json(const JobStatus& status) {
         {"limit", status.restarts.restarts},
         {"window_s", status.restarts.window ? json(to_seconds(*status.restarts.window)) : json()}}},
       {"goodput", status.goodput ? json_of(*status.goodput) : json()},
+      {"late", late},
       {"workers", workers},
       {"spares", others}};
   return json_text(out);

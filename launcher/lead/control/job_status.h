@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/flight.h"
+#include "base/rank_set.h"
 #include "elastic/agent_core.h"
 #include "elastic/goodput_ledger.h"
 #include "elastic/job_table.h"
@@ -41,6 +42,15 @@ struct HostStatus {
   int ranks = 0;               // number of its ranks
   bool drained = false;        // or about to be drained
   bool left = false;           // it is drained and its dlaunch has ended
+};
+
+// Ranks that others have waited for in a collective, for kLongWait or longer.
+inline constexpr Duration kLongWait = std::chrono::seconds(2);
+struct LateRanks {
+  RankSet ranks;
+  RankSet waiting;  // those in the collective, which may be the late ranks themselves
+  Duration waited{};
+  std::string text;  // for people, with the time
 };
 
 // How far a job is, as services that run many jobs need it.
@@ -80,6 +90,7 @@ struct JobStatus {
   Duration ran{};
   std::optional<RunPace> pace = {};            // of the program, if it reports its progress
   std::optional<GoodputSummary> goodput = {};  // none: the job has not begun
+  std::vector<LateRanks> late = {};            // the longest wait first
   std::vector<WorkerStatus> workers;           // by rank, then those without one
 };
 

@@ -8,7 +8,6 @@ namespace {
 
 constexpr Duration kHangInterval = std::chrono::milliseconds(200);
 constexpr Duration kSeesSigns = std::chrono::minutes(1);
-constexpr Duration kWorthTelling = std::chrono::seconds(10);  // at the end of the job
 
 Duration interval_of(const ProgressWatch::Options& options) {
   const Duration tenth = options.stragglers.detection.window_time / 10;
@@ -61,10 +60,6 @@ ProgressWatch::ProgressWatch(const Options& options, Effects& effects)
   if (options.hang_timeout != Duration::max()) {
     tell_at_ = effects_.now() + std::min(kSeesSigns, options.hang_timeout / 2);
   }
-}
-
-std::vector<Hang> ProgressWatch::waits() const {
-  return hangs_.waits(effects_.now(), kWorthTelling);
 }
 
 void ProgressWatch::new_round(int round, const StragglerJudge::NewRound& sizes,

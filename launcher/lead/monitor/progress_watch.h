@@ -67,8 +67,11 @@ class ProgressWatch {
   void take(int node, const NodeTimes& times);
   // The pid of the rank's worker in its host's last message; 0: not known.
   int pid_of(int rank) const;
-  // The waits that have lasted long enough for the report at the job's end.
-  std::vector<Hang> waits() const;
+  // The waits that have lasted at least so long. Hosts report a rank only once it has stood still
+  // for report_still_after(), so that a shorter wait is not known yet.
+  std::vector<Hang> waits(Duration at_least) const {
+    return hangs_.waits(effects_.now(), at_least);
+  }
   // The ranks that wait in a collective for this rank; empty also if that is not known.
   RankSet waiting_for(int rank) const { return hangs_.waiting_for(rank); }
   // Ends the watch.

@@ -20,7 +20,7 @@ std::string cause_word(WaitCause cause) { return std::string(word_of(kWaitCauseW
 const char* cause_in_words(WaitCause cause) {
   static constexpr const char* kWords[] = {"waits for its compute", "waits for its input",
                                            "waits for its garbage collector",
-                                           "waits for its network link", "waits for its host"};
+                                           "waits for its network link", "waits for the busy host"};
   return kWords[static_cast<int>(cause)];
 }
 
@@ -56,13 +56,20 @@ std::string total_line(const Goodput& goodput) {
 
 std::string cost_line(const Goodput& goodput, const Goodput::Cost& cost) {
   const std::string where = cost.host.empty() ? "" : fmt::format(" ({})", cost.host);
-  std::string line =
-      fmt::format("rank {}{} cost {}", cost.rank, where, percent(goodput.share(cost.sum())));
+  const std::string who = cost.rank < 0 ? cost.host : fmt::format("rank {}{}", cost.rank, where);
+  std::string line = fmt::format("{} cost {}", who, percent(goodput.share(cost.sum())));
   Parts parts(line, goodput);
   for (const auto& [cause, time] : cost.waits) parts.add(cause_in_words(cause), time);
   parts.add("recovery", cost.recovery);
   parts.add("lost work", cost.lost);
   return line;
+}
+
+// Null: nothing has cost anything.
+json costs_most(const Goodput& goodput) {
+  const auto culprits = goodput.culprits();
+  const bool any = !culprits.empty() && goodput.share(culprits.front().sum()) >= kShownShare;
+  return any ? json(cost_line(goodput, culprits.front())) : json();
 }
 
 json culprit_of(int rank) { return rank >= 0 ? json(rank) : json(); }
@@ -97,7 +104,7 @@ json rank_json(const Goodput::Rank& rank) {
 std::vector<std::string> goodput_lines(const Goodput& goodput) {
   if (goodput.ranks.empty()) return {};
   std::vector<std::string> lines = {total_line(goodput)};
-  for (const auto& cost : goodput.costs) {
+  for (const auto& cost : goodput.culprits()) {
     if (lines.size() > kShownCosts || goodput.share(cost.sum()) < kShownShare) break;
     lines.push_back("  " + cost_line(goodput, cost));
   }
@@ -108,10 +115,10 @@ std::vector<std::string> goodput_lines(const Goodput& goodput) {
 }
 
 std::string worst_cost_line(const Goodput& goodput) {
-  if (!goodput.sees_waits || goodput.wall < kLeastRun || goodput.costs.empty()) return {};
-  const auto& worst = goodput.costs.front();
-  if (goodput.share(worst.sum()) < kLeastNamed) return {};
-  return cost_line(goodput, worst) + "; --goodput shows where all time went";
+  if (!goodput.sees_waits || goodput.wall < kLeastRun) return {};
+  const auto culprits = goodput.culprits();
+  if (culprits.empty() || goodput.share(culprits.front().sum()) < kLeastNamed) return {};
+  return cost_line(goodput, culprits.front()) + "; --goodput shows where all time went";
 }
 
 json goodput_json(const Goodput& goodput) {
@@ -129,9 +136,10 @@ json goodput_json(const Goodput& goodput) {
   }
   json ranks = json::array();
   for (const auto& rank : goodput.ranks) ranks.push_back(rank_json(rank));
-  json out = {{"sees_waits", goodput.sees_waits}, {"least_wait_s", to_seconds(goodput.least)},
-              {"dropped_spans", goodput.dropped}, {"text", goodput_lines(goodput)},
-              {"costs", std::move(costs)},        {"ranks", std::move(ranks)}};
+  json out = {{"sees_waits", goodput.sees_waits},  {"least_wait_s", to_seconds(goodput.least)},
+              {"dropped_spans", goodput.dropped},  {"text", goodput_lines(goodput)},
+              {"costs_most", costs_most(goodput)}, {"costs", std::move(costs)},
+              {"ranks", std::move(ranks)}};
   for (const auto& [name, value] : goodput.figures()) out[name] = value;
   return out;
 }

@@ -81,6 +81,33 @@ TEST_CASE("top: its head shows the goodput, and the rank that cost most") {
   job.goodput->cause = "link";
   job.goodput->host = "b\x1b";
   CHECK(shows("goodput 85.0 %; rank 3 (b\\x1b) cost most, 4.5 % (link)"));
+  job.goodput->culprit = -1;
+  job.goodput->cause = "host";
+  CHECK(shows("goodput 85.0 %; b\\x1b cost most, 4.5 %: waits for the busy host"));
+  job.goodput->cost = 0s;  // nothing has cost anything
+  CHECK(shows("goodput 85.0 %"));
+}
+
+TEST_CASE("top and status: their head names the ranks for which others wait") {
+  JobStatus job = at_work();
+  job.late.push_back({.ranks = {1}, .waiting = {0}, .waited = 9s, .text = "rank 1 is late\x1b"});
+  const auto lines = [&] { return late_in_words(json_of(job)); };
+  CHECK(lines() == "rank 1 is late\\x1b\n");
+  CHECK(render_top(json_of(job), nullptr).find(" for 1 min 2 s\n" + lines() + "RANK") !=
+        std::string::npos);
+  CHECK(render_status(json_of(job)).find("\n" + lines() + "restarts: ") != std::string::npos);
+  for (int more = 0; more < 3; ++more) job.late.push_back(job.late[0]);
+  CHECK(lines().ends_with("\nrank 1 is late\\x1b\nand 1 more\n"));
+  nlohmann::json earlier = json_of(job);
+  earlier.erase("late");
+  CHECK(late_in_words(earlier).empty());
+}
+
+// The mean wait may exceed the mean step, as they are not of the same collectives.
+TEST_CASE("top: no worker waits for more than all of its time") {
+  JobStatus job = at_work();
+  job.workers[0].wait_s = 0.0308;
+  CHECK(render_top(json_of(job), nullptr).find("      20    100  h1") != std::string::npos);
 }
 
 TEST_CASE("top: CPU time since the look before, and of that process only") {

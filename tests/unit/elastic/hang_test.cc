@@ -97,6 +97,7 @@ TEST_CASE("all have entered, one does not come out: that one") {
             "58.25 dump 1",
             "60.25 replace 1: " + what + ", for 60 s",
         });
+  CHECK(world.judge.waits(world.now, 60s).at(0).waiting == RankSet{1});
 }
 
 TEST_CASE("all have entered and nobody comes out: all") {
@@ -223,6 +224,7 @@ TEST_CASE("ranks that wait for each other in two groups, in a circle") {
   CHECK(log[2] ==
         "60.25 replace 0-1: rank 0-1 wait for each other in collectives of different groups, one "
         "of them all_reduce #6: these must be called in the same order everywhere, for 60 s");
+  for (const Hang& wait : world.judge.waits(world.now, 60s)) CHECK(wait.waiting == RankSet{0, 1});
 }
 
 TEST_CASE("no rank in any collective: only after the whole time, and the message says so") {

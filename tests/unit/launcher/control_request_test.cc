@@ -191,6 +191,24 @@ TEST_CASE("the status as JSON lists workers by rank, and spares separately") {
   CHECK(json["workers"][2]["last_operation"].is_null());
 }
 
+TEST_CASE("the status as JSON lists the ranks for which others wait") {
+  JobStatus job = three();
+  CHECK(nlohmann::json::parse(render_json(job))["late"] == nlohmann::json::array());
+  job.late = {{.ranks = {1}, .waiting = {0, 2}, .waited = 9700ms, .text = "rank 1 is late"}};
+  CHECK(nlohmann::json::parse(render_json(job))["late"] ==
+        nlohmann::json::parse(
+            R"([{"ranks": [1], "waiting": [0, 2], "waited_s": 9.7, "text": "rank 1 is late"}])"));
+}
+
+TEST_CASE("the status as JSON names a busy host instead of a rank") {
+  JobStatus job = three();
+  job.goodput = GoodputSummary{.cost = 3s, .host = "b", .cause = "host"};
+  const auto goodput = nlohmann::json::parse(render_json(job))["goodput"];
+  CHECK(goodput["culprit"].is_null());
+  CHECK(goodput["culprit_host"] == "b");
+  CHECK(goodput["culprit_s"] == 3.0);
+}
+
 TEST_CASE("bytes of another host that are not UTF-8 do not break the status") {
   JobStatus job = three();
   job.workers[1].operation = FlightEntry{"\xff", FlightState::running, TimePoint(98s), {}};

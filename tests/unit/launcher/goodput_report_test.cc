@@ -1,6 +1,7 @@
 // The accounts of goodput in words.
 #include "launcher/lead/report/goodput_report.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -137,6 +138,102 @@ TEST_CASE("job ledger: a host whose links are slow costs all ranks alike, and is
         goodput_lines(found)[1].starts_with("  rank 1 (host1) cost 40.0 %: waits for its network "
                                             "link"));
   }
+}
+
+// Four ranks on two hosts. In each collective of 10 s both ranks of host b come 2 s late or more,
+// and one of them in turn is the last; rank 0 is late once.
+Goodput accounts_of_busy_host() {
+  JobLedger ledger(kStart, 2);
+  ledger.begin_round(kStart, 1, 4);
+  for (const int node : {0, 1}) {
+    NodeBooks joined;
+    for (const int rank : {2 * node, 2 * node + 1}) {
+      joined.ranks.push_back({.rank = rank, .round = 1, .until = kStart, .joined = kStart});
+    }
+    ledger.take(kStart, node, node == 0 ? "a" : "b", joined);
+  }
+  const auto collective = [&](std::uint64_t seq, const std::vector<Duration>& late) {
+    const TimePoint begin = kStart + std::chrono::seconds(10 * seq);
+    const Duration last = *std::max_element(late.begin(), late.end());
+    std::vector<NodeBooks> books(2);
+    for (int rank = 0; rank < 4; ++rank) {
+      const auto of = static_cast<std::size_t>(rank);
+      books[of / 2].ranks.push_back(
+          {.rank = rank,
+           .round = 1,
+           .until = begin + 9s,
+           .joined = kStart,
+           .blocked = std::chrono::seconds(10 * seq),
+           .spans = {{.seq = seq, .entered = begin + late[of], .left = begin + last}}});
+    }
+    ledger.take(begin + 9s, 0, "a", books[0]);
+    ledger.take(begin + 9s, 1, "b", books[1]);
+  };
+  collective(1, {0s, 0s, 2s, 2400ms});
+  collective(2, {0s, 0s, 2400ms, 2s});
+  collective(3, {2400ms, 0s, 0s, 0s});
+  ledger.finish(kStart + 40s);
+  return ledger.at(kStart + 40s);
+}
+
+TEST_CASE("goodput report: a busy host is named with the sum of its ranks") {
+  Goodput found = accounts_of_busy_host();
+  REQUIRE(found.costs.size() == 3);
+  CHECK(found.costs[0].rank == 0);  // of the ranks
+  const GoodputSummary summary = found.summary();
+  CHECK(summary.culprit == -1);
+  CHECK(summary.host == "b");
+  CHECK(summary.cause == "host");
+  // Each collective costs 2.4 s for both ranks of host a, and 0.4 s for the other rank of host b.
+  CHECK(summary.cost == 2 * (2 * 2400ms + 400ms));
+  const auto culprits = found.culprits();
+  REQUIRE(culprits.size() == 2);
+  CHECK(culprits[1].rank == 0);
+
+  const auto lines = goodput_lines(found);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[1] == "  b cost 6.5 %: waits for its compute 0.5 %, waits for the busy host 6.0 %");
+  CHECK(lines[2] == "  rank 0 (a) cost 4.5 %: waits for its compute 4.5 %");
+  CHECK(goodput_json(found)["costs_most"] == lines[1].substr(2));
+  CHECK(goodput_json({})["costs_most"].is_null());
+  CHECK(worst_cost_line(found).empty());
+  found.costs[1].waits[WaitCause::host] += 40s;
+  CHECK(worst_cost_line(found).starts_with("b cost 3"));
+}
+
+TEST_CASE("goodput report: a host whose ranks cost more by their failures is not busy") {
+  Goodput found = accounts_of_busy_host();
+  for (Goodput::Cost& cost : found.costs) {
+    if (cost.host == "b") cost.recovery = 5s;
+  }
+  CHECK(found.culprits().size() == 3);
+  CHECK(found.summary().culprit == 2);
+  for (Goodput::Cost& cost : found.costs) cost.host = "";  // the job has one host
+  CHECK(found.culprits().size() == 3);
+}
+
+TEST_CASE(
+    "job ledger: a rank that dlaunch replaces as hung has failed, also if that ends the job") {
+  JobWorld world(of(2, 1));
+  JobLedger ledger(kStart, 2);
+  ledger.begin_round(kStart, 1, 2);
+  for (const Slot slot : {0, 1}) ledger.see(kStart, JobCore::Spawned{slot}, world.core);
+  ledger.see(kStart + 4s, JobCore::Progress{0, 7}, world.core);
+  ledger.see(kStart + 9s, JobCore::Replace{1, FailureKind::hung}, world.core);
+  const Goodput hung = ledger.at(kStart + 9s);
+  CHECK(hung.lost == 10s);  // since the commit, of both
+  CHECK(hung.summary().culprit == 1);
+  CHECK(hung.summary().cause == "lost_work");
+
+  // Its successor works already when its end is reported.
+  ledger.begin_round(kStart + 10s, 2, 2);
+  for (const Slot slot : {0, 1}) ledger.see(kStart + 10s, JobCore::Spawned{slot}, world.core);
+  WorkerEnd end = killed(1, 9500, SIGKILL);
+  end.hung = "rank 1 has not entered all_reduce #7";
+  ledger.ended(end, world.core);
+  const Goodput later = ledger.at(kStart + 20s);
+  CHECK(later.recovery == 2s);
+  CHECK(later.lost == 10s);
 }
 
 TEST_CASE("job ledger: a rank that is stopped in a collective costs the others") {

@@ -99,6 +99,51 @@ TEST_CASE("job monitor: warnings name the host of the worker") {
   CHECK(world.warnings[0].ends_with("; rank 4 is on host c"));
 }
 
+TEST_CASE("job monitor: a rank is late once others have waited for it for 2 s") {
+  MonitorWorld world(monitored_plan());
+  miss_rank_4(world);
+  world.pass(1s);
+  CHECK(world.monitor->late().empty());
+  world.pass(2s);
+  const auto late = world.monitor->late();
+  REQUIRE(late.size() == 1);
+  CHECK(late[0].ranks == RankSet{4});
+  CHECK(late[0].waiting == RankSet{0, 1, 2, 3, 5});
+  CHECK(late[0].waited >= 2s);
+  CHECK(late[0].text.starts_with("rank 4 has not entered all_reduce #17, where rank 0-3,5 are"));
+  CHECK(late[0].text.ends_with(" s; rank 4 is on host c"));
+  CHECK(world.monitor->waits().empty());  // too short for the report
+}
+
+TEST_CASE("job monitor: ranks that wait for each other in two groups are late once") {
+  MonitorWorld world(monitored_plan());
+  for (const int rank : {0, 1}) {
+    NodeRank at{.rank = rank, .round = 1, .pid = 100 + rank};
+    at.positions = {{.group = 1, .seq = rank == 0 ? 6U : 5U, .inside = rank == 0},
+                    {.group = 2, .seq = rank == 0 ? 2U : 3U, .inside = rank == 1}};
+    world.monitor->take(0, NodeSeen{{at}});
+  }
+  world.pass(3s);
+  const auto late = world.monitor->late();
+  REQUIRE(late.size() == 1);
+  CHECK(late[0].ranks == RankSet{0, 1});
+  CHECK(late[0].waiting == RankSet{0, 1});
+}
+
+// It may just compute: no rank waits for it in a collective.
+TEST_CASE("job monitor: a rank without heartbeats is not late") {
+  MonitorWorld world(monitored_plan());
+  for (int rank = 0; rank < 6; ++rank) {
+    NodeRank at{.rank = rank, .round = 1, .pid = 100 + rank, .moves = rank != 4, .beat = 0s};
+    world.monitor->take(rank / 2, NodeSeen{{at}});
+  }
+  world.monitor->take(2, NodeSeen{{{.rank = 4, .round = 1, .pid = 104, .beat = 1s}}});
+  world.pass(7s);
+  REQUIRE_FALSE(world.warnings.empty());
+  CHECK(world.warnings[0].starts_with("rank 4 has sent no heartbeat"));
+  CHECK(world.monitor->late().empty());
+}
+
 TEST_CASE("job monitor: a worker that hangs is replaced once its stacks are there") {
   MonitorWorld world(monitored_plan());
   miss_rank_4(world);

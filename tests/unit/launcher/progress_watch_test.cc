@@ -188,7 +188,7 @@ TEST_CASE("progress watch: while a host is silent no rank is replaced") {
   world.heard = {0};
   world.pass(60s);
   CHECK(world.log.empty());
-  CHECK(world.watch.waits().empty());
+  CHECK(world.watch.waits(0s).empty());
   world.heard = {0, 1};
   world.pass(9s);
   REQUIRE_FALSE(world.log.empty());
@@ -243,14 +243,17 @@ TEST_CASE("progress watch: what was seen in an earlier round is over") {
   CHECK(world.watch.pid_of(0) == 0);
 }
 
-TEST_CASE("progress watch: long waits are there for the report") {
+TEST_CASE("progress watch: waits are known from the length that the caller names") {
   WatchWorld world({.hang_warning = 60s, .stragglers = {.mode = StragglerMode::off}});
   world.one_missing();
   world.pass(9s);
-  CHECK(world.watch.waits().empty());
+  CHECK(world.watch.waits(10s).empty());
+  CHECK(world.watch.waits(2s).size() == 1);
   world.pass(2s);
-  REQUIRE(world.watch.waits().size() == 1);
-  CHECK(world.watch.waits()[0].key.culprits == RankSet{1});
+  const auto waits = world.watch.waits(10s);
+  REQUIRE(waits.size() == 1);
+  CHECK(waits[0].key.culprits == RankSet{1});
+  CHECK(waits[0].waiting == RankSet{0});
 }
 
 TEST_CASE("progress watch: it asks for the times of the collectives that all hosts know") {
