@@ -86,12 +86,23 @@ done
 run dlaunch --nproc 2 dlaunch-bench all_reduce -b 9000T --alloc; expect_code 71; expect_err 'no memory for the buffers'
 run dlaunch --nproc 2 dlaunch-bench barrier --alloc; expect_code 64; expect_err 'a barrier has no buffers'
 
+# All pages of the buffers are there before the measurement, or --rotate would measure how the kernel allocates them.
+python3 - <<'P' || fail "dlaunch-bench did not touch its buffers"
+import resource, subprocess
+subprocess.run("dlaunch --nproc 2 --output raw dlaunch-bench broadcast -b 64M -c 0 -n 1 -w 0".split(), check=True)
+most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+assert most >= 2 * 64 << 10, most
+P
+
 # script/bench-peers refuses arguments that it does not know before it measures.
 peers="$SOURCE/script/bench-peers"
 run "$peers" --op all; expect_code 64; expect_err "'all' is none of: all_reduce"
 run "$peers" --sizes 8,x; expect_code 64; expect_err "'x' is not a number"
 run "$peers" --op all_gather --np 4 --sizes 8; expect_code 64; expect_err 'multiples of 16 bytes'
 run "$peers" --svg; expect_code 64; expect_err 'svg needs a value'
+# It measures without Intel MPI, also where MPICH has /bin/mpiexec.hydra.
+run env -u I_MPI_ROOT -u CCL_ROOT "$peers" --op broadcast --sizes 8 --rounds 1 "$BUILD"
+expect_code 0; expect_out '^broadcast, 2 ranks'; expect_out '^ +8 +[0-9.]+ '
 printf '%s\n' 'a 8 0.01' 'a 1024 2' 'b<c 64 0.5' | "$SOURCE/script/plot-busbw" 'A & B' >plot.svg || fail "the plot"
 python3 - <<'P' || fail "the plot is no SVG with a line and a legend for each peer"
 import xml.etree.ElementTree as tree
