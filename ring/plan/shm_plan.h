@@ -27,6 +27,7 @@ struct ShmShape {
   std::size_t data_stride() const;  // from one rank's part to the next: whole pages, also of 64 KiB
   // Offsets in the control segment.
   std::size_t pair() const;              // the beginning of the memory that two ranks both write
+  std::size_t pair_small(int r) const;   // rank r's small messages, behind that memory
   std::size_t group_small(int r) const;  // rank r's small messages, in a group's segment
   // Offsets in memory that two ranks both write.
   std::size_t exchange(int owner, std::uint64_t block) const;

@@ -141,7 +141,12 @@ ShmShape shape_for_group(int ranks, std::size_t staging_bytes) {
 std::size_t ShmShape::pair() const {
   return (sizeof(ShmHeader) + sizeof(ShmRank) * ranks + 4095) / 4096 * 4096;
 }
-std::size_t ShmShape::control_bytes() const { return pair() + pair_bytes(); }
+std::size_t ShmShape::control_bytes() const {
+  return ranks == 2 ? pair_small(ranks) : pair() + pair_bytes();
+}
+std::size_t ShmShape::pair_small(int r) const {
+  return pair() + pair_bytes() + kSmallSlots * static_cast<std::size_t>(r) * small_bytes;
+}
 std::size_t ShmShape::pair_bytes() const {
   return std::size_t{2} * (kSlots + kTransferSlots) * exchange_bytes;
 }
@@ -167,7 +172,9 @@ std::size_t ShmShape::data_stride() const {
   return (data_bytes() + kLargestPage - 1) / kLargestPage * kLargestPage;
 }
 std::size_t ShmShape::small(std::uint64_t seq) const { return seq % kSmallSlots * small_bytes; }
-std::size_t ShmShape::data_bytes() const { return staging_bytes() + kSmallSlots * small_bytes; }
+std::size_t ShmShape::data_bytes() const {
+  return staging_bytes() + (ranks == 2 ? 0 : kSmallSlots * small_bytes);
+}
 std::size_t ShmShape::group_small(int r) const {
   return sizeof(ShmHeader) + sizeof(ShmRank) * ranks +
          std::size_t{kSmallSlots} * static_cast<std::size_t>(r) * small_bytes;
@@ -278,7 +285,7 @@ Result<ShmMemory> map_shm(int rank, int ranks, const UniqueFd& control, const Un
   }
   memory.keep.push_back(std::move(*own));
   memory.keep.push_back(std::move(*all));
-  memory.find_small();
+  memory.find_small(rank);
   return memory;
 }
 
@@ -292,9 +299,14 @@ void ShmMemory::fault_in() const {
 #endif
 }
 
-void ShmMemory::find_small() {
-  own_small = own + shape.staging_bytes();
-  for (const char* segment : data) small.push_back(segment + shape.staging_bytes());
+void ShmMemory::find_small(int rank) {
+  char* const control = reinterpret_cast<char*>(header);
+  const bool pair = shape.ranks == 2;
+  own_small = pair ? control + shape.pair_small(rank) : own + shape.staging_bytes();
+  for (int r = 0; r < shape.ranks; ++r) {
+    const char* const part = data[static_cast<std::size_t>(r)];
+    small.push_back(pair ? control + shape.pair_small(r) : part + shape.staging_bytes());
+  }
 }
 
 Result<Lives> map_lives(const UniqueFd& control, int ranks) {

@@ -2,11 +2,12 @@
 //
 // control segment   one, read-write for all ranks: ShmHeader, then a ShmRank per rank; then, where
 //                   there are just two, the memory that both write: kSlots exchange slots of each
-//                   and 2 * kTransferSlots transfer slots of both
+//                   and 2 * kTransferSlots transfer slots of both, then kSmallSlots small messages
+//                   of each
 // data segment      one, with a part for each rank, which maps only its own part writable: kSlots
-//                   staging slots of `ranks` chunks each, then kSlots result chunks, then
-//                   kSmallSlots small messages. Once all have mapped it the memfd is sealed against
-//                   further writable mappings
+//                   staging slots of `ranks` chunks each, then kSlots result chunks, then, of more
+//                   than two ranks, kSmallSlots small messages. Once all have mapped it the memfd
+//                   is sealed against further writable mappings
 //
 // A group that meets on the links of another communicator has only a control segment: after its
 // ShmRanks, kSmallSlots small messages of each rank. It stages large calls in borrowed memory
@@ -112,7 +113,7 @@ struct ShmMemory {
   std::vector<const char*> small;           // likewise, small[r]: rank r's
   std::vector<std::shared_ptr<void>> keep;  // unmaps them
 
-  void find_small();  // in the data segment
+  void find_small(int rank);  // but for a group
   // Once all ranks have mapped the data segment: makes the first reads of their parts fast.
   void fault_in() const;
 };

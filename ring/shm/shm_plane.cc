@@ -221,6 +221,16 @@ Result<void> ShmPlane::await_givers() {
   return traits.out_at_root ? Result<void>() : await_entry(call_.root);
 }
 
+// Two ranks both write the slots, but not the entries.
+void ShmPlane::take_small(int r, const Delivery& d) {
+  const char* const from = small_input(r) + d.from * element_;
+  const bool in_slot = plan_.algorithm == ShmPlan::Algorithm::one_shot;
+  if (in_slot && r != rank_ && layout_.exchange_bytes > 0)
+    take_over(d.to, const_cast<char*>(from), d.count);
+  else
+    write_output(d.to, from, d.count);
+}
+
 // All needed inputs are here: makes this rank's own result.
 void ShmPlane::finish_one_shot() {
   const std::size_t count = out_count(shape_, rank_, n_);
@@ -228,9 +238,9 @@ void ShmPlane::finish_one_shot() {
   if (!traits_of(call_.collective).reduces) {
     for (int r = 0; r < n_; ++r) {
       const Delivery d = delivery(shape_, r, rank_);
-      if (d.exists && d.count > 0) {
-        write_output(d.to, small_input(r) + d.from * element_, d.count);
-      }
+      // The root of a broadcast has its data already, and others may write back what it gave.
+      if (r == rank_ && call_.collective == Collective::broadcast) continue;
+      if (d.exists && d.count > 0) take_small(r, d);
     }
     return;
   }

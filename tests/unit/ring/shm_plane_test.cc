@@ -229,6 +229,77 @@ TEST_CASE("shm: mixed collectives in a row do not disturb each other") {
   }
 }
 
+TEST_CASE("shm: small messages of two ranks in a row do not disturb each other") {
+  constexpr std::size_t kCount = 800;
+  const auto value = [](std::uint64_t seq, int giver, std::size_t i) {
+    return static_cast<std::int32_t>(seq * 1000003 + static_cast<std::size_t>(giver) * 7919 + i);
+  };
+  for (const bool memfds : {true, false}) {
+    ShmWorld world(2, 64, memfds);
+    world.each([&](int rank) {
+      std::vector<std::int32_t> in(2 * kCount), out(2 * kCount);
+      void* const both[] = {in.data(), in.data() + kCount / 2};
+      const std::size_t halves[] = {kCount / 2, kCount / 2};
+      const auto list = make_tensor_list(2, both, both, halves);
+      REQUIRE(list);
+      std::size_t wrong = 0;
+      for (std::uint64_t seq = 1; seq <= 2000; ++seq) {
+        const bool gathers = seq % 5 == 0, from_list = seq % 3 == 0;
+        const int root = static_cast<int>(seq / 2 % 2);
+        for (std::size_t i = 0; i < kCount; ++i) in[i] = value(seq, rank, i);
+        Call call{.collective = gathers ? Collective::all_gather : Collective::broadcast,
+                  .in = in.data(),
+                  .out = gathers ? out.data() : in.data(),
+                  .count = kCount,
+                  .dtype = DL_INT32,
+                  .root = gathers ? -1 : root,
+                  .seq = seq,
+                  .deadline = steady_now() + 60s};
+        if (!gathers && from_list) call.list = &*list;
+        if (!world.plane(rank).run(call)) ++wrong;
+        for (std::size_t i = 0; i < (gathers ? 2 * kCount : kCount); ++i) {
+          const int giver = gathers ? static_cast<int>(i / kCount) : root;
+          const std::int32_t got = gathers ? out[i] : in[i];
+          if (got != value(seq, giver, i % kCount)) ++wrong;
+        }
+      }
+      CHECK(wrong == 0);
+    });
+  }
+}
+
+// A private mapping shows what the others write until its own first write.
+TEST_CASE("shm: a small message is written back if each of two ranks has a core") {
+  for (const int cores : {1, 2}) {
+    CAPTURE(cores);
+    const auto control = make_shm_control(2);
+    const auto data = make_shm_data(2);
+    auto giver = map_shm(0, 2, *control, *data), taker = map_shm(1, 2, *control, *data);
+    REQUIRE((giver && taker));
+    const ShmShape shape = giver->shape;
+    void* const seen = ::mmap(nullptr, shape.control_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE,
+                              control->get(), 0);
+    REQUIRE(seen != MAP_FAILED);
+    const char* const theirs = static_cast<const char*>(seen) + shape.pair_small(0);
+    taker->small[0] = theirs;
+    char* const own = giver->own_small;
+    AbortFlag abort;
+    const ShmOptions options{.usable_cores = cores};
+    const std::unique_ptr<Plane> planes[] = {make_shm_plane(0, std::move(*giver), abort, options),
+                                             make_shm_plane(1, std::move(*taker), abort, options)};
+    std::vector<char> sent(8192, 's'), got(8192);
+    for (const auto& [rank, buffer] : {std::pair(0, &sent), std::pair(1, &got)}) {
+      CHECK(planes[rank]->run({Collective::broadcast, buffer->data(), buffer->data(), 8192, DL_INT8,
+                               DL_SUM, 0, 1, steady_now() + 60s}));
+    }
+    CHECK(got == sent);
+    std::memset(own + shape.small(1), 'x', 8192);
+    const char* const slot = theirs + shape.small(1);
+    CHECK(std::count(slot, slot + 8192, cores == 2 ? 's' : 'x') == 8192);
+    ::munmap(seen, shape.control_bytes());
+  }
+}
+
 TEST_CASE("shm: the result does not depend on how a vector is cut") {
   for (const int ranks : {3, 2}) {
     ShmWorld world(ranks, 64, true);

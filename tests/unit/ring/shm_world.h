@@ -91,7 +91,7 @@ class ShmWorld {
     for (auto& memory : memories) {
       memory.own =
           const_cast<char*>(common.data[static_cast<std::size_t>(&memory - memories.data())]);
-      memory.find_small();
+      memory.find_small(static_cast<int>(&memory - memories.data()));
     }
     return memories;
   }
