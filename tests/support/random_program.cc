@@ -139,6 +139,9 @@ Step Program::collective(Step step) {
   if (composed && floats) step.flavour = Flavour::whole;
   if (step.kind == Kind::scan && step.op == DL_AVG) step.op = DL_SUM;
   const auto ranks = members(step.group).size();
+  // Even products of whole numbers are rounded in bfloat16 from five factors on.
+  constexpr std::size_t kExactFactors = 4;
+  if (composed && floats && step.op == DL_PRODUCT && ranks > kExactFactors) step.op = DL_SUM;
   step.root = random_.under(static_cast<int>(ranks));
   step.later = random_.chance(300);
   std::size_t bytes = any_bytes();
