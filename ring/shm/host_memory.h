@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -21,19 +22,24 @@ class HostMemory {
   explicit HostMemory(const ShmMemory& memory);
 
   StagingPool& staging() { return *staging_; }
-  // The pool that this rank and rank r both write.
-  StagingPool& pair(int r) { return *pairs_[static_cast<std::size_t>(r)]; }
+  // The pool that this rank and rank r both write; it is made at the first call.
+  StagingPool& pair(int r);
 
   // `word`: an argument for the rank's take(). Call it before a second communicator uses this
   // object.
   using Pass = std::function<void(int rank, std::uint64_t word, int descriptor)>;
-  void pass_by(const Pass& pass);
+  void pass_by(Pass pass);
   // A descriptor from rank r has come.
   void take(int r, std::uint64_t word, const UniqueFd& descriptor);
 
  private:
-  std::unique_ptr<StagingPool> staging_;
-  std::vector<std::unique_ptr<StagingPool>> pairs_;
+  StagingPool::Pass pass_as(std::uint64_t kind) const;
+
+  const int ranks_;
+  const std::unique_ptr<StagingPool> staging_;
+  std::mutex mutex_;
+  std::shared_ptr<const Pass> pass_;                 // under the mutex
+  std::vector<std::unique_ptr<StagingPool>> pairs_;  // likewise, by rank
 };
 
 }  // namespace dlaunch
