@@ -39,6 +39,7 @@ inline constexpr const char* kBackend = "DLAUNCH_BACKEND";
 inline constexpr const char* kDebug = "DLAUNCH_DEBUG";
 inline constexpr const char* kInitTimeout = "DLAUNCH_INIT_TIMEOUT";
 inline constexpr const char* kInterface = "DLAUNCH_INTERFACE";
+inline constexpr const char* kLinks = "DLAUNCH_LINKS";
 inline constexpr const char* kLinkTimeout = "DLAUNCH_LINK_TIMEOUT";
 inline constexpr const char* kOpTimeout = "DLAUNCH_OP_TIMEOUT";
 inline constexpr const char* kPlan = "DLAUNCH_PLAN";
@@ -61,6 +62,11 @@ inline constexpr const char* kDoctorJson = "DLAUNCH_DOCTOR_JSON";
 enum class Transport : std::uint8_t { automatic, shm, tcp };
 inline constexpr WordTable<Transport, 3> kTransportWords = {
     {{"auto", Transport::automatic}, {"shm", Transport::shm}, {"tcp", Transport::tcp}}};
+
+// Which ranks have a control link from the start; the others make one when they need it.
+enum class LinkChoice : std::uint8_t { automatic, all, few };
+inline constexpr WordTable<LinkChoice, 3> kLinkWords = {
+    {{"auto", LinkChoice::automatic}, {"all", LinkChoice::all}, {"few", LinkChoice::few}}};
 
 // What libdlring prints about itself.
 enum class DebugOutput : std::uint8_t { none, explain };

@@ -16,6 +16,8 @@
 #include "base/log.h"
 #include "rendezvous/store.h"
 #include "rendezvous/store_server_thread.h"
+#include "ring/links/agreement_tree.h"
+#include "ring/links/late_links.h"
 #include "ring/links/link_message.h"
 #include "ring/shm/shm_memory.h"
 
@@ -28,6 +30,7 @@ using Answer = LinkMessage::Answer;
 // each of the four stages waits a step longer: the first rank of a host, its memory, rank 0, its
 // verdict. Ranks begin to wait at slightly different times.
 constexpr Duration kPatience = std::chrono::milliseconds(300);
+constexpr const char* kNoRoom = "no room for more descriptors: is 'ulimit -n' too low?";
 
 // The store of a job started by hand, served by its rank 0. It lives as long as the process: slower
 // ranks may still read when this one has finished, and the next communicator uses it again.
@@ -57,16 +60,25 @@ class Bootstrap {
  private:
   // This rank's part of the agreement. Being unable to share memory is an answer, not a failure.
   LinkMessage try_sharing();
+  Result<bool> share_along_tree(MeshMaker& mesh);
+  LinkMessage with_segments(LinkMessage all);
+  LinkMessage publish_contact(const MeshMaker& mesh);
+  void name_others();
   LinkMessage share_segments();
   LinkMessage make_segments();
   LinkMessage hear_host(LinkMessage own);
   LinkMessage get_segments();
+  bool take_segments(LinkMessage& from);
+  LinkMessage map_segments(const std::string& cpus);
+  void use_segments();
+  void share_nothing();
   Result<LinkMessage> agree(LinkMessage own);
   LinkMessage hear_all(LinkMessage own);
+  static LinkMessage with_cores(LinkMessage all);
+  LinkMessage forget_addresses(LinkMessage verdict);
   void count_cores(const std::string& cpus);
   bool leads() const { return result_.locals.front() == job_.rank; }
   Peer& peer(int rank) { return result_.mesh.peers[static_cast<std::size_t>(rank)]; }
-  LinkMessage failed_at(int rank, Error error);
   std::string self() const { return "rank " + std::to_string(job_.rank) + ": "; }
 
   const JobView& job_;
@@ -98,17 +110,19 @@ LinkMessage no(std::string why) {
   return {.answer = Answer::no, .error = {.code = Errc::unsupported, .what = std::move(why)}};
 }
 
-LinkMessage Bootstrap::failed_at(int rank, Error error) {
-  error.what = "init: " + peer(rank).who + ": " + error.what;
-  error.rank = rank;
-  return {.answer = Answer::failed, .error = std::move(error)};
-}
-
 Result<Bootstrapped> Bootstrap::run(const Secret& secret, const ParentEnd* parent) {
   const auto mesh = make_mesh_maker(job_, secret, store_, prefix_, deadline_, parent, result_.mesh);
   if (auto ok = mesh->connect_links(); !ok) return ok.error();
   failpoint("bootstrap.meshed");
+  if (!job_.link_graph().complete()) {
+    const auto shares = share_along_tree(*mesh);
+    if (!shares) return shares.error();
+    if (*shares) return std::move(result_);
+    failpoint("bootstrap.connects_others");
+    if (auto ok = mesh->connect_other_links(); !ok) return ok.error();
+  }
 
+  result_.locals.clear();
   for (int r = 0; r < job_.size; ++r) {
     if (r == job_.rank || peer(r).same_host) result_.locals.push_back(r);
   }
@@ -121,19 +135,14 @@ Result<Bootstrapped> Bootstrap::run(const Secret& secret, const ParentEnd* paren
   if (!verdict) return verdict.error();
   if (verdict->answer == Answer::failed) return verdict->error;
   failpoint("bootstrap.agreed");
-  result_.shared = verdict->answer == Answer::yes;
-  if (result_.shared && fault_in_) {  // now all have mapped the segments
-    if (leads()) seal_shm_data(data_);
-    fault_in_();
-  }
   result_.least_cores = verdict->cores;
-  if (!result_.shared) {
+  if (verdict->answer == Answer::yes) {
+    use_segments();
+  } else {
     // Takes the CPUs of all hosts as one host's: this is enough to see whether each rank has a
     // core.
     count_cores(verdict->cpus);
-    result_.shm.reset();
-    result_.lives = {};
-    result_.memory.reset();
+    share_nothing();
     if (job_.transport == Transport::shm) {
       return Error{.code = Errc::unsupported, .what = "transport shm: " + verdict->error.what};
     }
@@ -149,16 +158,21 @@ Result<Bootstrapped> Bootstrap::run(const Secret& secret, const ParentEnd* paren
 
 LinkMessage Bootstrap::try_sharing() {
   if (result_.locals.size() == 1) return {};
-  const int locals = static_cast<int>(result_.locals.size());
   LinkMessage answer = share_segments();
   failpoint("bootstrap.segments_passed");
-  if (answer.answer != Answer::yes) return answer;
-  count_cores(answer.cpus);
+  return answer.answer == Answer::yes ? map_segments(answer.cpus) : std::move(answer);
+}
+
+// cpus: of all ranks of this host.
+LinkMessage Bootstrap::map_segments(const std::string& cpus) {
+  count_cores(cpus);
+  const int locals = static_cast<int>(result_.locals.size());
   const auto place = std::find(result_.locals.begin(), result_.locals.end(), job_.rank);
   const int local_rank = static_cast<int>(place - result_.locals.begin());
-  auto lives = map_lives(control_, locals);
-  if (!lives) return no(self() + lives.error().what);
-  result_.lives = std::move(*lives);
+  auto others = map_neighbourhood(control_, locals);
+  if (!others) return no(self() + others.error().what);
+  result_.lives = std::move(others->lives);
+  result_.contacts = std::move(others->contacts);
   result_.regions = std::make_shared<ShmRegions>(local_rank);
   auto memory = map_shm(local_rank, locals, control_, data_);
   if (!memory) return no(self() + memory.error().what);
@@ -176,6 +190,14 @@ LinkMessage Bootstrap::try_sharing() {
   return {};
 }
 
+// Now all have mapped the segments.
+void Bootstrap::use_segments() {
+  result_.shared = true;
+  if (!fault_in_) return;
+  if (leads()) seal_shm_data(data_);
+  fault_in_();
+}
+
 // Takes the launcher's count, or that of these CPUs.
 void Bootstrap::count_cores(const std::string& cpus) {
   result_.cores = job_.local_cores > 0 ? job_.local_cores : std::max(1, count_cpus(cpus));
@@ -191,7 +213,7 @@ LinkMessage Bootstrap::share_segments() {
   for (const int r : result_.locals) {
     if (r == job_.rank) continue;
     auto sent = send_link_message(peer(r).link.get(), answer, fds, deadline_);
-    if (!sent && answer.answer != Answer::failed) answer = failed_at(r, sent.error());
+    if (!sent && answer.answer != Answer::failed) answer = failed_at(result_.mesh, r, sent.error());
     if (answer.answer != Answer::yes) fds.clear();
   }
   return answer;
@@ -214,7 +236,7 @@ LinkMessage Bootstrap::hear_host(LinkMessage own) {
   for (const int r : result_.locals) {
     if (r == job_.rank) continue;
     auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, kPatience));
-    if (!got) return failed_at(r, got.error());
+    if (!got) return failed_at(result_.mesh, r, got.error());
     if (got->answer == Answer::failed) return std::move(*got);
     own.cpus = united(std::move(own.cpus), got->cpus);
   }
@@ -229,14 +251,16 @@ LinkMessage Bootstrap::get_segments() {
   auto sent = send_link_message(link, here, {}, deadline_);
   auto got = sent ? receive_link_message(link, deadline_after(deadline_, 2 * kPatience))
                   : Result<LinkMessage>(sent.error());
-  if (!got) return failed_at(leader, got.error());
-  if (got->answer != Answer::yes) return std::move(*got);
-  if (got->fds.size() != 2) {
-    return no(self() + "no room for more descriptors: is 'ulimit -n' too low?");
-  }
-  control_ = std::move(got->fds[0]);
-  data_ = std::move(got->fds[1]);
+  if (!got) return failed_at(result_.mesh, leader, got.error());
+  if (got->answer == Answer::yes && !take_segments(*got)) return no(self() + kNoRoom);
   return std::move(*got);
+}
+
+bool Bootstrap::take_segments(LinkMessage& from) {
+  if (from.fds.size() != 2) return false;
+  control_ = std::move(from.fds[0]);
+  data_ = std::move(from.fds[1]);
+  return true;
 }
 
 // All report to rank 0, and rank 0 answers all: `yes` if all said so, else the first other answer.
@@ -244,17 +268,12 @@ Result<LinkMessage> Bootstrap::agree(LinkMessage own) {
   if (job_.rank == 0) {
     auto verdict = hear_all(std::move(own));
     failpoint("bootstrap.heard_all");
-    // The addresses are no longer needed, and the next bootstrap here must not find them. Remove
-    // them before any rank's init returns, so that no rank comes back too early.
-    if (verdict.answer != Answer::failed) {
-      if (auto ok = store_.delete_prefix(prefix_ + "/addr/", deadline_); !ok) {
-        verdict = {.answer = Answer::failed, .error = ok.error()};
-      }
-    }
+    if (verdict.answer != Answer::failed) verdict = forget_addresses(std::move(verdict));
     for (int r = 1; r < job_.size; ++r) {
       failpoint("bootstrap.tells_verdict");
       auto sent = send_link_message(peer(r).link.get(), verdict, {}, deadline_);
-      if (!sent && verdict.answer != Answer::failed) verdict = failed_at(r, sent.error());
+      if (!sent && verdict.answer != Answer::failed)
+        verdict = failed_at(result_.mesh, r, sent.error());
     }
     return verdict;
   }
@@ -270,22 +289,118 @@ Result<LinkMessage> Bootstrap::agree(LinkMessage own) {
   }
   if (verdict) return verdict;
   if (own.answer == Answer::failed) return own.error;
-  return failed_at(0, sent ? verdict.error() : sent.error()).error;
+  return failed_at(result_.mesh, 0, sent ? verdict.error() : sent.error()).error;
+}
+
+// The addresses are no longer needed, and the next bootstrap here must not find them. Remove them
+// before any rank's init returns, so that no rank comes back too early.
+LinkMessage Bootstrap::forget_addresses(LinkMessage verdict) {
+  auto ok = store_.delete_prefix(prefix_ + "/addr/", deadline_);
+  return ok ? std::move(verdict) : LinkMessage{.answer = Answer::failed, .error = ok.error()};
 }
 
 LinkMessage Bootstrap::hear_all(LinkMessage own) {
-  std::string cpus = own.cpus;
-  std::int32_t least = own.cores;
   for (int r = 1; r < job_.size && own.answer != Answer::failed; ++r) {
     auto got = receive_link_message(peer(r).link.get(), deadline_after(deadline_, 3 * kPatience));
-    if (!got) return failed_at(r, got.error());
-    cpus = united(std::move(cpus), got->cpus);
-    if (got->cores > 0 && (least == 0 || got->cores < least)) least = got->cores;
-    if (got->answer == Answer::failed || own.answer == Answer::yes) own = std::move(*got);
+    if (!got) return failed_at(result_.mesh, r, got.error());
+    own = joined(std::move(own), std::move(*got));
   }
-  own.cores = least > 0 ? least : std::max(1, count_cpus(cpus));
-  own.cpus = std::move(cpus);
-  return own;
+  return with_cores(std::move(own));
+}
+
+// Rank 0 counts the CPUs of all where no launcher has said how many cores there are.
+LinkMessage Bootstrap::with_cores(LinkMessage all) {
+  if (all.cores == 0) all.cores = std::max(1, count_cpus(all.cpus));
+  return all;
+}
+
+// The ranks have links with their neighbours only. False: not all of them share memory on one host,
+// and each has to have a link with each.
+Result<bool> Bootstrap::share_along_tree(MeshMaker& mesh) {
+  AgreementTree tree(job_.rank, result_.mesh, deadline_);
+  result_.locals.resize(static_cast<std::size_t>(job_.size));
+  std::iota(result_.locals.begin(), result_.locals.end(), 0);
+  // Later links are made between processes of one user.
+  const auto of_own_user = [](const Peer& other) {
+    return !other.link || is_of_own_user(other.link.get());
+  };
+  const auto& peers = result_.mesh.peers;
+  const bool here = job_.transport != Transport::tcp && result_.mesh.one_host() &&
+                    std::all_of(peers.begin(), peers.end(), of_own_user);
+  LinkMessage own = here ? LinkMessage{} : no("the ranks are not all on one host");
+  own.cpus = own_cpus_;
+  own.cores = job_.local_cores;
+  LinkMessage first = tree.agree(std::move(own), [this](LinkMessage all) {
+    return all.answer == Answer::yes ? with_segments(std::move(all)) : std::move(all);
+  });
+  if (first.answer == Answer::failed) return first.error;
+  if (first.answer == Answer::no) return false;
+
+  own = take_segments(first) ? map_segments(first.cpus) : no(self() + kNoRoom);
+  if (own.answer == Answer::yes) own = publish_contact(mesh);
+  own.cpus = own_cpus_;
+  own.cores = job_.local_cores;
+  const LinkMessage verdict = tree.agree(std::move(own), [this](LinkMessage all) {
+    return all.answer == Answer::yes ? forget_addresses(with_cores(std::move(all)))
+                                     : std::move(all);
+  });
+  if (verdict.answer == Answer::failed) {
+    // Others may have begun: without a word they would take this rank for the lost one.
+    tell_control_threads(result_.mesh, verdict.error);
+    return verdict.error;
+  }
+  if (verdict.answer == Answer::no) {
+    share_nothing();
+    return false;
+  }
+  failpoint("bootstrap.agreed");
+  result_.least_cores = verdict.cores;
+  use_segments();
+  result_.mesh.listener = mesh.take_listener();
+  name_others();
+  return true;
+}
+
+LinkMessage Bootstrap::with_segments(LinkMessage all) {
+  LinkMessage made = make_segments();
+  if (made.answer != Answer::yes) return made;
+  all.fds.push_back(std::move(control_));
+  all.fds.push_back(std::move(data_));
+  return all;
+}
+
+// Where ranks that have no link with this one find it.
+LinkMessage Bootstrap::publish_contact(const MeshMaker& mesh) {
+  const std::string hex = mesh.listener_hex();
+  const auto token = random_bytes(sizeof(Contact::token));
+  if (!token) return no(self() + token.error().what);
+  DL_ASSERT(hex.size() == sizeof(Contact::listener));
+  Contact& own = *result_.contacts.of[static_cast<std::size_t>(job_.rank)];
+  own.pid = static_cast<std::uint32_t>(::getpid());
+  own_host_name().copy(own.host, sizeof own.host - 1);
+  std::copy(hex.begin(), hex.end(), own.listener);
+  std::copy(token->begin(), token->end(), own.token);
+  return {};
+}
+
+// The ranks without a link.
+void Bootstrap::name_others() {
+  for (int r = 0; r < job_.size; ++r) {
+    if (!peer(r).who.empty()) continue;
+    const Contact& contact = *result_.contacts.of[static_cast<std::size_t>(r)];
+    peer(r).who = describe_rank(job_.world_rank(r), static_cast<int>(contact.pid), contact.host);
+  }
+}
+
+void Bootstrap::share_nothing() {
+  result_.shm.reset();
+  result_.lives = {};
+  result_.contacts = {};
+  result_.memory.reset();
+  result_.regions.reset();
+  fault_in_ = nullptr;
+  control_.reset();
+  data_.reset();
 }
 
 }  // namespace

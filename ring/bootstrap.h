@@ -1,5 +1,5 @@
 // Bootstrap: brings the ranks of one communicator together. They find each other through the store,
-// connect to one another, agree on whether to share memory, and learn from rank 0 that all are
+// connect to their neighbours, agree on whether to share memory, and learn from rank 0 that all are
 // there. No rank's dl_init() returns before, and by then the store holds nothing of the bootstrap
 // any more: the same ranks, or the next program of the same job, can repeat it there.
 #pragma once
@@ -11,6 +11,7 @@
 #include "ring/call/abort_flag.h"
 #include "ring/call/parent_end.h"
 #include "ring/call/plane.h"
+#include "ring/links/contact.h"
 #include "ring/links/death_watch.h"
 #include "ring/links/job_view.h"
 #include "ring/links/mesh.h"
@@ -27,6 +28,7 @@ struct Bootstrapped {
   bool shared = false;                  // the ranks of every host share memory
   std::unique_ptr<Plane> shm;           // for the locals, if they share and are more than one
   Lives lives;                          // likewise
+  Contacts contacts;                    // likewise, of ranks with a listener in `mesh`
   std::shared_ptr<ShmRegions> regions;  // that `shm` reads in place
   std::shared_ptr<HostMemory> memory;   // likewise: where `shm` and groups stage large calls
 };

@@ -145,6 +145,7 @@ class Communicator : private ProcessEvents {
   ShmExchange& exchange();
   Result<void> connect(const ParentEnd* parent);
   Sockets take_sockets(Mesh& mesh);
+  Result<std::unique_ptr<Links>> start_links(Bootstrapped& ready, std::vector<Links::Peer> peers);
   Result<void> open_planes(Bootstrapped& ready, Sockets& sockets);
   void tell_of_loss(int peer) const;
   CallRoll call_roll();

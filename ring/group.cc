@@ -17,6 +17,8 @@
 namespace dlaunch {
 namespace {
 
+constexpr std::size_t kMostBranched = 256;
+
 struct Choice {
   std::int32_t color = -1;
   std::int32_t key = 0;
@@ -69,9 +71,11 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   return joined ? std::move(joined) : failed_split(joined.error(), group);
 }
 
-// Whether they all share memory on one host; all members get the same answer.
+// Whether they all share memory on one host; all members get the same answer. Each pair of a group
+// that meets on the links of its parent has a link; a large group has few, so it meets by itself.
 bool Communicator::can_branch(const std::vector<int>& ranks) const {
   if (ranks.size() < 2 || !host_memory_) return false;
+  if (ranks.size() > kMostBranched && links_->trunk()->connects_later()) return false;
   return std::all_of(ranks.begin(), ranks.end(),
                      [this](int rank) { return host_ranks_[static_cast<std::size_t>(rank)] >= 0; });
 }

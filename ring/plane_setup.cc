@@ -115,10 +115,7 @@ Result<void> Communicator::connect(const ParentEnd* parent) {
   }
   Sockets sockets = take_sockets(ready->mesh);
   if (auto ok = open_planes(*ready, sockets); !ok) return ok;
-  auto watched = Links::start(
-      job_.rank, std::move(sockets.links), abort_, job_.link_timeout,
-      [this](Error error) { return named_in_job(std::move(error)); },
-      memory_from(ready->memory, ready->locals));
+  auto watched = start_links(*ready, std::move(sockets.links));
   if (!watched) return watched.error();
   links_ = std::move(*watched);
   if (ready->shared) share_memory(ready->memory, ready->locals);
@@ -129,6 +126,20 @@ Result<void> Communicator::connect(const ParentEnd* parent) {
   if (job_.group.empty()) flight_->joined();
   failpoint("communicator.joined");
   return {};
+}
+
+Result<std::unique_ptr<Links>> Communicator::start_links(Bootstrapped& ready,
+                                                         std::vector<Links::Peer> peers) {
+  const auto naming = [this](Error error) { return named_in_job(std::move(error)); };
+  auto memory = memory_from(ready.memory, ready.locals);
+  if (!ready.mesh.listener) {
+    return Links::start(job_.rank, std::move(peers), abort_, job_.link_timeout, naming,
+                        std::move(memory));
+  }
+  return Links::start_few(
+      job_.rank, std::move(peers),
+      {job_.link_graph(), std::move(ready.mesh.listener), std::move(ready.contacts)}, abort_,
+      naming, std::move(memory));
 }
 
 void Communicator::tell_of_loss(int peer) const {

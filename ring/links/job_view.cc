@@ -108,6 +108,9 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
       word(text(options.transport, contract::kTransport, "auto"), kTransportWords, "transport");
   if (!transport) return transport.error();
   job.transport = *transport;
+  const auto links = word(env(contract::kLinks).value_or("auto"), kLinkWords, contract::kLinks);
+  if (!links) return links.error();
+  job.links = *links;
   const auto backend = word(text(nullptr, contract::kBackend, "auto"), kBackendWords, "backend");
   if (!backend) return backend.error();
   job.use_nccl = *backend == Backend::automatic;

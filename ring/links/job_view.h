@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "dlaunch/ring.h"
 #include "ring/kernels/wire_codec.h"
+#include "ring/links/link_graph.h"
 #include "ring/plan/plan_rules.h"
 
 namespace dlaunch {
@@ -31,6 +32,7 @@ struct JobView {
   Duration op_timeout = std::chrono::seconds(1800);  // negative: no limit
   Duration link_timeout = std::chrono::seconds(5);   // until a silent host is lost; 0: never
   Transport transport = Transport::automatic;
+  LinkChoice links = LinkChoice::automatic;  // the same on all ranks
   WireCodec codec = WireCodec::none;
   bool use_nccl = true;  // for device memory
   std::string plan;      // the text of DLAUNCH_PLAN, the same on all ranks, and its rules
@@ -55,6 +57,11 @@ struct JobView {
   // The prefix of its keys in the store, which no other communicator there has.
   std::string key_space() const {
     return "r" + std::to_string(round) + (world_name.empty() ? "" : "@" + world_name) + group;
+  }
+  // Which of its ranks have a link from the start.
+  LinkGraph link_graph() const {
+    const bool few = size > LinkGraph::kAllLinked;
+    return {size, links == LinkChoice::automatic ? !few : links == LinkChoice::all};
   }
   // What both ends of a connection must share beside the round.
   std::string link_id() const {

@@ -7,11 +7,15 @@ namespace {
 
 constexpr std::size_t kLinkHeader = 1 + 1 + 2 + 4 + 8 + 8;
 constexpr std::size_t kSignature = 8 + 4;
+constexpr std::size_t kRoute = 4 + 4;
+constexpr std::uint8_t kPassedOn = 128;
 
 // A frame of this type has all its fields, and no others.
 bool sound(const LinkFrame& frame, std::size_t text, int ranks) {
   if (frame.type < LinkFrame::Type::abort || frame.type > LinkFrame::Type::memory) return false;
   if (frame.code > Errc::unsupported || frame.rank < -1 || frame.rank >= ranks) return false;
+  if (frame.number > 0 && (frame.origin < 0 || frame.origin >= ranks || frame.passes()))
+    return false;
   return frame.type == LinkFrame::Type::inside ? text == kSignature : text <= kMaxLinkText;
 }
 
@@ -21,12 +25,17 @@ std::string encode(const LinkFrame& frame) {
   const bool inside = frame.type == LinkFrame::Type::inside;
   const auto text = inside ? std::string_view() : frame.text.substr(0, kMaxLinkText);
   Writer out;
-  out.put(static_cast<std::uint8_t>(frame.type));
+  out.put(static_cast<std::uint8_t>(static_cast<std::uint8_t>(frame.type) |
+                                    (frame.number > 0 ? kPassedOn : 0)));
   out.put(static_cast<std::uint8_t>(frame.code));
   out.put(static_cast<std::uint16_t>(inside ? kSignature : text.size()));
   out.put(static_cast<std::int32_t>(frame.rank));
   out.put(frame.seq);
   out.put(frame.channel);
+  if (frame.number > 0) {
+    out.put(frame.origin);
+    out.put(frame.number);
+  }
   out.put_raw(text);
   if (inside) {
     out.put(frame.call.count);
@@ -41,13 +50,21 @@ Result<std::optional<LinkFrame>> take_link_frame(std::string_view& bytes, int ra
   if (bytes.size() < kLinkHeader) return std::optional<LinkFrame>();
   Reader in(bytes);
   LinkFrame frame;
-  frame.type = static_cast<LinkFrame::Type>(in.get<std::uint8_t>());
+  const auto type = in.get<std::uint8_t>();
+  const bool passed_on = (type & kPassedOn) != 0;
+  frame.type = static_cast<LinkFrame::Type>(type & ~kPassedOn);
   frame.code = static_cast<Errc>(in.get<std::uint8_t>());
   const std::size_t size = in.get<std::uint16_t>();
   frame.rank = in.get<std::int32_t>();
   frame.seq = in.get<std::uint64_t>();
   frame.channel = in.get<std::uint64_t>();
-  if (!sound(frame, size, ranks)) {
+  const std::size_t route = passed_on ? kRoute : 0;
+  if (in.left() < route) return std::optional<LinkFrame>();
+  if (passed_on) {
+    frame.origin = in.get<std::int32_t>();
+    frame.number = in.get<std::uint32_t>();
+  }
+  if ((passed_on && frame.number == 0) || !sound(frame, size, ranks)) {
     return Error{.code = Errc::protocol, .what = "bytes that are no link frame"};
   }
   if (in.left() < size) return std::optional<LinkFrame>();
@@ -58,7 +75,7 @@ Result<std::optional<LinkFrame>> take_link_frame(std::string_view& bytes, int ra
   } else {
     frame.text = in.get_raw(size);
   }
-  bytes.remove_prefix(kLinkHeader + size);
+  bytes.remove_prefix(kLinkHeader + route + size);
   return std::optional(frame);
 }
 

@@ -55,6 +55,16 @@ Result<void> receive_all(int link, std::span<char> out, std::vector<UniqueFd>& f
 
 }  // namespace
 
+LinkMessage joined(LinkMessage one, LinkMessage other) {
+  one.cpus = united(std::move(one.cpus), other.cpus);
+  if (other.cores > 0 && (one.cores == 0 || other.cores < one.cores)) one.cores = other.cores;
+  if (other.answer > one.answer) {
+    one.answer = other.answer;
+    one.error = std::move(other.error);
+  }
+  return one;
+}
+
 Result<void> send_link_message(int link, const LinkMessage& said, const std::vector<int>& fds,
                                TimePoint deadline) {
   DL_ASSERT(fds.size() <= kMaxPassedFds && said.cpus.size() <= kMostCpuBytes);

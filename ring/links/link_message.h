@@ -29,6 +29,10 @@ struct LinkMessage {
 
 inline constexpr std::size_t kMaxPassedFds = 4;
 
+// What two ranks say, together: the first answer that is worse than the other's, the CPUs of both,
+// and the fewer cores, as far as they are known.
+LinkMessage joined(LinkMessage one, LinkMessage other);
+
 // Passes `fds` along, by AF_UNIX links only; the caller keeps its own.
 Result<void> send_link_message(int link, const LinkMessage& message, const std::vector<int>& fds,
                                TimePoint deadline);

@@ -17,6 +17,14 @@ namespace dlaunch {
 namespace {
 
 constexpr std::uint64_t kStays = std::numeric_limits<std::uint64_t>::max();
+// Among few links: how long a roll call and an answer stand for further ones, how old an answer may
+// be, and how long it may take, because it comes by way of others.
+constexpr Duration kAskLasts = std::chrono::milliseconds(300);
+constexpr Duration kAnswerLasts = std::chrono::seconds(1);
+constexpr Duration kAnswerAge = std::chrono::milliseconds(1500);
+constexpr Duration kRollCallTime = std::chrono::seconds(1);
+// How long a goodbye may take that comes by way of others.
+constexpr Duration kGoodbyeTime = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -43,10 +51,34 @@ Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, A
   auto trunk = Trunk::make(rank, std::move(peers), silence);
   if (!trunk) return trunk.error();
   if (memory) (*trunk)->on_memory(std::move(memory));
-  std::vector<int> members(static_cast<std::size_t>((*trunk)->ranks()));
+  return first_channel(*trunk, {}, abort, std::move(naming));
+}
+
+Result<std::unique_ptr<Links>> Links::start_few(int rank, std::vector<Peer> peers, Few few,
+                                                AbortFlag& abort, Naming naming,
+                                                Trunk::TakeMemory memory) {
+  auto trunk = Trunk::make(rank, std::move(peers), Duration::zero());
+  if (!trunk) return trunk.error();
+  auto ready = (*trunk)->connect_later(std::move(few.listener), std::move(few.contacts));
+  if (!ready) return ready.error();
+  if (memory) (*trunk)->on_memory(std::move(memory));
+  return first_channel(*trunk, few.graph.neighbours(rank), abort, std::move(naming));
+}
+
+// Its members are all ranks of the trunk. neighbours: empty: all.
+Result<std::unique_ptr<Links>> Links::first_channel(const std::shared_ptr<Trunk>& trunk,
+                                                    std::vector<int> neighbours, AbortFlag& abort,
+                                                    Naming naming) {
+  std::vector<int> members(static_cast<std::size_t>(trunk->ranks()));
   std::iota(members.begin(), members.end(), 0);
-  auto links = open(*trunk, kFirstChannel, rank, std::move(members), abort, std::move(naming));
-  if (auto ok = (*trunk)->run(); !ok) return ok.error();
+  std::unique_ptr<Links> links(
+      new Links(trunk, kFirstChannel, trunk->rank(), members, abort, std::move(naming)));
+  links->few_ = !neighbours.empty();
+  links->first_neighbours_ = neighbours.size();
+  links->neighbours_ = std::move(neighbours);
+  std::erase(members, trunk->rank());
+  trunk->open(kFirstChannel, *links, members);
+  if (auto ok = trunk->run(); !ok) return ok.error();
   return links;
 }
 
@@ -85,8 +117,13 @@ void Links::on_nonsense(int member) {
 }
 
 void Links::on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) {
-  const int peer = from_trunk_[static_cast<std::size_t>(member)];
-  if (frame.rank >= static_cast<int>(peers_.size())) return on_nonsense(member);
+  int peer = from_trunk_[static_cast<std::size_t>(member)];
+  const int ranks = static_cast<int>(peers_.size());
+  if (frame.rank >= ranks || frame.origin >= ranks) return on_nonsense(member);
+  if (frame.number > 0) {
+    if (passed_on(peer, frame)) return;
+    peer = frame.origin;
+  }
   switch (frame.type) {
     case LinkFrame::Type::abort:
       return on_abort(peer, frame);
@@ -96,24 +133,23 @@ void Links::on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) {
       mail_.notify_all();
       tell_of_sockets();
       return abort_if_needed(peer);
-    case LinkFrame::Type::where: {
-      const std::uint64_t completed = completed_, entered = entered_;
-      const int inside = entered > completed ? rank_ : -1;
-      return tell(peer, this->frame(LinkFrame::Type::here, entered, inside));
-    }
+    case LinkFrame::Type::where:
+      return answer_roll_call(peer);
     case LinkFrame::Type::here: {
       {
         const std::lock_guard lock(roll_mutex_);
-        auto& here = peers_[static_cast<std::size_t>(peer)].here;
-        here = frame;
-        here->text = {};
+        Watched& from = peers_[static_cast<std::size_t>(peer)];
+        from.here = frame;
+        from.here->text = {};
+        from.here_at = steady_now();
       }
-      answered_.notify_all();
+      answer_came_.notify_all();
       return;
     }
     case LinkFrame::Type::inside:
       return on_inside(peer, frame);
     case LinkFrame::Type::join: {
+      if (few_) return add_neighbour(peer);
       {
         const std::lock_guard lock(mail_mutex_);
         peers_[static_cast<std::size_t>(peer)].joined = true;
@@ -131,6 +167,50 @@ void Links::on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) {
   }
 }
 
+// Passes a frame for all on to the neighbours. True: this rank has had it before. The first copies
+// of a rank's frames come in its order, because each link keeps theirs.
+bool Links::passed_on(int peer, const LinkFrame& frame) {
+  Watched& origin = peers_[static_cast<std::size_t>(frame.origin)];
+  if (frame.origin == rank_ || frame.number <= origin.last_heard) return true;
+  origin.last_heard = frame.number;
+  if (is_repeated(frame)) return false;
+  const std::string bytes = encode(frame);
+  for (const int r : neighbours_) {
+    if (r != peer) trunk_->pass_on(member(r), bytes);
+  }
+  return false;
+}
+
+// It says no more to the others than one before: all have a reason for the end, or all answer
+// everybody who asks at this moment.
+bool Links::is_repeated(const LinkFrame& frame) {
+  if (frame.type == LinkFrame::Type::abort) {
+    const std::lock_guard lock(send_mutex_);
+    return told_;
+  }
+  if (frame.type != LinkFrame::Type::where) return false;
+  const TimePoint now = steady_now();
+  if (asked_.number > 0 && asked_.seq == frame.seq && now - asked_at_ < kAskLasts) return true;
+  asked_ = frame;
+  asked_.text = {};
+  asked_at_ = now;
+  return false;
+}
+
+// Among few links an answer goes to all, and answers the other roll calls of this moment, too.
+void Links::answer_roll_call(int peer) {
+  const std::uint64_t completed = completed_, entered = entered_;
+  const int inside = entered > completed ? rank_ : -1;
+  const LinkFrame here = frame(LinkFrame::Type::here, entered, inside);
+  if (!few_) return tell(peer, here);
+  const TimePoint now = steady_now();
+  const bool same = answered_.seq == here.seq && answered_.rank == here.rank;
+  if (same && answered_.type == LinkFrame::Type::here && now - answered_at_ < kAnswerLasts) return;
+  answered_ = here;
+  answered_at_ = now;
+  tell_all(here);
+}
+
 void Links::on_abort(int peer, const LinkFrame& frame) {
   Error error{.code = frame.code, .what = std::string(frame.text), .rank = frame.rank};
   if (error.code == Errc::aborted) {
@@ -138,12 +218,54 @@ void Links::on_abort(int peer, const LinkFrame& frame) {
     error.code = Errc::peer_lost;
     error.rank = peer;
   }
+  if (frame.number > 0) {  // it is on its way to all
+    const std::lock_guard lock(send_mutex_);
+    told_ = true;
+  }
   abort(error);
 }
 
+// Among few links only first neighbours judge a rank's end at once. To others its goodbye may come
+// later than the end of a link, by way of others.
 void Links::on_end(int member, std::string_view how) {
   const int peer = from_trunk_[static_cast<std::size_t>(member)];
-  if (!has_left(peer)) lose(peer, how);
+  const auto first = neighbours_.begin();
+  const auto end = first + static_cast<std::ptrdiff_t>(first_neighbours_);
+  if (!few_ || std::find(first, end, peer) != end) {
+    if (!has_left(peer)) lose(peer, how);
+  } else {
+    peers_[static_cast<std::size_t>(peer)].ended_at = steady_now();
+  }
+}
+
+void Links::judge_ended(TimePoint now) {
+  for (std::size_t r = 0; r < peers_.size() && !abort_.raised(); ++r) {
+    const auto ended_at = peers_[r].ended_at;
+    const int peer = static_cast<int>(r);
+    if (!ended_at || now - *ended_at < kGoodbyeTime) continue;
+    peers_[r].ended_at.reset();
+    if (!has_left(peer)) lose(peer, "its connection ended");
+  }
+}
+
+// Ranks leave, and with them the links between those that stay. Each rank that stays has a link
+// with the next one, so that news still reach all, and the end of each is seen.
+void Links::close_ring() {
+  const int ranks = static_cast<int>(peers_.size());
+  for (int step = 1; step < ranks; ++step) {
+    const int next = (rank_ + step) % ranks;
+    if (has_left(next)) continue;
+    if (std::find(neighbours_.begin(), neighbours_.end(), next) != neighbours_.end()) return;
+    add_neighbour(next);
+    return tell(next, frame(LinkFrame::Type::join, 0, rank_));
+  }
+}
+
+void Links::add_neighbour(int peer) {
+  const std::lock_guard lock(flood_mutex_);
+  if (std::find(neighbours_.begin(), neighbours_.end(), peer) == neighbours_.end()) {
+    neighbours_.push_back(peer);
+  }
 }
 
 // Every rank sees another one's end itself; this message makes all name the same rank, even if the
@@ -209,6 +331,10 @@ std::uint64_t Links::under_way() const {
 
 // Sends a collective that two looks have found running: half a second to one after it began.
 void Links::on_look() {
+  if (few_) {
+    judge_ended(steady_now());
+    if (any_left_ && !abort_.raised()) close_ring();
+  }
   const auto before = std::exchange(seen_, under_way());
   if (seen_ == 0 || seen_ != before || seen_ == said_ || abort_.raised()) return;
   tell_own_call(seen_);
@@ -228,11 +354,8 @@ void Links::tell_own_call(std::uint64_t seq) {
   const auto inside = inside_frame(seq);
   if (!inside) return;
   said_ = seq;
-  const auto ranks = static_cast<unsigned>(peers_.size());
-  for (unsigned d = 1; d < ranks; ++d) {
-    if (!std::has_single_bit(d) && !std::has_single_bit(ranks - d)) continue;
-    tell(static_cast<int>((static_cast<unsigned>(rank_) + d) % ranks), *inside);
-  }
+  const LinkGraph graph(static_cast<int>(peers_.size()), false);
+  for (const int r : graph.neighbours(rank_)) tell(r, *inside);
 }
 
 void Links::on_inside(int peer, const LinkFrame& frame) {
@@ -269,11 +392,14 @@ void Links::abort(const Error& error) {
 }
 
 bool Links::say_goodbye() {
-  const std::lock_guard lock(send_mutex_);
-  const std::uint64_t completed = completed_;
-  if (abort_.raised() || completed != entered_) return false;
-  failpoint("links.goodbye");
-  tell_all(frame(LinkFrame::Type::goodbye, completed, rank_));
+  {
+    const std::lock_guard lock(send_mutex_);
+    const std::uint64_t completed = completed_;
+    if (abort_.raised() || completed != entered_) return false;
+    failpoint("links.goodbye");
+    tell_all(frame(LinkFrame::Type::goodbye, completed, rank_));
+  }
+  if (few_) trunk_->drain();  // many goodbyes of others may be on their way, too
   return true;
 }
 
@@ -281,7 +407,10 @@ RollCall Links::call_roll(std::uint64_t seq) {
   {
     // Ignore answers to an earlier roll call.
     const std::lock_guard lock(roll_mutex_);
-    for (Watched& peer : peers_) peer.here.reset();
+    const TimePoint old = steady_now() - kAnswerAge;
+    for (Watched& peer : peers_) {
+      if (!few_ || peer.here_at < old) peer.here.reset();
+    }
   }
   tell_all(frame(LinkFrame::Type::where, seq, rank_));
   RollCall roll;
@@ -298,11 +427,13 @@ RollCall Links::call_roll(std::uint64_t seq) {
     }
     return roll.silent.empty();
   };
-  const auto until = steady_now() + std::chrono::milliseconds(kRollCallPatienceMs);
+  const auto until =
+      steady_now() + (neighbours_.empty() ? Duration(std::chrono::milliseconds(kRollCallPatienceMs))
+                                          : kRollCallTime);
   std::unique_lock lock(roll_mutex_);
   // In slices, because the flag does not wake this wait.
   while (!look() && !abort_.raised() && steady_now() < until) {
-    answered_.wait_for(lock, std::chrono::milliseconds(5));
+    answer_came_.wait_for(lock, std::chrono::milliseconds(5));
   }
   return roll;
 }
@@ -312,156 +443,19 @@ void Links::close_in_child() {
   trunk_->close_in_child();
 }
 
-void Links::tell_all(const LinkFrame& frame) {
-  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) tell(r, frame);
+void Links::tell_all(LinkFrame frame) {
+  if (!few_) {
+    for (int r = 0; r < static_cast<int>(peers_.size()); ++r) tell(r, frame);
+    return;
+  }
+  const std::lock_guard lock(flood_mutex_);
+  frame.origin = rank_;
+  frame.number = ++last_number_;
+  for (const int r : neighbours_) tell(r, frame);
 }
 
 void Links::tell(int peer, const LinkFrame& frame) {
   if (peer != rank_) trunk_->tell(member(peer), encode(frame));
-}
-
-// -- The bootstrap of a group, and descriptors
-
-// Waits until ready() is true; false at the deadline. In slices, because the parent's end does not
-// wake it.
-template <class Ready>
-Result<bool> Links::await_mail(std::unique_lock<std::mutex>& lock, TimePoint deadline,
-                               const ParentEnd* parent, Ready ready) {
-  constexpr auto kSlice = std::chrono::milliseconds(5);
-  while (!ready()) {
-    if (abort_.raised()) return abort_.error();
-    if (parent != nullptr && parent->raised()) return parent->error();
-    const TimePoint now = steady_now();
-    if (now >= deadline) return false;
-    mail_.wait_for(lock, std::min<Duration>(kSlice, deadline - now));
-  }
-  return true;
-}
-
-void Links::join() { tell_all(frame(LinkFrame::Type::join, 0, rank_)); }
-
-void Links::decline(std::string_view why) {
-  LinkFrame declined = frame(LinkFrame::Type::join, 0, rank_);
-  declined.code = Errc::unsupported;
-  declined.text = why;
-  tell_all(declined);
-}
-
-Result<void> Links::await_all(TimePoint deadline, const ParentEnd* parent, RankSet& missing) {
-  std::unique_lock lock(mail_mutex_);
-  const auto look = [&] {
-    missing.clear();
-    for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
-      if (r != rank_ && !peers_[static_cast<std::size_t>(r)].joined) missing.insert(r);
-    }
-    return missing.empty() || !declined_.empty();
-  };
-  const auto all = await_mail(lock, deadline, parent, look);
-  if (!all) return all.error();
-  if (!declined_.empty()) return Error{.code = Errc::unsupported, .what = declined_};
-  if (*all) return {};
-  return Error{.code = Errc::timeout, .what = "not all ranks of the group have come"};
-}
-
-void Links::pass(int peer, Passed kind, int descriptor) {
-  LinkFrame passed = frame(LinkFrame::Type::pass, static_cast<std::uint64_t>(kind), rank_);
-  if (descriptor < 0) passed.code = kLacking;
-  trunk_->tell(member(peer), encode(passed), descriptor);
-}
-
-void Links::on_pass(int peer, const LinkFrame& frame, UniqueFd descriptor) {
-  {
-    const std::lock_guard lock(mail_mutex_);
-    passed_[{peer, static_cast<Passed>(frame.seq & 255)}].push_back(std::move(descriptor));
-  }
-  mail_.notify_all();
-  if (static_cast<Passed>(frame.seq & 255) == Passed::messages) tell_of_sockets();
-}
-
-Result<UniqueFd> Links::take(int peer, Passed kind, TimePoint deadline, const ParentEnd* parent) {
-  std::unique_lock lock(mail_mutex_);
-  auto& come = passed_[{peer, kind}];
-  const auto there = await_mail(lock, deadline, parent, [&] {
-    return !come.empty() || !declined_.empty() || has_left(peer);
-  });
-  if (!there) return there.error();
-  if (!declined_.empty()) return Error{.code = Errc::unsupported, .what = declined_};
-  if (come.empty() && has_left(peer)) {
-    return Error{.code = Errc::peer_lost, .what = who(peer) + " has left", .rank = peer};
-  }
-  if (!*there) {
-    return Error{.code = Errc::timeout, .what = who(peer) + " does not answer", .rank = peer};
-  }
-  UniqueFd descriptor = std::move(come.front());
-  come.pop_front();
-  return descriptor;
-}
-
-// The lower rank of a pair makes both ends, when either rank needs them.
-void Links::make_socket(int peer) {
-  {
-    const std::lock_guard lock(mail_mutex_);
-    if (rank_ > peer || std::exchange(peers_[static_cast<std::size_t>(peer)].socket_made, true)) {
-      return;
-    }
-  }
-  allow_descriptors(2);
-  int ends[2] = {-1, -1};
-  (void)::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
-  const UniqueFd theirs(ends[1]);
-  pass(peer, Passed::messages, theirs.get());  // if there is none both ranks see that at once
-  failpoint("links.passes_socket");
-  {
-    const std::lock_guard lock(mail_mutex_);
-    passed_[{peer, Passed::messages}].emplace_back(ends[0]);
-  }
-  tell_of_sockets();
-}
-
-void Links::want_socket(int peer) {
-  {
-    const std::lock_guard lock(mail_mutex_);
-    if (std::exchange(peers_[static_cast<std::size_t>(peer)].socket_wanted, true)) return;
-  }
-  if (has_left(peer)) return tell_of_sockets();
-  if (peer > rank_) return make_socket(peer);
-  tell(peer, frame(LinkFrame::Type::want, 0, rank_));
-}
-
-void Links::on_socket(std::function<void()> ring) {
-  const std::lock_guard lock(mail_mutex_);
-  ring_ = std::move(ring);
-}
-
-void Links::tell_of_sockets() {
-  sockets_come_ = true;
-  const std::lock_guard lock(mail_mutex_);
-  if (ring_) ring_();
-}
-
-std::vector<std::pair<int, UniqueFd>> Links::take_sockets() {
-  sockets_come_ = false;
-  std::vector<std::pair<int, UniqueFd>> taken;
-  const std::lock_guard lock(mail_mutex_);
-  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
-    Watched& peer = peers_[static_cast<std::size_t>(r)];
-    const auto come = passed_.find({r, Passed::messages});
-    const bool there = come != passed_.end() && !come->second.empty();
-    if (peer.socket_taken || (!there && !(peer.socket_wanted && has_left(r)))) continue;
-    peer.socket_taken = true;
-    UniqueFd socket;
-    if (there) {
-      socket = std::move(come->second.front());
-      passed_.erase(come);
-    } else {
-      int ends[2] = {-1, -1};
-      (void)::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
-      socket.reset(ends[0]);
-      UniqueFd(ends[1]).reset();
-    }
-    taken.emplace_back(r, std::move(socket));
-  }
-  return taken;
 }
 
 }  // namespace dlaunch

@@ -1,8 +1,9 @@
 // Links: one communicator's channel on the control connections of its process (ring/links/trunk.h).
 // Here a rank learns that another one was lost, has left or has aborted this communicator, and here
-// the ranks of a group meet. ring/links/link_frame.h has the messages. Ranks that are long in a
-// collective send each other what they have called there: without any data between them, no plane
-// can see that calls differ.
+// the ranks of a group meet. ring/links/link_frame.h has the messages. Where ranks have links with
+// their neighbours only (ring/links/link_graph.h), they pass on what is for all. Ranks that are
+// long in a collective send each other what they have called there: without any data between them,
+// no plane can see that calls differ.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,9 @@
 #include "ring/call/parent_end.h"
 #include "ring/call/plane.h"
 #include "ring/call/roll_call.h"
+#include "ring/links/contact.h"
 #include "ring/links/link_frame.h"
+#include "ring/links/link_graph.h"
 #include "ring/links/trunk.h"
 
 namespace dlaunch {
@@ -46,6 +49,15 @@ class Links : private Trunk::Channel, public MessageSockets {
                                               Duration silence = Duration::zero(),
                                               Naming naming = nullptr,
                                               Trunk::TakeMemory memory = nullptr);
+  // The same for ranks whose links lead to their neighbours only.
+  struct Few {
+    LinkGraph graph;
+    UniqueFd listener;
+    Contacts contacts;
+  };
+  static Result<std::unique_ptr<Links>> start_few(int rank, std::vector<Peer> peers, Few few,
+                                                  AbortFlag& abort, Naming naming,
+                                                  Trunk::TakeMemory memory);
   // Another channel on a trunk, for its ranks `members`; `rank` is this rank's number in the
   // channel. All members give the same id, which no other communicator on the trunk has ever had.
   static std::unique_ptr<Links> open(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank,
@@ -103,7 +115,13 @@ class Links : private Trunk::Channel, public MessageSockets {
  private:
   struct Watched {
     int member = -1;
-    std::optional<LinkFrame> here;  // its answer; under roll_mutex_
+    // Its answer, and when it came; under roll_mutex_.
+    std::optional<LinkFrame> here;
+    TimePoint here_at{};
+    // Only for the thread: the number of its last frame for all, and when its links ended, if it
+    // is not for this rank alone to judge that.
+    std::uint32_t last_heard = 0;
+    std::optional<TimePoint> ended_at;
     // Under mail_mutex_, the last two about the socket for messages.
     bool joined = false;
     bool socket_made = false;  // by this rank
@@ -117,6 +135,9 @@ class Links : private Trunk::Channel, public MessageSockets {
   };
   static constexpr std::uint64_t kRemembered = 64;  // as many may be under way on a stream
 
+  static Result<std::unique_ptr<Links>> first_channel(const std::shared_ptr<Trunk>& trunk,
+                                                      std::vector<int> neighbours, AbortFlag& abort,
+                                                      Naming naming);
   Links(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank, const std::vector<int>& members,
         AbortFlag& abort, Naming naming);
   void on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) override;
@@ -139,7 +160,13 @@ class Links : private Trunk::Channel, public MessageSockets {
   std::optional<LinkFrame> inside_frame(std::uint64_t seq) const;
   void tell_own_call(std::uint64_t seq);
   std::optional<CallSignature> called(std::uint64_t seq) const;
-  void tell_all(const LinkFrame& frame);
+  bool passed_on(int peer, const LinkFrame& frame);
+  void answer_roll_call(int peer);
+  void tell_all(LinkFrame frame);
+  bool is_repeated(const LinkFrame& frame);
+  void judge_ended(TimePoint now);
+  void close_ring();
+  void add_neighbour(int peer);
   void tell(int peer, const LinkFrame& frame);
 
   const std::shared_ptr<Trunk> trunk_;
@@ -149,6 +176,16 @@ class Links : private Trunk::Channel, public MessageSockets {
   const Naming naming_;
   std::vector<Watched> peers_;   // by rank, the own one among them
   std::vector<int> from_trunk_;  // its ranks' numbers here; -1: not a member
+  // Among few links: the ranks to which this one passes on, the first of them from the start. The
+  // thread changes them, under flood_mutex_.
+  bool few_ = false;
+  std::vector<int> neighbours_;
+  std::size_t first_neighbours_ = 0;
+  std::mutex flood_mutex_;
+  std::uint32_t last_number_ = 0;  // of the frames for all; under the mutex
+  // The last HERE for all, and the last WHERE that was passed on, and when; only for the thread.
+  LinkFrame answered_{}, asked_{};
+  TimePoint answered_at_{}, asked_at_{};
   // The `seq` of each peer's GOODBYE; kStays before it.
   std::unique_ptr<std::atomic<std::uint64_t>[]> left_after_;
   std::atomic<std::uint64_t> entered_{0};
@@ -159,7 +196,7 @@ class Links : private Trunk::Channel, public MessageSockets {
   std::mutex send_mutex_;
   bool told_ = false;  // an abort was sent; under the mutex
   std::mutex roll_mutex_;
-  std::condition_variable answered_;
+  std::condition_variable answer_came_;
   std::mutex mail_mutex_;
   std::condition_variable mail_;
   std::function<void()> ring_;  // of on_socket(); under the mutex

@@ -116,20 +116,20 @@ Result<Listener> Listener::open(const std::string& address, bool with_unix, Port
   auto tcp = listen_tcp(address, ports, listener.tcp_endpoint_);
   if (!tcp) return tcp.error();
   listener.tcp_ = std::move(*tcp);
-  listener.stop_.reset(::eventfd(0, EFD_CLOEXEC));
+  listener.stop_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!listener.stop_) return errno_error("listen: make an eventfd", errno);
   if (!with_unix) return listener;
-  auto hex = random_hex(16);
+  auto hex = random_hex(kListenerHex / 2);
   if (!hex) return hex.error();
+  listener.unix_name_ = listener_name(*hex);
   sockaddr_un name;
-  const socklen_t size = abstract_address("dlring-" + *hex, name);
+  const socklen_t size = abstract_address(listener.unix_name_, name);
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&name), size) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {
     return errno_error("listen on an AF_UNIX socket", errno);
   }
   listener.unix_ = std::move(fd);
-  listener.unix_name_ = "dlring-" + *hex;
   return listener;
 }
 
@@ -193,10 +193,17 @@ void Listener::stop() const {
   [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
 }
 
-Result<UniqueFd> connect_unix(const std::string& name) {
+void Listener::renew() const {
+  eventfd_t count;
+  ::eventfd_read(stop_.get(), &count);
+}
+
+std::string listener_name(std::string_view hex) { return "dlring-" + std::string(hex); }
+
+Result<UniqueFd> connect_unix(const std::string& name, int flags) {
   sockaddr_un address;
   const socklen_t size = abstract_address(name, address);
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
   if (!fd || ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) {
     return errno_error("connect to a rank of this host", errno);
   }

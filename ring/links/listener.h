@@ -4,12 +4,15 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "base/secret.h"
 #include "base/unique_fd.h"
 #include "rendezvous/handshake.h"
+#include "ring/links/contact.h"
 
 namespace dlaunch {
 
@@ -29,7 +32,10 @@ class Listener {
   // ring.
   Result<void> accept_until(const Secret& secret, const HandshakeIdentity& expected,
                             const Take& take, TimePoint deadline);
-  void stop() const;  // from another thread
+  void stop() const;   // from another thread
+  void renew() const;  // accept_until() may be called again after stop()
+  // The AF_UNIX socket, which stays open. Do not call accept_until() afterwards.
+  UniqueFd take_unix() { return std::move(unix_); }
 
  private:
   UniqueFd unix_;
@@ -39,8 +45,12 @@ class Listener {
   Endpoint tcp_endpoint_;
 };
 
+// The abstract AF_UNIX name of a listener with this random part, of kListenerHex characters.
+std::string listener_name(std::string_view hex);
+
 // A connected socket, or the system's error. The name is an abstract AF_UNIX one.
-Result<UniqueFd> connect_unix(const std::string& name);
+// flags: of socket(2).
+Result<UniqueFd> connect_unix(const std::string& name, int flags = 0);
 Result<UniqueFd> connect_tcp(const Endpoint& endpoint, TimePoint deadline);
 
 // The numeric local address of the kernel's route to `host`; "" if there is no route.

@@ -9,14 +9,15 @@
 #include <atomic>
 #include <bit>
 #include <exception>
+#include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <thread>
 
 #include <fmt/format.h>
 
-#include "base/codec.h"
 #include "base/contract.h"
 #include "base/failpoint.h"
 #include "base/interfaces.h"
@@ -31,11 +32,11 @@
 #include "ring/links/link_frame.h"
 #include "ring/links/link_message.h"
 #include "ring/links/listener.h"
+#include "ring/links/rank_address.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMaxMeshText = 256;
 // How long a dead address counts as a leftover that its rank will replace.
 constexpr Duration kStalePatience = std::chrono::seconds(5);
 constexpr int kRetryMs = 20;
@@ -46,45 +47,6 @@ constexpr Duration kTellNoAnswer = std::chrono::seconds(5);
 constexpr int kParentMs = 2;
 // Longer than the acceptor takes for a connection that has come.
 constexpr int kLastMs = 20;
-
-// What a rank publishes about itself.
-struct Address {
-  std::string who;
-  int ranks = 0;  // in the world that it knows
-  std::string plan;
-  std::string unix_name;
-  Endpoint tcp;
-};
-
-std::string encode(const Address& address) {
-  Writer out;
-  out.put_string(address.who);
-  out.put(static_cast<std::int32_t>(address.ranks));
-  out.put_string(address.plan);
-  out.put_string(address.unix_name);
-  out.put_string(address.tcp.host);
-  out.put(address.tcp.port);
-  return out.take();
-}
-
-Result<Address> decode(std::string_view bytes) {
-  Reader in(bytes);
-  Address address;
-  address.who = in.get_string(kMaxMeshText);
-  address.ranks = in.get<std::int32_t>();
-  address.plan = in.get_string(kMaxMeshText);
-  address.unix_name = in.get_string(100);
-  address.tcp.host = in.get_string(kMaxMeshText);
-  address.tcp.port = in.get<std::uint16_t>();
-  if (!in.done()) return Error{.code = Errc::protocol, .what = "a rank's address is malformed"};
-  return address;
-}
-
-std::string describe_self(int rank) {
-  char host[256] = "?";
-  ::gethostname(host, sizeof host - 1);
-  return fmt::format("rank {} (pid {} on {})", rank, ::getpid(), std::string(host).substr(0, 100));
-}
 
 std::string key_of(const std::string& prefix, int rank) {
   return prefix + "/addr/" + std::to_string(rank);
@@ -114,7 +76,7 @@ std::size_t more_sockets(int data, const JobView& job) {
   return std::bit_floor(static_cast<unsigned>(std::clamp(share, 1, kMostDataSockets))) - 1;
 }
 
-// The purposes of a pair's connections in each stage. The last one comes after all others of its
+// The purposes of a pair's connections in a stage. The last one comes after all others of its
 // stage: when it is there, the acceptor has all of them.
 using Stage = std::span<const Purpose>;
 constexpr Purpose kLinkStage[] = {Purpose::ring_link};
@@ -136,12 +98,16 @@ class MeshBuilder final : public MeshMaker {
         deadline_(deadline),
         parent_(parent),
         mesh_(mesh),
+        graph_(job.link_graph()),
         seen_{job.rank} {
     mesh_.peers.resize(static_cast<std::size_t>(job.size));
   }
 
   Result<void> connect_links() override;
+  Result<void> connect_other_links() override;
   Result<void> connect_data() override;
+  std::string listener_hex() const override;
+  UniqueFd take_listener() override { return listener_->take_unix(); }
 
  private:
   Result<void> publish();
@@ -149,24 +115,30 @@ class MeshBuilder final : public MeshMaker {
   Result<std::thread> start_acceptor(Result<void>& accepted, std::atomic<bool>& done);
   Result<void> find_all_lower();
   Result<void> connect_all_lower();
-  Result<Address> address_of(int peer);
-  Result<void> connect_lower(int peer, Address& address);
-  Result<void> try_connect(int peer, const Address& address);
-  Result<void> connect_more(int peer, const Address& address, Peer& entry);
-  Result<UniqueFd> connect_patiently(const Address& address);
-  Result<UniqueFd> connect_one(int peer, const Address& address, Purpose purpose, bool& is_unix);
+  Result<RankAddress> address_of(int peer);
+  Result<void> connect_lower(int peer, RankAddress& address);
+  Result<void> try_connect(int peer, const RankAddress& address);
+  Result<void> connect_more(int peer, const RankAddress& address, Peer& entry);
+  Result<UniqueFd> connect_patiently(const RankAddress& address);
+  Result<UniqueFd> connect_one(int peer, const RankAddress& address, Purpose purpose,
+                               bool& is_unix);
   Result<void> accept_higher();
   bool meets() const { return stage_.data() == kLinkStage; }
-  Result<void> connect(Stage stage);
+  bool first_meets() const { return meets() && !have_links_; }
+  Result<void> connect(Stage stage, const std::vector<int>& peers);
+  Result<void> meet(const std::vector<int>& peers);
   Error or_not_arrived(const Error& error);
   Error not_arrived(const Error& cause);
   std::optional<Error> word_of_others();
   void tell_others(const Error& error);
   Result<std::string> wait_for(const std::string& key);
   bool parent_is_over() const { return parent_ != nullptr && parent_->raised(); }
-  bool nobody_to_come() const { return job_.rank == job_.size - 1; }
+  bool nobody_to_come() const { return higher_.empty(); }
+  std::vector<int> all_others() const;
   Result<void> watch_acceptor(const std::atomic<bool>& accepted);
+  std::optional<Error> neighbour_lost();
   std::optional<Error> lost_meanwhile();
+  Error lost_connection(int rank);
   Error last_word_of(int rank);
   HandshakeIdentity identity(Purpose purpose, int to) const {
     return {purpose, job_.link_id(), job_.round, job_.rank, to, self().who};
@@ -183,9 +155,13 @@ class MeshBuilder final : public MeshMaker {
   const TimePoint started_ = steady_now();
   std::optional<Listener> listener_;
   Mesh& mesh_;
+  const LinkGraph graph_;
   Stage stage_ = kLinkStage;
-  std::vector<Address> lower_;  // of the lower ranks
-  UniqueFd accepted_;           // readable once all ranks of this stage have come
+  bool have_links_ = false;          // with all neighbours
+  std::vector<int> lower_, higher_;  // ranks to connect with in this stage, ascending
+  RankAddress own_;
+  std::map<int, RankAddress> addresses_;
+  UniqueFd accepted_;  // readable once all ranks of this stage have come
   std::mutex to_come_mutex_;
   RankSet to_come_;           // in this stage
   RankSet seen_;              // read addresses, and this rank
@@ -194,28 +170,45 @@ class MeshBuilder final : public MeshMaker {
 };
 
 Result<void> MeshBuilder::connect_links() {
-  peer(job_.rank).who = describe_self(job_.world_rank(job_.rank));
+  peer(job_.rank).who = describe_rank(job_.world_rank(job_.rank), ::getpid(), own_host_name());
   if (auto ok = publish(); !ok) return ok.error();
   failpoint("mesh.published");
-  if (auto ok = connect(kLinkStage); !ok) {
-    const Error error = or_not_arrived(ok.error());
-    tell_others(error);
-    return error;
-  }
-  return {};
+  return meet(graph_.neighbours(job_.rank));
+}
+
+Result<void> MeshBuilder::connect_other_links() {
+  auto others = all_others();
+  std::erase_if(others, [this](int r) { return graph_.linked(job_.rank, r); });
+  have_links_ = true;
+  return meet(others);
+}
+
+Result<void> MeshBuilder::meet(const std::vector<int>& peers) {
+  auto ok = connect(kLinkStage, peers);
+  if (ok) return {};
+  const Error error = or_not_arrived(ok.error());
+  tell_others(error);
+  return error;
+}
+
+std::vector<int> MeshBuilder::all_others() const {
+  std::vector<int> others(static_cast<std::size_t>(job_.size));
+  std::iota(others.begin(), others.end(), 0);
+  std::erase(others, job_.rank);
+  return others;
+}
+
+std::string MeshBuilder::listener_hex() const {
+  const std::string& name = listener_->unix_name();
+  return name.empty() ? "" : name.substr(listener_name("").size());
 }
 
 // Others may have finished: a rank that fails here informs their control threads.
 Result<void> MeshBuilder::connect_data() {
-  auto ok = connect(kDataStage);
+  auto ok = connect(kDataStage, all_others());
   if (ok) return {};
   const Error error = or_not_arrived(ok.error());
-  const std::string over =
-      encode(LinkFrame{.code = error.code, .rank = error.rank, .seq = 0, .text = error.what});
-  for (const auto& other : mesh_.peers) {
-    if (!other.link) continue;
-    (void)::send(other.link.get(), over.data(), over.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  }
+  tell_control_threads(mesh_, error);
   return error;
 }
 
@@ -226,11 +219,15 @@ Error MeshBuilder::or_not_arrived(const Error& error) {
   return error.rank < 0 && in_vain && !others_word_ ? not_arrived(error) : error;
 }
 
-Result<void> MeshBuilder::connect(Stage stage) {
+Result<void> MeshBuilder::connect(Stage stage, const std::vector<int>& peers) {
   // Accept higher ranks while this one still waits for lower ones: strangers never pile up. The
   // two sides write different entries of the mesh.
   stage_ = stage;
-  for (int r = job_.rank + 1; r < job_.size; ++r) to_come_.insert(r);
+  const auto middle = std::upper_bound(peers.begin(), peers.end(), job_.rank);
+  lower_.assign(peers.begin(), middle);
+  higher_.assign(middle, peers.end());
+  to_come_ = RankSet(higher_.begin(), higher_.end());
+  listener_->renew();
   accepted_.reset(::eventfd(0, EFD_CLOEXEC));
   if (!accepted_) return errno_error("init: make an eventfd", errno);
   Result<void> accepted;
@@ -248,19 +245,47 @@ Result<void> MeshBuilder::connect(Stage stage) {
   return connected ? accepted : connected;
 }
 
-// A rank that is lost before it connects would be awaited until the deadline. In the first stage
-// only the parent of a group shows that, in the second one the rank's link does.
+// A rank that is lost before it connects would be awaited until the deadline. While the first links
+// are made only the parent of a group shows that, while the others are made the end of a link with
+// a neighbour does, and later that of the rank's own.
 Result<void> MeshBuilder::watch_acceptor(const std::atomic<bool>& accepted) {
-  while (!accepted && (parent_ != nullptr || !meets())) {
+  const bool first = first_meets();
+  while (!accepted && (parent_ != nullptr || !first)) {
     if (parent_is_over()) return parent_->error();
-    if (meets()) {
+    std::optional<Error> lost;
+    if (first) {
       ::poll(nullptr, 0, kParentMs);
-    } else if (auto lost = lost_meanwhile()) {
-      others_word_ = true;
-      return std::move(*lost);
+    } else {
+      lost = meets() ? neighbour_lost() : lost_meanwhile();
     }
+    if (!lost) continue;
+    others_word_ = true;
+    return std::move(*lost);
   }
   return {};
+}
+
+// All ranks have been there: the first one whose link ends, or what it has said before.
+std::optional<Error> MeshBuilder::neighbour_lost() {
+  const auto ranks = graph_.neighbours(job_.rank);
+  std::vector<pollfd> links;
+  links.reserve(ranks.size() + 1);
+  for (const int r : ranks) links.push_back({peer(r).link.get(), POLLRDHUP, 0});
+  links.push_back({accepted_.get(), POLLIN, 0});
+  if (::poll(links.data(), links.size(), kParentMs) <= 0) return {};
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (links[i].revents == 0) continue;
+    auto word = receive_link_message(links[i].fd, steady_now());
+    if (word && word->answer == LinkMessage::Answer::failed) return word->error;
+    return lost_connection(ranks[i]);
+  }
+  return {};
+}
+
+Error MeshBuilder::lost_connection(int rank) {
+  return {.code = Errc::peer_lost,
+          .what = "init: " + peer(rank).who + " was lost: its connection ended",
+          .rank = rank};
 }
 
 Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted, std::atomic<bool>& done) {
@@ -282,8 +307,13 @@ Result<void> MeshBuilder::publish() {
   if (!listener) return listener.error();
   listener_ = std::move(*listener);
   failpoint("mesh.listens");
-  return claim(encode(
-      {self().who, job_.size, job_.plan, listener_->unix_name(), listener_->tcp_endpoint()}));
+  own_ = {self().who,
+          job_.size,
+          job_.plan,
+          job_.links,
+          listener_->unix_name(),
+          listener_->tcp_endpoint()};
+  return claim(encode(own_));
 }
 
 // The rank's key is free, or holds the address of a process that has gone.
@@ -294,7 +324,7 @@ Result<void> MeshBuilder::claim(const std::string& own) {
     auto stands = store_.compare_and_set(key, held, own, deadline_);
     if (!stands) return stands.error();
     if (*stands == own) return {};
-    auto holder = decode(*stands);
+    auto holder = decode_rank_address(*stands);
     if (!holder) return holder.error();
     const auto there =
         connect_tcp(holder->tcp, std::min(deadline_, steady_now() + kHandshakeTimeout));
@@ -322,43 +352,32 @@ Result<std::string> MeshBuilder::wait_for(const std::string& key) {
   return store_.get(key, deadline_);
 }
 
-Result<Address> MeshBuilder::address_of(int rank) {
+Result<RankAddress> MeshBuilder::address_of(int rank) {
   awaited_ = rank;
   auto value = wait_for(key_of(prefix_, rank));
   if (!value) return value.error();
   awaited_ = -1;
-  auto address = decode(*value);
+  auto address = decode_rank_address(*value);
   if (!address) return address.error();
-  if (address->ranks != job_.size) {
-    return Error{.code = Errc::mismatch,
-                 .what = fmt::format("init: {} is one of {} ranks, {} is one of {}", self().who,
-                                     job_.size, address->who, address->ranks),
-                 .rank = rank};
-  }
-  if (address->plan != job_.plan) {
-    return Error{.code = Errc::mismatch,
-                 .what = fmt::format("init: {} and {} have different {}: '{}' and '{}'", self().who,
-                                     address->who, contract::kPlan, job_.plan, address->plan),
-                 .rank = rank};
-  }
+  if (auto ok = check_common(own_, *address, rank); !ok) return ok.error();
   seen_.insert(rank);
   return address;
 }
 
 // Get all addresses first: after a rank has connected to rank 0 it no longer needs the store.
 Result<void> MeshBuilder::find_all_lower() {
-  for (int r = 0; r < job_.rank; ++r) {
+  for (const int r : lower_) {
     auto address = address_of(r);
     if (!address) return address.error();
-    lower_.push_back(std::move(*address));
+    addresses_[r] = std::move(*address);
     failpoint("mesh.address_read");
   }
   return {};
 }
 
 Result<void> MeshBuilder::connect_all_lower() {
-  for (int r = 0; r < job_.rank; ++r) {
-    if (auto ok = connect_lower(r, lower_[static_cast<std::size_t>(r)]); !ok) return ok;
+  for (const int r : lower_) {
+    if (auto ok = connect_lower(r, addresses_[r]); !ok) return ok;
   }
   return {};
 }
@@ -366,7 +385,7 @@ Result<void> MeshBuilder::connect_all_lower() {
 // Tries again if the other side was too busy to keep its own time limit, or if the address was that
 // of an earlier process. Between two ranks that have a link it was not, and the store no longer has
 // it.
-Result<void> MeshBuilder::connect_lower(int rank, Address& address) {
+Result<void> MeshBuilder::connect_lower(int rank, RankAddress& address) {
   auto patience = deadline_;
   while (true) {
     const auto connected = try_connect(rank, address);
@@ -374,7 +393,8 @@ Result<void> MeshBuilder::connect_lower(int rank, Address& address) {
     Error error = connected.error();
     const bool gone = means_gone(error);
     if (error.os_errno == ECONNREFUSED) {
-      patience = std::min(patience, steady_now() + (meets() ? kStalePatience : Duration::zero()));
+      patience =
+          std::min(patience, steady_now() + (first_meets() ? kStalePatience : Duration::zero()));
     }
     if (!gone || steady_now() >= patience || parent_is_over()) {
       error.what = "init: connect to " + address.who + ": " + error.what;
@@ -383,14 +403,14 @@ Result<void> MeshBuilder::connect_lower(int rank, Address& address) {
       return error;
     }
     ::poll(nullptr, 0, kRetryMs);
-    if (!meets()) continue;
+    if (!first_meets()) continue;
     auto fresh = address_of(rank);
     if (!fresh) return fresh.error();
     address = std::move(*fresh);
   }
 }
 
-Result<void> MeshBuilder::try_connect(int rank, const Address& address) {
+Result<void> MeshBuilder::try_connect(int rank, const RankAddress& address) {
   Peer& entry = peer(rank);
   entry.who = address.who;
   for (const Purpose purpose : stage_) {
@@ -408,7 +428,7 @@ Result<void> MeshBuilder::try_connect(int rank, const Address& address) {
 }
 
 // Connects them at the same time, because each takes some round trips.
-Result<void> MeshBuilder::connect_more(int rank, const Address& address, Peer& entry) {
+Result<void> MeshBuilder::connect_more(int rank, const RankAddress& address, Peer& entry) {
   std::erase_if(entry.more_data, has_ended);
   const std::size_t wanted = more_sockets(entry.data.get(), job_);
   std::vector<Result<UniqueFd>> made;
@@ -431,7 +451,7 @@ Result<void> MeshBuilder::connect_more(int rank, const Address& address, Peer& e
 }
 
 // A firewall that drops packets sends no answer: warn the user long before the time is up.
-Result<UniqueFd> MeshBuilder::connect_patiently(const Address& address) {
+Result<UniqueFd> MeshBuilder::connect_patiently(const RankAddress& address) {
   const TimePoint tell_at = steady_now() + kTellNoAnswer;
   auto fd = connect_tcp(address.tcp, std::min(deadline_, tell_at));
   if (fd || fd.error().os_errno != ETIMEDOUT || tell_at >= deadline_) return fd;
@@ -442,7 +462,7 @@ Result<UniqueFd> MeshBuilder::connect_patiently(const Address& address) {
   return connect_tcp(address.tcp, deadline_);
 }
 
-Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purpose purpose,
+Result<UniqueFd> MeshBuilder::connect_one(int rank, const RankAddress& address, Purpose purpose,
                                           bool& is_unix) {
   is_unix = false;
   if (job_.transport != Transport::tcp && !address.unix_name.empty()) {
@@ -466,7 +486,7 @@ Result<UniqueFd> MeshBuilder::connect_one(int rank, const Address& address, Purp
 
 Result<void> MeshBuilder::accept_higher() {
   const auto take = [&](UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
-    if (from.from_rank <= job_.rank || from.from_rank >= job_.size) return false;
+    if (!std::binary_search(higher_.begin(), higher_.end(), from.from_rank)) return false;
     Peer& entry = peer(from.from_rank);
     if (meets() != (from.purpose == Purpose::ring_link)) return false;
     if (from.purpose == Purpose::ring_more_data) {
@@ -528,9 +548,7 @@ Error MeshBuilder::last_word_of(int rank) {
   const ssize_t n = ::recv(from.link.get(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK);
   const std::string_view frames(bytes, n > 0 ? static_cast<std::size_t>(n) : 0);
   if (auto error = error_in_frames(frames, job_.size)) return std::move(*error);
-  return {.code = Errc::peer_lost,
-          .what = "init: " + from.who + " was lost: its connection ended",
-          .rank = rank};
+  return lost_connection(rank);
 }
 
 // The error that a rank that gave up earlier has sent to its peers.
@@ -564,14 +582,16 @@ Error MeshBuilder::not_arrived(const Error& cause) {
       add(arrivals.unconnected, r);
       continue;
     }
+    const bool awaited = std::binary_search(lower_.begin(), lower_.end(), r) ||
+                         std::binary_search(higher_.begin(), higher_.end(), r);
     const auto value = store_.try_get(key_of(prefix_, r), soon);
     // The store did not have the address before it ended.
     const bool ended_waiting = !value && r == awaited_ && value.error().code != Errc::timeout;
     if (value ? !value->has_value() : ended_waiting) {
       add(arrivals.missing, r);
     } else if (value) {
-      add(arrivals.unconnected, r);
-    } else {
+      if (awaited) add(arrivals.unconnected, r);
+    } else if (awaited) {
       add(arrivals.unknown, r);
       arrivals.why = cause.code == Errc::io ? cause.what : value.error().what;
     }
@@ -587,6 +607,25 @@ Error MeshBuilder::not_arrived(const Error& cause) {
 }
 
 }  // namespace
+
+std::string own_host_name() {
+  char host[256] = "?";
+  ::gethostname(host, sizeof host - 1);
+  return std::string(host).substr(0, 100);
+}
+
+std::string describe_rank(int rank, int pid, const std::string& host) {
+  return fmt::format("rank {} (pid {} on {})", rank, pid, host);
+}
+
+void tell_control_threads(const Mesh& mesh, const Error& error) {
+  const std::string over =
+      encode(LinkFrame{.code = error.code, .rank = error.rank, .seq = 0, .text = error.what});
+  for (const auto& other : mesh.peers) {
+    if (!other.link) continue;
+    (void)::send(other.link.get(), over.data(), over.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
 
 Result<std::string> listen_address(const JobView& job) {
   if (!job.interface.empty()) {

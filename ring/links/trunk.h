@@ -1,7 +1,9 @@
-// Trunk: the control connections that one communicator made when it met, and this process's one
-// thread that watches them. That communicator and the groups made from it on one host share the
-// trunk: each is a channel there (ring/links/links.h), so a group needs neither connections nor a
-// thread of its own. The trunk lives as long as one of them.
+// Trunk: the control connections of one communicator, and this process's one thread that watches
+// them. Where ranks have links with their neighbours only, a pair gets one when it first needs it
+// (ring/links/late_links.h); two, if both connect at the same moment. The communicator and the
+// groups made from it on one host share the trunk: each is a channel there (ring/links/links.h), so
+// a group needs neither connections nor a thread of its own. The trunk lives as long as one of
+// them.
 //
 // The thread sleeps until a peer speaks or its connection ends, except for two looks a second at
 // each channel's running collective. The thread finds the death of a rank: the kernel closes a dead
@@ -13,11 +15,12 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -29,6 +32,7 @@
 #include "base/unique_fd.h"
 #include "ring/links/death_watch.h"
 #include "ring/links/held_frames.h"
+#include "ring/links/late_links.h"
 #include "ring/links/link_frame.h"
 
 namespace dlaunch {
@@ -37,7 +41,7 @@ class Trunk {
  public:
   struct Peer {
     std::string who;
-    UniqueFd link;  // empty for the own rank
+    UniqueFd link;  // empty for the own rank, and for one that gets it later
   };
 
   // The trunk calls these on its thread, one at a time, and never after close().
@@ -75,14 +79,22 @@ class Trunk {
   // along if the link is AF_UNIX; the caller keeps its own. If the frame must wait and there is no
   // room for a copy of the descriptor, the frame says so (kLacking).
   void tell(int peer, std::string_view frame, int descriptor = -1);
+  // The same, on the trunk's thread, for a frame that passes through this rank: it goes with others
+  // once the thread has read what has come.
+  void pass_on(int peer, std::string_view frame);
   // Waits, for a moment at most, until tunnels have carried all frames.
   void flush() const;
+  // Waits, for a second at most, until the kernel has all frames. Not on the trunk's thread.
+  void drain();
 
   // The process of a peer is dead, even if its connection has not ended yet. Its earlier frames
   // still count.
   void died(int peer);
   // Reports dead peers of this host from the kernel to died().
   void watch(std::unique_ptr<DeathWatch> deaths) { deaths_ = std::move(deaths); }
+  // For ranks that have no link yet: how they connect. Call it before run().
+  Result<void> connect_later(UniqueFd listener, Contacts contacts);
+  bool connects_later() const { return late_.has_value(); }
   // Takes the descriptors that come with MEMORY, on the thread. Call it before run().
   using TakeMemory = std::function<void(int peer, std::uint64_t number, UniqueFd descriptor)>;
   void on_memory(TakeMemory take) { take_memory_ = std::move(take); }
@@ -96,15 +108,24 @@ class Trunk {
     std::string bytes;
     UniqueFd descriptor;  // a copy
   };
+  // What has been read of a connection, up to the first incomplete frame.
+  struct Link {
+    UniqueFd fd;
+    std::string input;
+    std::vector<UniqueFd> descriptors;  // of incomplete frames
+    bool in_use = false;                // its frames are being taken; only for the thread
+  };
   struct Watched {
     std::string who;
-    UniqueFd link;
-    std::string input;
-    std::deque<UniqueFd> descriptors;  // of incomplete frames
-    bool carried = false;              // by a tunnel, where a reset looks like an end
-    bool dead = false;                 // died(), not handled yet; under dead_mutex_
-    std::deque<Told> output;           // not yet taken by the kernel; under send_mutex_
-    std::string ended;                 // the reason; "": not ended. Under channels_mutex_
+    Link first, second;  // this rank sends on the first one; under send_mutex_ until they are there
+    bool carried = false;    // by a tunnel, where a reset looks like an end
+    bool dead = false;       // died(), not handled yet; under dead_mutex_
+    bool over = false;       // no link of it is watched any more; only for the thread
+    bool passes = false;     // some of `output` is for the end of this turn; under send_mutex_
+    bool gone = false;       // likewise: its links are not watched any more
+    bool refused = false;    // it takes no link; under send_mutex_
+    std::list<Told> output;  // not yet taken by the kernel; under send_mutex_
+    std::string ended;       // the reason; "": not ended. Under channels_mutex_
   };
   struct Open {
     Channel* channel = nullptr;
@@ -114,12 +135,21 @@ class Trunk {
   Trunk(int rank, std::vector<Peer> peers);
   void main();
   void on_event(std::uint32_t tag, std::uint32_t events);
-  bool on_readable(int peer);
-  void on_frame(int peer, const LinkFrame& frame);
+  bool on_readable(int peer, Link& link);
+  void on_frame(int peer, Link& link, const LinkFrame& frame);
+  void read_all(int peer);
+  void take_frames(int peer, Link& link);
+  void send_passed();
+  void take_late_links();
+  void connect(int peer);
+  void connect_waiting();
+  bool add_link(int peer, Link& link, UniqueFd fd, std::uint32_t tag);
+  bool watch(const UniqueFd& fd, std::uint32_t tag) const;
   void on_nonsense(int peer);
   void on_deaths();
   void on_end(int peer);
   void on_broken(int peer, int os_errno);
+  void on_reset(int peer);
   void end(int peer, std::string_view how);
   void lose_reset(TimePoint looked);
   void look();
@@ -131,7 +161,10 @@ class Trunk {
 
   const int rank_;
   std::vector<Watched> peers_;
+  std::optional<LateLinks> late_;
   TakeMemory take_memory_;
+  bool warned_ = false;   // that a rank cannot be reached; under send_mutex_
+  bool passes_ = false;   // of any peer; likewise
   bool carried_ = false;  // any of the links
   std::mutex channels_mutex_;
   std::map<std::uint64_t, Open> channels_;

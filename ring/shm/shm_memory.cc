@@ -309,16 +309,18 @@ void ShmMemory::find_small(int rank) {
   }
 }
 
-Result<Lives> map_lives(const UniqueFd& control, int ranks) {
+Result<Neighbourhood> map_neighbourhood(const UniqueFd& control, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   auto mapping =
       map(control.get(), sizeof(ShmHeader) + n * sizeof(ShmRank), PROT_READ | PROT_WRITE, false);
   if (!mapping) return mapping.error();
-  Lives lives;
+  Neighbourhood found{{.words = {}, .keep = *mapping}, {.of = {}, .keep = *mapping}};
   auto* const all = reinterpret_cast<ShmRank*>(static_cast<ShmHeader*>(mapping->get()) + 1);
-  for (std::size_t r = 0; r < n; ++r) lives.words.push_back(&all[r].life);
-  lives.keep = std::move(*mapping);
-  return lives;
+  for (std::size_t r = 0; r < n; ++r) {
+    found.lives.words.push_back(&all[r].life);
+    found.contacts.of.push_back(&all[r].contact);
+  }
+  return found;
 }
 
 }  // namespace dlaunch

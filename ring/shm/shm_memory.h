@@ -27,6 +27,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "ring/links/contact.h"
 #include "ring/plan/shm_plan.h"
 #include "ring/shm/shm_plane.h"
 #include "ring/shm/shm_wait.h"
@@ -61,6 +62,7 @@ struct ShmRank {
   ShmCounter parted;           // calls in memory of a pair that this rank has finished
   Bell bell;
   alignas(64) std::atomic<std::uint32_t> life{0};  // of ring/links/death_watch.h
+  alignas(64) Contact contact;
 };
 
 struct alignas(64) ShmHeader {

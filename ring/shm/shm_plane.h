@@ -13,6 +13,7 @@
 #include "base/unique_fd.h"
 #include "ring/call/abort_flag.h"
 #include "ring/call/plane.h"
+#include "ring/links/contact.h"
 #include "ring/links/death_watch.h"
 #include "ring/plan/plan_rules.h"
 
@@ -38,8 +39,12 @@ struct ShmOptions {
 
 // A new control segment for `ranks` ranks, zeroed; one rank makes it.
 Result<UniqueFd> make_shm_control(int ranks);
-// The ranks' locks in it, in a mapping of their own.
-Result<Lives> map_lives(const UniqueFd& control, int ranks);
+// What ranks find there of each other beside data, in a mapping of its own.
+struct Neighbourhood {
+  Lives lives;
+  Contacts contacts;
+};
+Result<Neighbourhood> map_neighbourhood(const UniqueFd& control, int ranks);
 // A new data segment without memory; one rank makes it.
 Result<UniqueFd> make_shm_data(int ranks);
 // Once all ranks have mapped it: from here on no process can map it writable, so a confused peer

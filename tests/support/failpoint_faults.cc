@@ -40,6 +40,7 @@ struct Failpoint {
   bool writes = false;
   int ranks = 0;  // 0: any number
   bool afterwards = false;
+  bool few = false;  // of ranks with few links (DLAUNCH_LINKS), kFewRanks
 };
 
 constexpr Failpoint kFailpoints[] = {
@@ -104,12 +105,22 @@ constexpr Failpoint kFailpoints[] = {
     {.name = "shm.takes_block", .on = On::shm, .cores = Cores::each, .ranks = 2},
     {.name = "shm.takes_lent", .on = On::shm, .cores = Cores::each},
     {.name = "shm.awaits_takers", .on = On::shm, .cores = Cores::each},
+    {.name = "tree.heard", .on = On::shm, .few = true},
+    {.name = "tree.tells", .on = On::shm, .few = true},
+    {.name = "late_links.connects", .on = On::shm, .few = true},
+    {.name = "late_links.accepted", .on = On::shm, .few = true},
+    {.name = "bootstrap.connects_others", .on = On::tcp, .few = true},
+    {.name = "links.frame", .on = On::shm, .few = true},
+    {.name = "links.tell", .on = On::shm, .few = true},
+    {.name = "links.goodbye", .on = On::shm, .few = true},
     // For after the loss of another rank.
     {.name = "links.end_seen", .ranks = 3, .afterwards = true},
     {.name = "links.told_all", .ranks = 3, .afterwards = true},
     {.name = "abort_flag.raised", .ranks = 3, .afterwards = true},
     {.name = "communicator.fails", .ranks = 3, .afterwards = true},
 };
+
+constexpr int kFewRanks = 6;  // a rank has no link with the third next one
 
 constexpr Fault kFaults[] = {Fault::kill, Fault::stop, Fault::pause, Fault::short_writes,
                              Fault::tear};
@@ -273,7 +284,7 @@ std::vector<Strike> strikes_at(const Failpoint& point, const Options& options, R
   std::vector<Strike> strikes;
   for (const Fault fault : kFaults) {
     for (const char* transport : {"shm", "tcp"}) {
-      for (const int ranks : {2, 3}) {
+      for (const int ranks : point.few ? std::vector{kFewRanks} : std::vector{2, 3}) {
         for (int victim = 0; victim < ranks; ++victim) {
           if (!may_be(point, fault, transport, ranks, victim)) continue;
           for (int h = 0; h < options.hits; ++h) {
@@ -324,6 +335,7 @@ Trial trial_of(const Strike& strike, std::uint64_t seed) {
 
 void arm(const Strike& strike, const Trial& trial, int rank, Shared& shared) {
   const bool alone = strike.point->cores == Cores::one;
+  ::setenv("DLAUNCH_LINKS", strike.point->few ? "few" : "auto", 1);
   ::setenv("DLAUNCH_LOCAL_CORES", alone ? "1" : std::to_string(strike.ranks).c_str(), 1);
   if (rank != strike.victim) return;
   armed.name = strike.point->name;

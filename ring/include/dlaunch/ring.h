@@ -467,8 +467,8 @@ DL_API dl_result dl_copy(dl_comm* comm, void* to, const void* from, size_t bytes
  * group whose ranks share memory on one host costs each of them no thread and at most 64 KiB; a
  * program may have hundreds. A group takes memory for large calls when it first needs it, and
  * groups that do not run at the same time share it. At its first message each rank opens a socket
- * for each other rank, and one descriptor more. Any other group (over several hosts, or tcp) meets
- * through the store, and has its own connections and thread. */
+ * for each other rank, and one descriptor more. Any other group (over several hosts, tcp, or with
+ * more than 256 ranks) meets through the store, and has its own connections and thread. */
 DL_API dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group);
 /* dl_split() for `size` ranks of comm, in the order of the list, which each of them knows: only
  * they call it, with the same list and tag >= 0. Make groups of the same list one after the other,

@@ -34,7 +34,13 @@ std::vector<LinkFrame> one_of_each() {
           {.type = LinkFrame::Type::join, .text = "", .channel = std::uint64_t{1} << 63},
           {.type = LinkFrame::Type::pass, .seq = 258, .text = "", .channel = 7},
           {.type = LinkFrame::Type::want, .text = "", .channel = 7},
-          {.type = LinkFrame::Type::memory, .seq = 3, .text = ""}};
+          {.type = LinkFrame::Type::memory, .seq = 3, .text = ""},
+          {.type = LinkFrame::Type::abort,
+           .rank = 1,
+           .seq = 0,
+           .text = "passed on",
+           .origin = 3,
+           .number = 1u << 31}};
 }
 
 bool refused(std::string_view bytes) {
@@ -59,8 +65,26 @@ TEST_CASE("link frames: each is read as it was written, however many follow each
     CHECK((*frame)->text == sent.text);
     CHECK((*frame)->call == sent.call);
     CHECK((*frame)->channel == sent.channel);
+    CHECK((*frame)->origin == sent.origin);
+    CHECK((*frame)->number == sent.number);
   }
   CHECK(rest.empty());
+}
+
+TEST_CASE("link frames: one that is passed on names the rank that began it, and has a number") {
+  const LinkFrame good{.type = LinkFrame::Type::goodbye, .text = "", .origin = 3, .number = 1};
+  CHECK_FALSE(refused(encode(good)));
+  LinkFrame bad = good;
+  bad.origin = 4;
+  CHECK(refused(encode(bad)));
+  bad.origin = -1;
+  CHECK(refused(encode(bad)));
+  bad = good;
+  bad.type = LinkFrame::Type::pass;  // descriptors go from hand to hand only
+  CHECK(refused(encode(bad)));
+  std::string none = encode(good);
+  none[none.size() - 4] = 0;  // the number
+  CHECK(refused(none));
 }
 
 TEST_CASE("link frames: an incomplete frame is not consumed") {
@@ -81,7 +105,7 @@ TEST_CASE("link frames: an impossible header is refused") {
     std::string bytes = encode(frame);
     INFO("type " << static_cast<int>(bytes[0]));
     const auto with = [&](std::size_t at, char byte) {
-      std::string changed = bytes.substr(0, 24);
+      std::string changed = bytes.substr(0, frame.number > 0 ? 32 : 24);
       changed[at] = byte;
       return changed;
     };
