@@ -25,6 +25,9 @@ expect_code 143
 # 256 ranks of one host meet and reduce: each connects with some of them. This takes 1 s on 2 idle cores.
 run dlaunch --nproc 256 --oversubscribe "$BUILD/tests/support/rounds_worker" --steps 3
 expect_code 0; expect_under 30000
+# A burst of deaths: each rank that is left names one of those killed.
+run "$BUILD/tests/support/meeting_cost" 200 --deaths 20
+cat out; expect_code 0; expect_under 30000
 
 # Each rank has three descriptors for each other rank, whatever the soft limit is.
 ulimit -Sn 64

@@ -1,11 +1,14 @@
 // Measures what it costs ranks to meet: forks them on this host, lets all begin at the same moment,
 // and prints the time until the last has joined and until the last has a first all_reduce, the CPU
-// time of all, and the descriptors and memory of one rank. Exits with 1 if a limit is exceeded.
+// time of all, and the descriptors and memory of one rank. --deaths: then so many ranks are killed
+// at the same moment, and it prints when the last of the others has the error that names one of
+// them. Exits with 1 if a limit is exceeded or an error is wrong.
 //
-//   meeting_cost RANKS [--transport auto|shm|tcp] [--most-s X] [--most-descriptors N]
+//   meeting_cost RANKS [--transport auto|shm|tcp] [--deaths N] [--most-s X] [--most-descriptors N]
 #include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -31,11 +34,16 @@ struct Options {
   const char* transport = "auto";
   double most_s = 0;  // 0: no limit
   long most_descriptors = 0;
+  int deaths = 0;
+  // They are spread over the ranks. Rank 0 serves the store.
+  bool dies(int rank) const {
+    return deaths > 0 && rank % (ranks / deaths) == 1 && rank / (ranks / deaths) < deaths;
+  }
 };
 
 // What a rank reports once it has its result.
 struct Report {
-  double joined_s = 0, reduced_s = 0;
+  double joined_s = 0, reduced_s = 0, lost_s = 0;
   long descriptors = 0, kib = 0;
 };
 
@@ -80,6 +88,8 @@ Options parse(int count, char** words) {
       options.transport = value;
     } else if (word == "--most-s") {
       options.most_s = std::atof(value);
+    } else if (word == "--deaths") {
+      options.deaths = std::atoi(value);
     } else if (word == "--most-descriptors") {
       options.most_descriptors = std::atol(value);
     } else {
@@ -87,6 +97,7 @@ Options parse(int count, char** words) {
     }
   }
   if (options.ranks < 2) refuse("say how many ranks: 2 or more");
+  if (options.deaths > options.ranks / 2) refuse("at most every second rank dies");
   return options;
 }
 
@@ -101,6 +112,22 @@ int held_port() {
   auto* const any = reinterpret_cast<sockaddr*>(&address);
   if (::bind(fd, any, size) != 0 || ::getsockname(fd, any, &size) != 0) refuse("no free port");
   return ntohs(address.sin_port);
+}
+
+// Some ranks die. The others report how long their barrier took to fail.
+int see_deaths(const Options& options, int rank, dl_comm* comm, int report_to) {
+  if (options.dies(rank)) ::raise(SIGKILL);
+  const auto begin = Clock::now();
+  const dl_result result = dl_barrier(comm);
+  Report report;
+  report.lost_s = seconds_since(begin);
+  if (result != DL_ERR_PEER_LOST || !options.dies(dl_peer_lost(comm))) {
+    std::fprintf(stderr, "rank %d: barrier after the deaths: %s\n", rank, dl_last_error(comm));
+    return 5;
+  }
+  if (::write(report_to, &report, sizeof report) != sizeof report) return 4;
+  dl_finalize(comm);
+  return 0;
 }
 
 // A rank: joins when the gate opens, reports, and leaves when the second gate opens.
@@ -137,6 +164,7 @@ int run_rank(const Options& options, int rank, int port, const char* secret, con
   report.kib = used.ru_maxrss;
   if (::write(report_to, &report, sizeof report) != sizeof report) return 4;
   (void)!::read(leave.read, &byte, 1);
+  if (options.deaths > 0) return see_deaths(options, rank, comm, report_to);
   dl_finalize(comm);
   return 0;
 }
@@ -181,9 +209,15 @@ int main(int count, char** words) {
     most.kib = std::max(most.kib, one.kib);
   }
   ::close(leave.write);
-  for (const pid_t pid : pids) {
+  for (int i = options.deaths; options.deaths > 0 && i < options.ranks && well; ++i) {
+    Report one;
+    well = ::read(reports.read, &one, sizeof one) == sizeof one;
+    most.lost_s = std::max(most.lost_s, one.lost_s);
+  }
+  for (int rank = 0; rank < options.ranks; ++rank) {
     int status = 0;
-    well &= ::waitpid(pid, &status, 0) == pid && status == 0;
+    const pid_t pid = pids[static_cast<std::size_t>(rank)];
+    well &= ::waitpid(pid, &status, 0) == pid && status == (options.dies(rank) ? SIGKILL : 0);
   }
   ::unlink(secret);
   rusage used{};
@@ -193,10 +227,15 @@ int main(int count, char** words) {
   };
   std::printf(
       "%d ranks, %s: joined in %.2f s, first all_reduce after %.2f s; CPU %.2f s (system %.2f); "
-      "descriptors of a rank %ld, its memory %ld MiB\n",
+      "descriptors of a rank %ld, its memory %ld MiB",
       options.ranks, options.transport, most.joined_s, most.reduced_s,
       seconds(used.ru_utime) + seconds(used.ru_stime), seconds(used.ru_stime), most.descriptors,
       most.kib >> 10);
+  if (options.deaths > 0) {
+    std::printf("; %d killed at once, all others know it after %.3f s", options.deaths,
+                most.lost_s);
+  }
+  std::printf("\n");
   well &= within("seconds", most.reduced_s, options.most_s);
   well &= within("descriptors", static_cast<double>(most.descriptors),
                  static_cast<double>(options.most_descriptors));
