@@ -59,7 +59,6 @@ void AgentCore::on(TimePoint now, const Spawned&) {
 void AgentCore::on(TimePoint, const SpawnFailed& event) {
   if (spawning_ == event.slot) spawning_.reset();
   at(event.slot) = {};
-  spawn_next();
 }
 
 void AgentCore::on(TimePoint, const Exited& event) {
@@ -114,6 +113,7 @@ void AgentCore::on(TimePoint, const HandOn& event) {
 }
 
 void AgentCore::on(TimePoint now, const Clock&) {
+  spawn_next();  // after a SpawnFailed
   for (std::size_t s = 0; s < processes_.size(); ++s) {
     const auto slot = static_cast<Slot>(s);
     if (processes_[s].deadline > now) continue;

@@ -36,11 +36,11 @@ class AgentCore {
   struct Spawned {};  // the worker of the last Spawn action runs
   struct SpawnFailed {
     Slot slot;
-  };  // it does not run, or ended before it ran its program
+  };  // it does not run, or ended before it ran its program. The next one starts at the next Clock
   struct Exited {
     Slot slot;
   };
-  struct Clock {};  // deadline() has passed
+  struct Clock {};  // deadline() has passed, or the next one may start
   using Event = std::variant<Start, Stop, HandOn, Spawned, SpawnFailed, Exited, Clock>;
 
   // -- Actions, to be performed in order

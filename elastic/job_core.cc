@@ -57,6 +57,7 @@ JobCore::JobCore(const JobConfig& config)
       target_size_(config.size),
       wished_size_(config.size),
       policy_(restarts_of(config)) {
+  lives_[static_cast<std::size_t>(Life::absent)] = slots();
   DL_ASSERT(config.size > 0 && config.min_size <= config.size && config.size <= config.max_size);
 }
 
@@ -72,6 +73,17 @@ std::vector<JobCore::Action> JobCore::step(TimePoint now, const Event& event) {
   return std::move(actions_);
 }
 
+void JobCore::set_life(Process& process, Life life) {
+  --lives_[static_cast<std::size_t>(process.life)];
+  ++lives_[static_cast<std::size_t>(life)];
+  process.life = life;
+}
+
+void JobCore::set_ready(Process& process, bool ready) {
+  ready_ += static_cast<int>(ready) - static_cast<int>(process.ready);
+  process.ready = ready;
+}
+
 void JobCore::act(Action action) { actions_.push_back(std::move(action)); }
 
 std::optional<TimePoint> JobCore::deadline() const {
@@ -79,12 +91,17 @@ std::optional<TimePoint> JobCore::deadline() const {
   TimePoint next = paused_at_ ? kNever : job_deadline_;
   if (state_ == JobState::active) next = std::min(next, shrink_at_);
   if (out_of_reach()) next = std::min(next, out_of_reach_until());
-  const bool waited_for = any_member_waits();
-  for (const auto& process : processes_) {
-    const bool waits = process.life == Life::waiting && process.start_at > now_;
-    if (waits) next = std::min(next, process.start_at);
-    next = std::min(next, given_up_at(process));
-    if (waited_for && is_late(process, kNever)) next = std::min(next, process.join_by);
+  if (count(Life::waiting) > 0) {
+    for (const auto& process : processes_) {
+      const bool waits = process.life == Life::waiting && process.start_at > now_;
+      if (waits) next = std::min(next, process.start_at);
+      next = std::min(next, given_up_at(process));
+    }
+  }
+  if (any_member_waits()) {
+    for (const auto& process : processes_) {
+      if (is_late(process, kNever)) next = std::min(next, process.join_by);
+    }
   }
   return next == kNever ? std::nullopt : std::optional(next);
 }
@@ -106,26 +123,31 @@ void JobCore::on(const Start&) {
 }
 
 void JobCore::on(const Spawned& event) {
-  if (at(event.slot).life == Life::starting) at(event.slot).life = Life::running;
+  if (at(event.slot).life == Life::starting) set_life(at(event.slot), Life::running);
 }
 
 void JobCore::on(const SpawnFailed& event) {
-  at(event.slot).life = Life::absent;
+  set_life(at(event.slot), Life::absent);
   if (state_ != JobState::ending) return end(JobEnding::spawn_failed, SIGTERM);
   if (why_ == JobEnding::worker_failed) why_ = JobEnding::spawn_failed;
 }
 
 void JobCore::on(const Ended& event) {
   Process& process = at(event.slot);
-  const Life was = std::exchange(process.life, Life::absent);
-  process.linked = process.ready = false;
+  const Life was = process.life;
+  set_life(process, Life::absent);
+  process.linked = false;
+  set_ready(process, false);
   process.in_round = 0;
   const int left = std::exchange(process.leaving, -1);
   if (state_ == JobState::ending) return;
   if (left >= 0 && !event.well) lose_leaver(left);
   if (!process.wanted) return;
   if (was == Life::stopping || was == Life::stuck) {
-    process.life = Life::waiting;
+    // It had succeeded before: nobody ends well because of SIGKILL.
+    const bool by_itself = event.by_itself || process.killed;
+    const bool had_succeeded = are_tasks() && event.well && by_itself && process.rank >= 0;
+    set_life(process, had_succeeded ? Life::done : Life::waiting);
     // It ended by itself: the failure that was reported first may have followed from this one.
     if (event.well || event.consequence || !event.by_itself) return;
     const auto refusal = policy_.failed_too(now_, failure_of(event));
@@ -135,7 +157,7 @@ void JobCore::on(const Ended& event) {
   // Members that need it have asked for the next round, or will: then it comes back.
   const bool in_need = state_ == JobState::forming && any_member_waits();
   if (event.well && process.rank >= 0 && !in_need) {
-    process.life = Life::done;
+    set_life(process, Life::done);
   } else if (event.well && process.rank < 0) {
     process.wanted = false;  // a spare of a program that does not wait for a rank
   } else {
@@ -146,7 +168,7 @@ void JobCore::on(const Ended& event) {
 }
 
 void JobCore::on(const Unkillable& event) {
-  at(event.slot).life = Life::stuck;
+  set_life(at(event.slot), Life::stuck);
   // Its place cannot be filled: it may come back to life any time.
   if (!at(event.slot).wanted || state_ == JobState::ending) return;
   refuse("a worker cannot be ended, so that nobody can take its place", "");
@@ -156,7 +178,8 @@ void JobCore::on(const Unkillable& event) {
 void JobCore::on(const Ready& event) {
   Process& process = at(event.slot);
   if (process.life != Life::running || event.left != process.in_round) return;
-  elastic_ = process.linked = process.ready = true;
+  elastic_ = process.linked = true;
+  set_ready(process, true);
   process.version = event.version;
   if (process.rank < 0) return;
   if (event.left == live_) given_up_ = std::max(given_up_, event.why);
@@ -397,15 +420,17 @@ void JobCore::want(Slot slot, int rank, TimePoint start_at) {
   process.leaving = -1;
   process.rank = rank;
   process.start_at = start_at;
-  if (process.life == Life::absent || process.life == Life::done) process.life = Life::waiting;
+  if (process.life == Life::absent || process.life == Life::done) set_life(process, Life::waiting);
 }
 
 void JobCore::stop(Slot slot, int signal) {
   Process& process = at(slot);
-  if (process.life == Life::waiting) process.life = Life::absent;
+  if (process.life == Life::waiting) set_life(process, Life::absent);
   if (!is_up(process) && process.life != Life::stopping) return;
-  process.life = Life::stopping;
-  process.linked = process.ready = false;
+  if (process.life != Life::stopping) process.killed = signal == SIGKILL;
+  set_life(process, Life::stopping);
+  process.linked = false;
+  set_ready(process, false);
   act(StopWorkers{{slot}, signal});
 }
 

@@ -29,6 +29,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -300,7 +301,8 @@ class JobCore {
     int rank = -1;
     bool wanted = false;  // a member, a spare, or a member of a larger round to come
     bool linked = false;
-    int leaving = -1;  // its former rank; stopped when the others have their next round
+    bool killed = false;  // its stop was SIGKILL
+    int leaving = -1;     // its former rank; stopped when the others have their next round
     bool ready = false;
     int in_round = 0;  // the last round announced to it
     int round = 0;     // that, or the one that it was started for
@@ -308,6 +310,10 @@ class JobCore {
     TimePoint start_at{};
     TimePoint join_by = kNever;
   };
+
+  void set_life(Process& process, Life life);
+  void set_ready(Process& process, bool ready);
+  int count(Life life) const { return lives_[static_cast<std::size_t>(life)]; }
 
   void act(Action action);
   void on(const Start& event);
@@ -402,7 +408,11 @@ class JobCore {
   TimePoint now_{};
   JobState state_ = JobState::idle;
   std::vector<Process> processes_;  // by slot
-  std::vector<Slot> roster_;        // by rank: of the newest round
+  // How many processes have each life, and how many are ready: jobs have thousands, and most
+  // questions about them all need no look at each.
+  std::array<int, 7> lives_{};
+  int ready_ = 0;
+  std::vector<Slot> roster_;  // by rank: of the newest round
   int round_ = 0;
   int live_ = 0;  // the newest that may have begun its work
   TimePoint live_since_{};

@@ -27,8 +27,9 @@ void JobCore::on(const NodeLost& event) {
     const bool in_live =
         !process.ready && (process.linked ? process.in_round : process.round) == live_;
     if (in_live && (ran || stopping) && is_member(slot)) cut_off_.insert(slot);
-    process.life = process.wanted && stopping ? Life::waiting : Life::absent;
-    process.linked = process.ready = false;
+    set_life(process, process.wanted && stopping ? Life::waiting : Life::absent);
+    process.linked = false;
+    set_ready(process, false);
     process.in_round = 0;
     left = std::max(left, std::exchange(process.leaving, -1));
     if (process.wanted && ran) lost.push_back(slot);

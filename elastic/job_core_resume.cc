@@ -37,10 +37,10 @@ void JobCore::on(const Resume& event) {
   for (const Found& found : event.found) {
     Process& process = at(found.slot);
     process.wanted = true;
-    process.life = found.done ? Life::done : Life::running;
+    set_life(process, found.done ? Life::done : Life::running);
     process.linked = found.linked && !found.done;
     elastic_ |= found.linked;
-    process.ready = found.ready && !found.done;
+    set_ready(process, found.ready && !found.done);
     process.in_round = found.done ? 0 : found.in_round;
     process.round = found.round;
     process.version = found.version;
@@ -50,7 +50,8 @@ void JobCore::on(const Resume& event) {
   }
   for (const Slot slot : event.was.done) {
     Process& process = at(slot);
-    if (are_tasks() && process.rank >= 0 && process.life == Life::absent) process.life = Life::done;
+    if (are_tasks() && process.rank >= 0 && process.life == Life::absent)
+      set_life(process, Life::done);
   }
   commits_ = version_;
   live_since_ = now_;

@@ -36,6 +36,7 @@ bool JobCore::some_stay() const {
 
 // If no member of the roster stays, all start together, after the last of the others has ended.
 void JobCore::start_due() {
+  if (count(Life::waiting) == 0 && some_stay()) return;
   bool some_go = false, all_due = true;
   for (const Slot slot : roster_) {
     const Process& process = at(slot);
@@ -49,7 +50,7 @@ void JobCore::start_due() {
   for (Slot slot = 0; slot < slots(config_); ++slot) {
     Process& process = at(slot);
     if (process.life != Life::waiting || !may_start(process)) continue;
-    process.life = Life::starting;
+    set_life(process, Life::starting);
     process.version = 0;
     process.round = round_;
     process.join_by = deadline_after(now_, config_.join_timeout);
@@ -78,8 +79,9 @@ int JobCore::node_of(Slot slot) const {
 // is not elastic is not interrupted for that: it gets them when all start again.
 void JobCore::grow() {
   const int more = target_size_ - size();
+  if (more <= 0 || any_member_done()) return;
   const auto joiners = spares();
-  if (more <= 0 || static_cast<int>(joiners.size()) < more || any_member_done()) return;
+  if (static_cast<int>(joiners.size()) < more) return;
   if (!elastic_ && some_stay()) return;
   for (int i = 0; i < more; ++i) {
     at(joiners[static_cast<std::size_t>(i)]).rank = size();
@@ -184,7 +186,7 @@ void JobCore::announce() {
   const auto is = [&](bool Process::*what) {
     return [this, what](Slot slot) { return at(slot).*what; };
   };
-  if (std::all_of(roster_.begin(), roster_.end(), is(&Process::ready))) {
+  if (ready_ >= size() && std::all_of(roster_.begin(), roster_.end(), is(&Process::ready))) {
     // The versions that members reported when they left the round before count from now on: chance
     // decides whether these reports or the end of the lost process arrives first.
     std::uint64_t newest = 0;
@@ -192,7 +194,7 @@ void JobCore::announce() {
     note_version(newest);
     if (ends_given_up()) return;
     for (const Slot slot : roster_) {
-      at(slot).ready = false;
+      set_ready(at(slot), false);
       at(slot).in_round = at(slot).round = round_;
     }
     announced_ = true;
@@ -295,12 +297,14 @@ bool JobCore::any_alive() const {
 }
 
 bool JobCore::any_member_done() const {
+  if (count(Life::done) == 0) return false;
   return std::any_of(roster_.begin(), roster_.end(),
                      [&](Slot slot) { return at(slot).life == Life::done; });
 }
 
 // For the round that is being formed.
 bool JobCore::any_member_waits() const {
+  if (ready_ == 0) return false;
   return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).ready; });
 }
 
@@ -309,6 +313,7 @@ bool JobCore::any_linked() const {
 }
 
 bool JobCore::all_work_is_done() const {
+  if (count(Life::done) + static_cast<int>(config_.servers.size()) < size()) return false;
   return std::all_of(roster_.begin(), roster_.end(), [&](Slot slot) {
     return at(slot).life == Life::done || config_.servers.contains(at(slot).rank);
   });
@@ -316,6 +321,7 @@ bool JobCore::all_work_is_done() const {
 
 bool JobCore::all_are_there() const {
   const bool tasks = are_tasks();
+  if (count(Life::running) + (tasks ? count(Life::done) : 0) < size()) return false;
   return std::all_of(roster_.begin(), roster_.end(), [&](Slot slot) {
     return at(slot).life == Life::running || (tasks && at(slot).life == Life::done);
   });

@@ -50,8 +50,9 @@ void NodeDriver::perform(const AgentCore::NotStarted& what) {
 void NodeDriver::perform(const AgentCore::GiveUp& what) { effects_.say(NodeUnkillable{what.slot}); }
 
 void NodeDriver::never_ran(Slot slot, const SpawnError& error) {
-  effects_.say(NodeStartFailed{slot, error});  // first, or the next one would start in vain
-  post(AgentCore::SpawnFailed{slot});
+  step(AgentCore::SpawnFailed{slot});  // before the news: they may bring the slot's next start
+  effects_.say(NodeStartFailed{slot, error});
+  post(AgentCore::Clock{});  // after the news, which most often end the job: the next one starts
 }
 
 void NodeDriver::exited(Slot slot) { post(AgentCore::Exited{slot}); }

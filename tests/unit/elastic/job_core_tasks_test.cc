@@ -42,6 +42,18 @@ TEST_CASE("a task that has ended well is not done again when another fails") {
   CHECK(succeeded(world));
 }
 
+TEST_CASE("a task that had ended well when it was to be replaced is not done again") {
+  JobWorld world(tasks(2, 2), false);
+  world.running.erase(0);  // it has ended, and its host has not noticed yet
+  world.feed_now(JobCore::Replace{0});
+  CHECK(world.core.life_of(0) == "being stopped");
+  world.feed(JobCore::Ended{.slot = 0, .well = true});
+  CHECK(world.core.life_of(0) == "done");
+  world.succeed(1);
+  CHECK(succeeded(world));
+  CHECK(world.starts == 2);
+}
+
 TEST_CASE("all remaining tasks fail at once") {
   JobWorld world(tasks(3, 3), false);
   world.succeed(2);
