@@ -53,7 +53,7 @@ constexpr OptionRow kOutputRows[] = {
     {"trace", "", "", "FILE", "", Group::output,
      "Write a timeline of all ranks to this file at the job's end, in Chrome's trace event format: "
      "ui.perfetto.dev shows it. It has the last operations of libdlring on each rank with their "
-     "bytes and algorithm, whom each rank waited for, rounds, failures and commits",
+     "bytes and algorithm, whom each rank waited for and why, rounds, failures and commits",
      &Options::trace},
     {"label", "l", "tag-output prepend-rank", "", "", Group::output,
      "Put the rank before each line, which is the default", &Options::label, kHidden},

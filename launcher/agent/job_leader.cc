@@ -556,6 +556,7 @@ void JobLeader::perform(const JobCore::Finish& how) {
   auto ending = story_.finish(how, job(), std::move(left), [this](int rank, const auto& lines) {
     return hub_->shown_last(rank, lines);
   });
+  telemetry_.write_trace();
   if (plan_.says_all && ending.exit_code == 1) ending.report.clear();
   const bool well = ending.exit_code == kExitOk || ending.report.empty();
   end(ending.exit_code, well ? "" : ending.report.front(), ending.report);

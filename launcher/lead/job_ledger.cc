@@ -39,6 +39,12 @@ void JobLedger::begin_round(TimePoint now, int round, int size) {
   ledger_.slow_links({});
 }
 
+std::map<int, double> JobLedger::measured(const StepTimes& step) {
+  auto shares = links_.add(step);
+  ledger_.slow_links(shares);
+  return shares;
+}
+
 void JobLedger::take(TimePoint now, int node, const std::string& host, const NodeMessage& message) {
   if (const auto* books = std::get_if<NodeBooks>(&message)) {
     for (const RankSpans& report : books->ranks) {

@@ -25,8 +25,9 @@ class JobLedger {
   void begin_round(TimePoint now, int round, int size);
   // host: that node's name.
   void take(TimePoint now, int node, const std::string& host, const NodeMessage& message);
-  // What the collectives measured.
-  void measured(const StepTimes& step) { ledger_.slow_links(links_.add(step)); }
+  // What the collectives measured. Returns what slow links cost from now on: the share of each
+  // step, by the rank whose links are slow.
+  std::map<int, double> measured(const StepTimes& step);
   // The job has ended.
   void finish(TimePoint now) { ledger_.finish(now); }
 

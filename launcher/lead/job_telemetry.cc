@@ -92,7 +92,7 @@ void JobTelemetry::take(int node, const std::string& host, Duration clock_error,
 }
 
 void JobTelemetry::measured(const StepTimes& step) {
-  ledger_.measured(step);
+  trace_.slow_links(steady_now(), ledger_.measured(step));
   counters_.take(step);
 }
 

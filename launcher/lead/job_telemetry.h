@@ -45,8 +45,10 @@ class JobTelemetry {
   void worker_ended(const WorkerEnd& end, const JobCore& job);
   // clock_error: of that host's clock here.
   void take(int node, const std::string& host, Duration clock_error, const NodeMessage& message);
-  // The job has ended: closes the books, and writes the timeline.
+  // The job has ended: closes the books.
   void finish();
+  // Writes the timeline of a job that has ended. That takes time, so the report comes first.
+  void write_trace() { trace_.write(); }
   // The accounts up to now, or to 100 ms before: a reader of the metrics and `dlaunchctl top` each
   // ask for them more than once, and in a large job they take time.
   const Goodput& goodput();

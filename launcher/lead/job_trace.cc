@@ -30,6 +30,16 @@ void JobTrace::begin_round(TimePoint now, int round, int size) {
   const auto& rounds = trace_.rounds;
   if (path_.empty() || (!rounds.empty() && rounds.back().number == round)) return;
   if (rounds.size() < kMostMarks) trace_.rounds.push_back({round, size, now});
+  slow_links(now, {});
+}
+
+void JobTrace::slow_links(TimePoint now, const std::map<int, double>& shares) {
+  auto& known = trace_.slow_links;
+  if (path_.empty() || shares == (known.empty() ? std::map<int, double>() : known.back().shares)) {
+    return;
+  }
+  known.push_back({now, shares});
+  if (known.size() > kMostMarks) known.pop_front();
 }
 
 void JobTrace::see(TimePoint now, const JobCore::Event& event, const JobCore& job) {
@@ -77,9 +87,8 @@ std::size_t JobTrace::most_of_a_rank() const {
   return kMostOperations / std::max<std::size_t>(trace_.ranks.size(), 1);
 }
 
-void JobTrace::finish(TimePoint now) {
+void JobTrace::write() {
   if (path_.empty()) return;
-  trace_.ended = now;
   const std::string path = std::exchange(path_, "");
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   int err = file ? 0 : errno;

@@ -2,6 +2,7 @@
 // It keeps the last operations only: at most 2,000,000 of all ranks together.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "elastic/job_core.h"
@@ -19,10 +20,14 @@ class JobTrace {
   // Before the job's core takes it.
   void see(TimePoint now, const JobCore::Event& event, const JobCore& job);
   void ended(const WorkerEnd& end);
+  // Slow links cost these shares of each step from now on, by the rank whose links are slow.
+  void slow_links(TimePoint now, const std::map<int, double>& shares);
   // clock_error: of that host's clock here.
   void take(int node, const std::string& host, Duration clock_error, const NodeMessage& message);
+  // The job has ended.
+  void finish(TimePoint now) { trace_.ended = now; }
   // Writes the file; warns if it cannot. Idempotent.
-  void finish(TimePoint now);
+  void write();
 
  private:
   std::size_t most_of_a_rank() const;

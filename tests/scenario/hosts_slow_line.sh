@@ -5,7 +5,7 @@ export PATH="$BUILD/cli/ctl:$PATH"
 hosts_up 3
 # begin: each step adds up 1 MB, which takes some 50 ms over a line of 200 Mbit/s and next to nothing over the others.
 begin() {
-  start_job "1 2 3" --nnodes 3 --straggler-window 1s --straggler-ratio 50 --error-file report.json \
+  start_job "1 2 3" --nnodes 3 --straggler-window 1s --straggler-ratio 50 --error-file report.json --trace trace.json \
     "$BUILD/tests/support/rounds_worker" --until enough --step-ms 10 --bytes 1000000
   wait_until 30 later_round 0 3 || job_fails "no round"
 }
@@ -33,4 +33,13 @@ end_steps 60 3
 tail -n 1 err.1 | grep -qE '^dlaunch: rank . \(host2\) cost [0-9.]+ %: .*network link' || job_fails "the last line"
 [ "$(grep -h 'the links' err.1 | wc -l)" = 1 ] || job_fails "it was said more than once"
 check "g['costs'][0]['host'] == 'host2'" "g['costs'][0]['waiting_s']['link'] > 0.3 * total" "g['transfer_s'] < 0.3 * total"
+# The timeline shows these waits, with their cause, in about the amount that the ledger has.
+python3 - <<'PY' >check.out 2>&1 || fail "$(cat check.out)"
+import json
+goodput = json.load(open("report.json"))["goodput"]
+worst = goodput["costs"][0]
+waits = [event["dur"] / 1e6 for event in json.load(open("trace.json"))["traceEvents"]
+         if event.get("cat") == "wait" and event["ph"] == "X" and event["args"]["rank"] == worst["rank"] and event["args"]["cause"] == "link"]
+assert 0.7 < sum(waits) / worst["waiting_s"]["link"] < 1.3, (sum(waits), worst)
+PY
 [ -z "${VERBOSE:-}" ] || tail -n 3 err.1 ctl.out

@@ -6,7 +6,7 @@ worker=$BUILD/tests/support/rounds_worker
 
 # Other load makes ranks late, too.
 first=(); chrt -r 1 true 2>/dev/null && first=(chrt -r 1)
-run ${first[@]+"${first[@]}"} dlaunch --nproc 3 --max-restarts 9 --straggler off --trace trace.json sh -c \
+run ${first[@]+"${first[@]}"} dlaunch --nproc 3 --max-restarts 9 --straggler off --trace trace.json --error-file report.json sh -c \
   '[ "$DLAUNCH_ROUND.$RANK" != 1.2 ] || { sleep 2; kill -9 $$; } & exec "$0" --steps 200 --step-ms 10 --bytes 4000 --slow 1 --factor 3' "$worker"
 expect_code 0
 cat >check.py <<'PY'
@@ -42,6 +42,9 @@ ranks = trace["otherData"]["ranks"]
 assert [rank["rank"] for rank in ranks] == [0, 1, 2] and all(rank["clock_error_s"] == 0 for rank in ranks), ranks
 PY
 python3 check.py 2>why || fail "$(cat why)"
+
+# The time that it takes to write the timeline is no part of the job's time in its report.
+python3 "$SOURCE/tests/scenario/goodput_check.py" report.json >why || fail "$(cat why)"
 
 # A file that cannot be made costs a warning.
 run dlaunch --nproc 1 --trace no/such/folder/trace.json true

@@ -1,5 +1,6 @@
 #include "launcher/lead/report/trace_text.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -145,7 +146,6 @@ class TraceText {
            {"args", args}});
   }
 
-  // A slice of its own for each wait, within the operation, and an arrow to it from the culprit.
   void write_waits() {
     WaitFinder finder;
     for (const auto& [rank, of] : trace_.ranks) {
@@ -153,21 +153,83 @@ class TraceText {
         finder.add(operation.round, rank, of.node, operation.span);
       }
     }
-    int arrow = 0;
-    for (const Wait& wait : finder.take(TimePoint::max())) {
-      if (wait.to - wait.from < least_span(1)) continue;
-      slice(wait.rank, fmt::format("wait for rank {}", wait.culprit), "wait", wait.from, wait.to,
-            {{"rank", wait.culprit}, {"cause", std::string(word_of(kWaitCauseWords, wait.cause))}},
-            3);
-      const auto end = [&](const char* kind, int track, int thread) {
-        json flow = {{"ph", kind},   {"name", "waited for"}, {"cat", "wait"},      {"id", arrow},
-                     {"pid", track}, {"tid", thread},        {"ts", time(wait.to)}};
-        if (*kind == 'f') flow["bp"] = "e";
-        event(flow);
-      };
-      end("s", track_of(wait.culprit), 1);
-      end("f", track_of(wait.rank), 3);
-      ++arrow;
+    std::map<int, std::vector<TimePoint>> ends;  // of the waits of each rank
+    for (Wait wait : finder.take(TimePoint::max())) {
+      if (comes_from_link(wait)) wait.cause = WaitCause::link;
+      ends[wait.rank].push_back(wait.to);
+      write_wait(wait, false);
+    }
+    for (const auto& [rank, of] : trace_.ranks) {
+      std::sort(ends[rank].begin(), ends[rank].end());
+      write_link_waits(rank, of, ends[rank]);
+    }
+  }
+
+  // A slice of its own for each wait, within the operation, and an arrow to it from the culprit.
+  void write_wait(const Wait& wait, bool estimate) {
+    if (wait.to - wait.from < least_span(1)) return;
+    json args = {{"rank", wait.culprit},
+                 {"cause", std::string(word_of(kWaitCauseWords, wait.cause))}};
+    if (estimate) args["estimate"] = true;
+    slice(wait.rank, fmt::format("wait for rank {}", wait.culprit), "wait", wait.from, wait.to,
+          args, 3);
+    if (wait.rank == wait.culprit) return;  // for its own links
+    const auto end = [&](const char* kind, int track, int thread) {
+      json flow = {{"ph", kind},   {"name", "waited for"}, {"cat", "wait"},      {"id", arrows_},
+                   {"pid", track}, {"tid", thread},        {"ts", time(wait.to)}};
+      if (*kind == 'f') flow["bp"] = "e";
+      event(flow);
+    };
+    end("s", track_of(wait.culprit), 1);
+    end("f", track_of(wait.rank), 3);
+    ++arrows_;
+  }
+
+  const std::map<int, double>& slow_links_at(TimePoint at) const {
+    static const std::map<int, double> kNone;
+    const auto next =
+        std::upper_bound(trace_.slow_links.begin(), trace_.slow_links.end(), at,
+                         [](TimePoint when, const auto& links) { return when < links.from; });
+    return next == trace_.slow_links.begin() ? kNone : std::prev(next)->shares;
+  }
+
+  // The culprit's links were slow then, and it spent most of the wait in operations of its own.
+  bool comes_from_link(const Wait& wait) const {
+    if (wait.cause != WaitCause::compute || !slow_links_at(wait.to).contains(wait.culprit)) {
+      return false;
+    }
+    const auto culprit = trace_.ranks.find(wait.culprit);
+    if (culprit == trace_.ranks.end()) return false;
+    const auto& operations = culprit->second.operations;
+    auto it = std::partition_point(
+        operations.begin(), operations.end(),
+        [&](const auto& operation) { return operation.span.left <= wait.from; });
+    Duration inside{};
+    for (; it != operations.end() && it->span.entered < wait.to; ++it) {
+      if (it->span.kind != SpanKind::call) continue;
+      inside += std::min(wait.to, it->span.left) - std::max(wait.from, it->span.entered);
+    }
+    return inside * 2 >= wait.to - wait.from;
+  }
+
+  // wait_ends: of the rank's waits for ranks that came late, which come before these.
+  void write_link_waits(int rank, const Trace::Rank& of, const std::vector<TimePoint>& wait_ends) {
+    const Span* before = nullptr;
+    int round = 0;
+    for (const auto& operation : of.operations) {
+      const Span& span = operation.span;
+      if (span.kind == SpanKind::background) continue;
+      const bool first = before == nullptr || round != operation.round;
+      const Duration step = span.left - (first ? span.entered : before->left);
+      before = &span, round = operation.round;
+      const auto later = std::upper_bound(wait_ends.begin(), wait_ends.end(), span.left);
+      TimePoint from = span.entered;
+      if (later != wait_ends.begin()) from = std::max(from, *std::prev(later));
+      for (const auto& [culprit, share] : slow_links_at(span.left)) {
+        const Duration cost(static_cast<Duration::rep>(static_cast<double>(step.count()) * share));
+        const TimePoint to = span.left;
+        write_wait({rank, culprit, WaitCause::link, std::max(from, to - cost), to}, true);
+      }
     }
   }
 
@@ -188,6 +250,7 @@ class TraceText {
   const Trace& trace_;
   const std::function<void(std::string_view)>& write_;
   bool first_ = true;
+  int arrows_ = 0;
 };
 
 }  // namespace

@@ -5,6 +5,10 @@
 // The job is a process of its own, with its rounds, failures and commits. All times are on the
 // leader's clock; the metadata say how well the clock of each host is known there, and how many old
 // operations of a rank were dropped.
+//
+// While the links of a rank are slow, each operation ends with a wait for that rank with the cause
+// link. The length is the ledger's estimate, the share of the step that the links cost; where it
+// lies in the operation is not known. Such a wait has "estimate" in its arguments.
 #pragma once
 
 #include <deque>
@@ -41,11 +45,16 @@ struct Trace {
     int number = 0, size = 0;
     TimePoint from{};
   };
+  struct SlowLinks {  // from then on; what they cost of each step, by the rank whose links are slow
+    TimePoint from{};
+    std::map<int, double> shares;
+  };
   std::string job_id;
   TimePoint begun{}, ended{};
   std::map<int, Rank> ranks;
   std::vector<Mark> marks;
   std::vector<Round> rounds;
+  std::deque<SlowLinks> slow_links;
 };
 
 // The whole JSON text, piece by piece.

@@ -111,7 +111,10 @@ TEST_CASE("job ledger: a host whose links are slow costs all ranks alike, and is
     }
     for (int second = 1; second <= 20; ++second) {
       const TimePoint now = kStart + std::chrono::seconds(second);
-      ledger.measured(step);
+      const auto shares = ledger.measured(step);
+      const bool judged = !all_alike && second >= 3;
+      CHECK(shares.size() == (judged ? 1 : 0));
+      CHECK(shares.contains(1) == judged);
       for (const int rank : {0, 1, 2}) {
         const NodeBooks books{{{.rank = rank,
                                 .round = 1,

@@ -105,6 +105,39 @@ TEST_CASE("trace: an arrow leads from the late rank to each wait for it") {
   CHECK(begins[0].at("id") == ends[0].at("id"));
 }
 
+TEST_CASE("trace: while the links of a rank are slow, each operation ends with a wait for them") {
+  Trace trace = two_ranks();
+  trace.ranks[0].operations.push_back(all_reduce(2, 60ms, 100ms));
+  trace.ranks[1].operations[1] = all_reduce(2, 60ms, 100ms);
+  trace.slow_links = {{kStart + 55ms, {{1, 0.4}}}, {kStart + 500ms, {}}};
+  for (const int rank : {0, 1}) {
+    trace.ranks[rank].operations.push_back(all_reduce(3, 590ms, 600ms));
+  }
+  const auto waits = events(written(trace), "name", "wait for rank 1");
+  REQUIRE(waits.size() == 3);
+  CHECK(waits[0].at("args") == json{{"rank", 1}, {"cause", "compute"}});
+  for (const int rank : {0, 1}) {
+    const json& wait = waits[static_cast<std::size_t>(rank) + 1];
+    CHECK(wait.at("pid") == rank + 1);
+    CHECK(wait.at("ts") == 80000.0);
+    CHECK(wait.at("dur") == 20000.0);  // of a step of 50 ms
+    CHECK(wait.at("args") == json{{"rank", 1}, {"cause", "link"}, {"estimate", true}});
+  }
+  CHECK(events(written(trace), "ph", "s").size() == 2);  // no rank has an arrow to itself
+}
+
+TEST_CASE("trace: a wait for a rank that its slow links kept in an operation has the cause link") {
+  Trace trace = two_ranks();
+  trace.ranks[1].operations.push_front(all_reduce(0, 5ms, 35ms));
+  trace.slow_links = {{kStart, {{1, 0.0}}}};
+  CHECK(events(written(trace), "name", "wait for rank 1")[0].at("args").at("cause") == "link");
+  trace.ranks[1].operations.front().span.left = kStart + 15ms;  // it computed from then on
+  CHECK(events(written(trace), "name", "wait for rank 1")[0].at("args").at("cause") == "compute");
+  trace.ranks[1].operations.front().span.left = kStart + 35ms;
+  trace.slow_links.clear();
+  CHECK(events(written(trace), "name", "wait for rank 1")[0].at("args").at("cause") == "compute");
+}
+
 TEST_CASE("trace: the metadata say how well the clocks are known, and what was dropped") {
   const json trace = written(two_ranks());
   const json& ranks = trace.at("otherData").at("ranks");
