@@ -23,6 +23,7 @@ function fill(node, attributes, children) {
   node.append(...children.filter((child) => child !== null));
 }
 function explain(node, text) {
+  if (typeof text === 'string') node.setAttribute('aria-label', text);
   const show = (event) => {
     tip.textContent = typeof text === 'function' ? text(event) : text;
     tip.style.display = tip.textContent ? 'block' : 'none';
@@ -138,8 +139,10 @@ function summary() {
   page.append(make('h1', {}, job.program + ' ', make('span', {class: 'outcome ' + job.outcome}, job.outcome)));
   page.append(soft([job.id && 'job ' + job.id, job.started, job.hosts.length + (job.hosts.length === 1 ? ' host' : ' hosts'),
     job.outcome === 'running' ? null : 'exit code ' + job.exit_code].filter(Boolean).join(' · ')));
-  if (data.report && data.report.summary) page.append(make('p', {}, data.report.summary));
-  if (data.goodput && data.goodput.costs_most) page.append(make('p', {}, data.goodput.costs_most));
+  const costs = data.goodput && data.goodput.costs_most;
+  const words = data.report && data.report.summary;
+  if (words && !(costs && words.startsWith(costs))) page.append(make('p', {}, words));
+  if (costs) page.append(make('p', {}, costs));
   const count = (name) => events.filter((e) => e.event === name).length;
   const figures = [['workers', job.size], ['time', seconds(job.ran_s)],
     ['goodput', data.goodput ? percent(data.goodput.goodput) : '–'], ['rounds', count('round')],
@@ -159,17 +162,56 @@ function goodput() {
       .filter(([, , share]) => share > 0);
   const bar = make('div', {class: 'bar'}, ...parts.map(([key, name, share]) =>
       make('div', {style: `width:${100 * share}%;background:var(--${key})`, tip: name + ' ' + percent(share)})));
-  const costs = good.costs.filter((cost) => cost.share >= 1e-4).slice(0, 16).map((cost) => {
+  const costs = (good.culprits || []).filter((cost) => cost.share >= 1e-4).slice(0, 16).map((cost) => {
     const causes = Object.entries(cost.waiting_s).map(([cause, time]) => [`waits (${cause})`, time]);
     causes.push(['recovery', cost.recovery_s], ['lost work', cost.lost_work_s]);
-    return [cost.host ? `${cost.rank} (${cost.host})` : cost.rank, seconds(cost.s), percent(cost.share),
+    const rank = cost.host ? `${cost.rank} (${cost.host})` : cost.rank;
+    return [cost.rank === null ? `all of ${cost.host}` : rank, seconds(cost.s), percent(cost.share),
       causes.filter(([, time]) => time > 0).map(([cause, time]) => cause + ' ' + seconds(time)).join(', ')];
   });
   section('Goodput', soft('Where the time of all ranks went, together ' + seconds(good.rank_seconds) + '.'), bar,
       legend(parts.map(([key, name, share]) => [key, name + ' ' + percent(share)])),
-      costs.length ? table(['rank', 'cost the job', 'share', 'by'], costs, [1, 2]) :
+      costs.length ? table(['rank or busy host', 'cost the job', 'share', 'by'], costs, [1, 2]) :
         soft(good.sees_waits === false ? 'The program does not use libdlring: compute includes all waits.' :
           'No rank cost the others time.'));
+}
+
+// Of many ranks only those that waited most.
+function rankTimes() {
+  const all = data.goodput && data.goodput.ranks || [];
+  if (!all.length) return;
+  const sum = (list) => list.reduce((time, part) => time + part.s, 0);
+  const most = 64;
+  const ranks = [...all].sort((a, b) => sum(b.waiting) - sum(a.waiting)).slice(0, most).sort((a, b) => a.rank - b.rank);
+  const longest = Math.max(...all.map((rank) => rank.wall_s), 1e-9);
+  const row = Math.max(6, Math.min(18, Math.floor(480 / ranks.length)));
+  const every = Math.ceil(14 / row);
+  const svg = draw('svg', {viewBox: `0 0 ${width} ${row * ranks.length}`, role: 'img', 'aria-label': 'what each rank did with its time'});
+  const drawn = new Set();
+  ranks.forEach((rank, r) => {
+    if (r % every === 0) svg.append(draw('text', {x: left - 6, y: r * row + row / 2 + 4, 'text-anchor': 'end'}, rank.rank));
+    let from = left;
+    for (const [key, name] of accounts) {
+      const parts = rank[key];
+      const time = Array.isArray(parts) ? sum(parts) : rank[key + '_s'];
+      if (!(time > 0)) continue;
+      drawn.add(key);
+      const long = (width - left - right) * time / longest;
+      svg.append(draw('rect', {x: from, y: r * row, width: long, height: row - 1, fill: `var(--${key})`,
+        tip: `rank ${rank.rank}: ${name} ${seconds(time)}, ${percent(time / rank.wall_s)} of its ${seconds(rank.wall_s)}` + dueWords(key, parts)}));
+      from += long;
+    }
+  });
+  section('Time of each rank', soft((all.length > most ? `The ${most} of ${all.length} ranks that waited most. ` : '') +
+      'Each bar is the time of a rank in the job.'),
+      legend(accounts.filter(([key]) => drawn.has(key)).map(([key, name]) => [key, name])), make('figure', {}, svg));
+}
+// The ranks to which most of that time is due: "; for rank 2 (compute) 3.10 s".
+function dueWords(key, parts) {
+  if (!Array.isArray(parts)) return '';
+  const known = parts.filter((part) => part.rank !== null && part.s > 0).sort((a, b) => b.s - a.s).slice(0, 3);
+  const word = key === 'waiting' ? 'for' : 'by the failure of';
+  return known.map((part) => `; ${word} rank ${part.rank}${part.cause ? ` (${causeNames[part.cause] || part.cause})` : ''} ${seconds(part.s)}`).join('');
 }
 
 function stepTimes() {
@@ -198,24 +240,32 @@ function stepTimes() {
   section('Step time', soft(series.steps.what + '; dashed lines are failures and restarts.'), make('figure', {}, svg));
 }
 
+const causeNames = {compute: 'compute', input: 'input', gc: 'GC', link: 'link', host: 'host'};
+const causeWords = {compute: 'its compute', input: 'its input', gc: 'its garbage collector', link: 'its network link', host: 'its busy host'};
+const causeOf = (rank, view, i) => series.causes[rank[view + '_cause'][i]] || 'unknown';
 function heatMap() {
   if (!series || !series.t.length || !series.ranks.length) return;
   const caption = soft('');
+  const key = make('div');
   const figure = make('figure');
   const views = {
-    caused: ['the others waited for it', 'Each row is a rank. Bright: the other ranks waited for this one. A straggler is a bright row.'],
-    waiting: ['it waited', 'Each row is a rank. Bright: this rank waited for another one. A straggler is a dark row among bright ones.'],
+    caused: ['the others waited for it', 'Each row is a rank. The stronger a cell, the longer the other ranks waited for this one; the colour is the main cause. A straggler is a strong row.'],
+    waiting: ['it waited', 'Each row is a rank. The stronger a cell, the longer this rank waited for others; the colour is the main cause. A straggler is a pale row among strong ones.'],
   };
   const buttons = Object.entries(views).map(([view, [name]]) => make('button', {click: () => show(view)}, name));
   function show(view) {
     caption.textContent = views[view][1];
     buttons.forEach((button, i) => button.setAttribute('aria-pressed', Object.keys(views)[i] === view));
-    figure.replaceChildren(heat(view));
+    const seen = new Set();
+    figure.replaceChildren(heat(view, seen));
+    key.replaceChildren(legend([...series.causes, 'unknown'].filter((cause) => seen.has(cause)).map((cause) =>
+        ['cause-' + cause, causeNames[cause] || 'cause not known'])));
   }
-  section('Waiting, by rank and time', make('div', {class: 'key'}, ...buttons), caption, figure);
+  section('Waiting, by rank and time', make('div', {class: 'key'}, ...buttons), caption, key, figure);
   show('caused');
 }
-function heat(view) {
+// Adds the causes that it shows to `seen`.
+function heat(view, seen) {
   const ranks = series.ranks;
   const row = Math.max(4, Math.min(18, Math.floor(360 / ranks.length)));
   const height = row * ranks.length + 22;
@@ -230,13 +280,25 @@ function heat(view) {
       const part = rank[view][i] / series.dt[i] / limit;
       if (!(part > 0.005)) return;
       const from = x(time - series.dt[i]);
+      const cause = causeOf(rank, view, i);
+      seen.add(cause);
       svg.append(draw('rect', {x: from, y: r * row, width: Math.max(1, x(time) - from), height: row - 1,
-        fill: 'var(--waiting)', 'fill-opacity': Math.min(1, 0.1 + 0.9 * Math.sqrt(part)),
-        tip: `rank ${rank.rank}, ${seconds(time)}: ${percent(Math.min(1, part))} of the time`}));
+        fill: `var(--cause-${cause})`, 'fill-opacity': Math.min(1, 0.2 + 0.8 * Math.sqrt(part)),
+        tip: waitWords(view, rank, i, Math.min(1, part), cause)}));
     });
   });
   svg.append(restartMarks(0, height - 22), timeAxis(height - 22));
   return svg;
+}
+
+function waitWords(view, rank, i, part, cause) {
+  const because = causeWords[cause] ? `, mostly because of ${causeWords[cause]}` : '';
+  if (view === 'caused') {
+    return `${seconds(series.t[i])}: the others waited for rank ${rank.rank} ${percent(part)} of the time${because}`;
+  }
+  const culprit = rank.waited_for[i];
+  return `${seconds(series.t[i])}: rank ${rank.rank} waited ${percent(part)} of the time` +
+    (culprit >= 0 ? `, mostly for rank ${culprit}` : '') + because;
 }
 
 // What the limit is, and what it leaves out.
@@ -324,8 +386,9 @@ function worker(of, open) {
   if (of.stack) parts.push(make('p', {class: 'soft'}, 'its stack'), make('pre', {}, [].concat(of.stack).join('\n')));
   if (of.traceback) parts.push(make('p', {class: 'soft'}, 'its traceback'), make('pre', {}, of.traceback.join('\n')));
   if (of.stderr_tail) parts.push(make('p', {class: 'soft'}, 'its last lines on stderr'), make('pre', {}, of.stderr_tail.join('\n')));
-  if (of.last_operations) parts.push(make('p', {class: 'soft'}, 'its last collectives'), table(['operation', 'state', 'before its end'],
-      of.last_operations.map((op) => [op.operation, op.state, seconds(op.started_before_s)])));
+  if (of.last_operations) parts.push(make('p', {class: 'soft'}, 'its last collectives'), table(
+      ['operation', 'state', 'began before the end of the rank', 'was over before that end'],
+      of.last_operations.map((op) => [op.operation, op.state, seconds(op.started_before_s), seconds(op.ended_before_s)]), [2, 3]));
   return make('details', open ? {open: ''} : {}, make('summary', {}, `rank ${of.rank} on ${of.host}, pid ${of.pid}: ${how} (${of.role.replace(/_/g, ' ')})`), ...parts);
 }
 function causes() {
@@ -367,6 +430,7 @@ function environment() {
 summary();
 causes();
 goodput();
+rankTimes();
 stepTimes();
 heatMap();
 bandwidth();

@@ -13,6 +13,7 @@
 #include "base/bus_factor.h"
 #include "base/flight_tally.h"
 #include "base/version.h"
+#include "elastic/wait_finder.h"
 
 namespace dlaunch {
 namespace {
@@ -91,10 +92,34 @@ json job_of(json job, const json& events) {
   return job;
 }
 
-// The samples of waiting.jsonl as columns: each rank has one value for each time.
+// Its place in kWaitCauseWords; -1: not known.
+int cause_in(const json& row, const char* key) {
+  const auto found = row.find(key);
+  if (found == row.end() || !found->is_string()) return -1;
+  const auto cause = value_of(kWaitCauseWords, found->get_ref<const std::string&>());
+  return cause ? static_cast<int>(*cause) : -1;
+}
+
+int rank_in(const json& row, const char* key) {
+  const double rank = number_in(row, key, -1);
+  return rank >= 0 && rank < kMostRanks ? static_cast<int>(rank) : -1;
+}
+
+json cause_words() {
+  json words = json::array();
+  for (const auto& [word, cause] : kWaitCauseWords) words.push_back(std::string(word));
+  return words;
+}
+
+// The samples of waiting.jsonl as columns: each rank has one value for each time. Causes are places
+// in "causes"; -1 stands for a cause or rank that is not known.
 json waiting_of(const json& samples, double begun) {
   json times = json::array(), lengths = json::array();
-  std::map<int, std::map<std::string, std::vector<double>>> ranks;
+  struct Columns {
+    std::map<std::string, std::vector<double>> sums;
+    std::map<std::string, std::vector<int>> names;
+  };
+  std::map<int, Columns> ranks;
   std::size_t count = 0;
   for (const json& sample : samples) {
     const auto rows = sample.find("ranks");
@@ -105,25 +130,34 @@ json waiting_of(const json& samples, double begun) {
     lengths.push_back(length);
     ++count;
     for (const json& row : *rows) {
-      const double rank = row.is_object() ? number_in(row, "rank", -1) : -1;
-      if (!(rank >= 0 && rank < kMostRanks)) continue;
-      auto& columns = ranks[static_cast<int>(rank)];
-      for (const char* key : {"waiting", "caused"}) {
-        columns[key].resize(count);
-        columns[key].back() = number_in(row, key);
+      const int rank = row.is_object() ? rank_in(row, "rank") : -1;
+      if (rank < 0) continue;
+      auto& [sums, names] = ranks[rank];
+      const auto put = [count](auto& column, auto missing, auto value) {
+        column.resize(count, missing);
+        column.back() = value;
+      };
+      for (const char* key : {"waiting", "caused"}) put(sums[key], 0.0, number_in(row, key));
+      for (const char* key : {"waiting_cause", "caused_cause"}) {
+        put(names[key], -1, cause_in(row, key));
       }
+      put(names["waited_for"], -1, rank_in(row, "waited_for"));
     }
   }
   json out = json::array();
   for (auto& [rank, columns] : ranks) {
     json row = {{"rank", rank}};
-    for (auto& [key, values] : columns) {
-      values.resize(count);
-      row[key] = values;
-    }
+    const auto add = [&](auto& lists, auto missing) {
+      for (auto& [key, values] : lists) {
+        values.resize(count, missing);
+        row[key] = values;
+      }
+    };
+    add(columns.sums, 0.0);
+    add(columns.names, -1);
     out.push_back(std::move(row));
   }
-  return {{"t", times}, {"dt", lengths}, {"ranks", out}};
+  return {{"t", times}, {"dt", lengths}, {"ranks", out}, {"causes", cause_words()}};
 }
 
 // Of the samples of bandwidth.jsonl: each collective and class of sizes, with its bus bandwidth as

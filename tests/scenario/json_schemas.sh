@@ -34,7 +34,7 @@ job=$!; started+=($job)
 wait_until 60 grep -q 'in round' out || fail "no round"
 "$ctl" status --json >status.json && valid status.schema.json status.json workers spares window_s goodput culprit_s
 "$ctl" top --once --json >top.json && valid 'status.schema.json*' top.json
-"$ctl" goodput --json >goodput.json && valid goodput.schema.json goodput.json costs ranks goodput
+"$ctl" goodput --json >goodput.json && valid goodput.schema.json goodput.json costs culprits ranks goodput
 "$ctl" list --json >list.json && valid list.schema.json list.json
 "$ctl" stacks --json >stacks.json && valid stacks.schema.json stacks.json
 kill -TERM "$job"; wait "$job"; code=$?; expect_code 143; valid report.schema.json end.json signal_received max_restarts_window_s

@@ -34,6 +34,8 @@ grep -q '"16MiB": [1-9]' runs/slow/limits.json || fail "no limits: $(cat runs/sl
 [ -e runs/one/limits.json ] && [ ! -s runs/one/limits.json ] || fail "limits of a job without collectives"
 run dlaunch report runs/slow; expect_code 0
 grep -q '"costs_most":"rank 2 cost ' runs/slow/report.html || fail "the page does not say what cost most"
+grep -q '"culprits":\[{' runs/slow/report.html || fail "the page has no list of what cost most"
+grep -q '"caused_cause":"compute"' runs/slow/waiting.jsonl || fail "no cause of waits: $(tail -1 runs/slow/waiting.jsonl)"
 
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "Chromium is not installed: the page is not shown"
 # shows FILE: the page after its script has run; its errors are in err.
@@ -52,3 +54,36 @@ expect_out '<th[^>]*>best of the limit<'; expect_out 'copies in so large pieces 
 expect_out '<td[^>]*>[0-9.]+ GB/s</td><td[^>]*>[0-9.]+ %</td><td[^>]*>▇*</td>'; grep -q 'object HTML' out && fail "an element is shown as text"
 expect_out '<section id="waiting-by-rank-and-time">'; expect_out 'class="outcome succeeded"'
 expect_out '<p>rank 2 cost [0-9.]+ %: waits for its compute'
+expect_out '<section id="time-of-each-rank">'
+expect_out 'fill="var\(--waiting\)" aria-label="rank 0: waiting [^"]* of its [0-9.]+ s; for rank 2 \(compute\) '
+waiting='waiting-by-rank-and-time">.*<i style="background:var\(--cause-compute\)"></i>compute</span>.*<rect [^>]*fill="var\(--cause-compute\)" fill-opacity="[0-9.]+"'
+expect_out "$waiting"' aria-label="[0-9.]+ s: the others waited for rank 2 [0-9.]+ % of the time, mostly because of its compute"'
+cp runs/slow/report.html waited.html
+echo '<script>document.querySelectorAll("#waiting-by-rank-and-time button")[1].click()</script>' >>waited.html
+shows waited.html
+expect_out "$waiting"' aria-label="[0-9.]+ s: rank [01] waited [0-9.]+ % of the time, mostly for rank 2, mostly because of its compute"'
+
+# Of a job with a busy host and many ranks the page lists the host, as the headline does, and the ranks that waited most.
+cp -r runs/slow runs/large
+python3 - <<'PY'
+import json
+report = json.load(open("runs/large/error.json"))
+goodput = report["goodput"]
+goodput["culprits"] = [dict(goodput["culprits"][0], rank=None, host="node7")]
+waits = goodput["ranks"][0]
+goodput["ranks"] = [dict(waits, rank=rank, waiting=[{"rank": 2, "cause": "gc", "s": 0.001 * rank}]) for rank in range(70)]
+json.dump(report, open("runs/large/error.json", "w"))
+PY
+run dlaunch report runs/large; expect_code 0
+shows runs/large/report.html
+expect_out '<td>all of node7</td>'; expect_out 'The 64 of 70 ranks that waited most'
+expect_out 'aria-label="rank 69: waiting [^"]*; for rank 2 \(GC\) 69.0 ms"'; expect_out 'aria-label="rank 6: waiting'
+grep -q 'aria-label="rank 5: waiting' out && fail "a rank that waited less is shown, too"
+
+# Of each of the last collectives the page says when it began and when it was over.
+run dlaunch --nproc 2 --run-dir runs/killed sh -c '[ "$RANK" != 1 ] || { sleep 1; kill -9 $$; } & exec "$0" --steps 1000 --step-ms 10' "$BUILD/tests/support/rounds_worker"
+expect_code 137
+run dlaunch report runs/killed; expect_code 0
+shows runs/killed/report.html
+expect_out '<th[^>]*>began before the end of the rank</th><th[^>]*>was over before that end</th>'
+expect_out '<td>all_reduce #[0-9]+ [^<]*</td><td>done</td><td[^>]*>[0-9.]+ m?s</td><td[^>]*>[0-9.]+ m?s</td>'

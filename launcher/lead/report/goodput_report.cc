@@ -82,6 +82,23 @@ json due_json(const std::vector<Goodput::Due>& all) {
   return list;
 }
 
+// In the order of the costs. A busy host has no rank.
+json costs_json(const Goodput& goodput, const std::vector<Goodput::Cost>& costs) {
+  json list = json::array();
+  for (const auto& cost : costs) {
+    json waits = json::object();
+    for (const auto& [cause, time] : cost.waits) waits[cause_word(cause)] = to_seconds(time);
+    list.push_back({{"rank", culprit_of(cost.rank)},
+                    {"host", cost.host.empty() ? json() : json(cost.host)},
+                    {"s", to_seconds(cost.sum())},
+                    {"share", goodput.share(cost.sum())},
+                    {"waiting_s", std::move(waits)},
+                    {"recovery_s", to_seconds(cost.recovery)},
+                    {"lost_work_s", to_seconds(cost.lost)}});
+  }
+  return list;
+}
+
 json rank_json(const Goodput::Rank& rank) {
   json waits = json::array();
   for (const auto& wait : rank.waits) {
@@ -122,23 +139,15 @@ std::string worst_cost_line(const Goodput& goodput) {
 }
 
 json goodput_json(const Goodput& goodput) {
-  json costs = json::array();
-  for (const auto& cost : goodput.costs) {
-    json waits = json::object();
-    for (const auto& [cause, time] : cost.waits) waits[cause_word(cause)] = to_seconds(time);
-    costs.push_back({{"rank", cost.rank},
-                     {"host", cost.host.empty() ? json() : json(cost.host)},
-                     {"s", to_seconds(cost.sum())},
-                     {"share", goodput.share(cost.sum())},
-                     {"waiting_s", std::move(waits)},
-                     {"recovery_s", to_seconds(cost.recovery)},
-                     {"lost_work_s", to_seconds(cost.lost)}});
-  }
   json ranks = json::array();
   for (const auto& rank : goodput.ranks) ranks.push_back(rank_json(rank));
-  json out = {{"sees_waits", goodput.sees_waits},  {"least_wait_s", to_seconds(goodput.least)},
-              {"dropped_spans", goodput.dropped},  {"text", goodput_lines(goodput)},
-              {"costs_most", costs_most(goodput)}, {"costs", std::move(costs)},
+  json out = {{"sees_waits", goodput.sees_waits},
+              {"least_wait_s", to_seconds(goodput.least)},
+              {"dropped_spans", goodput.dropped},
+              {"text", goodput_lines(goodput)},
+              {"costs_most", costs_most(goodput)},
+              {"costs", costs_json(goodput, goodput.costs)},
+              {"culprits", costs_json(goodput, goodput.culprits())},
               {"ranks", std::move(ranks)}};
   for (const auto& [name, value] : goodput.figures()) out[name] = value;
   return out;

@@ -54,6 +54,19 @@ TEST_CASE("report data: samples become one column for each rank, also for a rank
   CHECK(series["ranks"][1]["waiting"] == json{0, 0.25});
 }
 
+TEST_CASE("report data: a wait has the place of its cause, and the rank that was waited for") {
+  const json series = data_of(
+      {.waiting = R"({"monotonic":11,"seconds":1,"ranks":[{"rank":0,"waiting":0.5,"caused":0}]}
+{"monotonic":12,"seconds":1,"ranks":[{"rank":0,"waiting":0.5,"caused":0,"waiting_cause":"host","waited_for":1},{"rank":1,"waiting":0,"caused":0.5,"caused_cause":"gc"}]}
+{"monotonic":13,"seconds":1,"ranks":[{"rank":0,"waiting":0.5,"caused":0,"waiting_cause":"boredom","waited_for":-7},{"rank":1,"caused_cause":3,"waited_for":"x"}]}
+)"})["series"];
+  CHECK(series["causes"] == json{"compute", "input", "gc", "link", "host"});
+  CHECK(series["ranks"][0]["waiting_cause"] == json{-1, 4, -1});
+  CHECK(series["ranks"][0]["waited_for"] == json{-1, 1, -1});
+  CHECK(series["ranks"][1]["caused_cause"] == json{-1, 2, -1});
+  CHECK(series["ranks"][1]["waited_for"] == json{-1, -1, -1});
+}
+
 TEST_CASE(
     "report data: the bus bandwidth of each collective and size, and the best of all samples") {
   const json bandwidth = data_of(

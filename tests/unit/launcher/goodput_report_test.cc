@@ -199,6 +199,13 @@ TEST_CASE("goodput report: a busy host is named with the sum of its ranks") {
   CHECK(lines[2] == "  rank 0 (a) cost 4.5 %: waits for its compute 4.5 %");
   CHECK(goodput_json(found)["costs_most"] == lines[1].substr(2));
   CHECK(goodput_json({})["costs_most"].is_null());
+  const auto json = goodput_json(found);
+  CHECK(json["costs"].size() == 3);
+  REQUIRE(json["culprits"].size() == 2);
+  CHECK(json["culprits"][0]["rank"].is_null());
+  CHECK(json["culprits"][0]["host"] == "b");
+  CHECK(json["culprits"][0]["s"] == to_seconds(summary.cost));
+  CHECK(json["culprits"][1]["rank"] == 0);
   CHECK(worst_cost_line(found).empty());
   found.costs[1].waits[WaitCause::host] += 40s;
   CHECK(worst_cost_line(found).starts_with("b cost 3"));
