@@ -74,6 +74,7 @@ class Bootstrap {
   void share_nothing();
   Result<LinkMessage> agree(LinkMessage own);
   LinkMessage hear_all(LinkMessage own);
+  LinkMessage with_own_cores(LinkMessage own) const;
   static LinkMessage with_cores(LinkMessage all);
   LinkMessage forget_addresses(LinkMessage verdict);
   void count_cores(const std::string& cpus);
@@ -129,9 +130,7 @@ Result<Bootstrapped> Bootstrap::run(const Secret& secret, const ParentEnd* paren
   const bool may_share = job_.transport == Transport::automatic ||
                          (job_.transport == Transport::shm && result_.mesh.one_host());
   LinkMessage own = may_share ? try_sharing() : no("the ranks are not all on one host");
-  own.cpus = own_cpus_;
-  own.cores = job_.local_cores;
-  auto verdict = agree(std::move(own));
+  auto verdict = agree(with_own_cores(std::move(own)));
   if (!verdict) return verdict.error();
   if (verdict->answer == Answer::failed) return verdict->error;
   failpoint("bootstrap.agreed");
@@ -308,6 +307,13 @@ LinkMessage Bootstrap::hear_all(LinkMessage own) {
   return with_cores(std::move(own));
 }
 
+// What this rank says of its CPUs, beside its answer.
+LinkMessage Bootstrap::with_own_cores(LinkMessage own) const {
+  own.cpus = own_cpus_;
+  own.cores = job_.local_cores;
+  return own;
+}
+
 // Rank 0 counts the CPUs of all where no launcher has said how many cores there are.
 LinkMessage Bootstrap::with_cores(LinkMessage all) {
   if (all.cores == 0) all.cores = std::max(1, count_cpus(all.cpus));
@@ -328,9 +334,7 @@ Result<bool> Bootstrap::share_along_tree(MeshMaker& mesh) {
   const bool here = job_.transport != Transport::tcp && result_.mesh.one_host() &&
                     std::all_of(peers.begin(), peers.end(), of_own_user);
   LinkMessage own = here ? LinkMessage{} : no("the ranks are not all on one host");
-  own.cpus = own_cpus_;
-  own.cores = job_.local_cores;
-  LinkMessage first = tree.agree(std::move(own), [this](LinkMessage all) {
+  LinkMessage first = tree.agree(with_own_cores(std::move(own)), [this](LinkMessage all) {
     return all.answer == Answer::yes ? with_segments(std::move(all)) : std::move(all);
   });
   if (first.answer == Answer::failed) return first.error;
@@ -338,9 +342,7 @@ Result<bool> Bootstrap::share_along_tree(MeshMaker& mesh) {
 
   own = take_segments(first) ? map_segments(first.cpus) : no(self() + kNoRoom);
   if (own.answer == Answer::yes) own = publish_contact(mesh);
-  own.cpus = own_cpus_;
-  own.cores = job_.local_cores;
-  const LinkMessage verdict = tree.agree(std::move(own), [this](LinkMessage all) {
+  const LinkMessage verdict = tree.agree(with_own_cores(std::move(own)), [this](LinkMessage all) {
     return all.answer == Answer::yes ? forget_addresses(with_cores(std::move(all)))
                                      : std::move(all);
   });

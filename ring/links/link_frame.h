@@ -4,7 +4,7 @@
 //
 // On the wire: u8 type, u8 error code, u16 text length, i32 rank, u64 seq, u64 channel, text. In a
 // channel whose ranks have few links, a frame for all goes from neighbour to neighbour: its type
-// has kPassedOn added, and before the text come i32 origin, the rank that began it, and u32 number.
+// has 128 added, and before the text come i32 origin, the rank that began it, and u32 number.
 //   ABORT    the communicator is over: code and rank at fault, in the words of the first finder
 //   GOODBYE  this rank leaves in good order after its collective `seq`
 //   WHERE    the sender has waited too long in its collective `seq`: where are you?
@@ -56,8 +56,8 @@ struct LinkFrame {
   std::string_view text;
   CallSignature call = {};  // for INSIDE
   std::uint64_t channel = kFirstChannel;
-  // For all ranks of the channel, by way of others: who began it, and how many it had begun before,
-  // counted from 1. 0: for the receiver alone.
+  // For all ranks of the channel, by way of others: the rank that began it, and the frame's place
+  // among those that this rank began, from 1. 0: the frame is for the receiver alone.
   std::int32_t origin = -1;
   std::uint32_t number = 0;
   // A descriptor of the sender comes with the frame, unless the code is kLacking.

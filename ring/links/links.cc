@@ -1,17 +1,10 @@
 #include "ring/links/links.h"
 
-#include <fcntl.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <bit>
-#include <cerrno>
 #include <limits>
 #include <numeric>
 
 #include "base/failpoint.h"
-#include "base/socket.h"
-#include "ring/links/descriptor_limit.h"
 
 namespace dlaunch {
 namespace {
@@ -29,14 +22,18 @@ constexpr Duration kGoodbyeTime = std::chrono::seconds(1);
 }  // namespace
 
 Links::Links(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank,
-             const std::vector<int>& members, AbortFlag& abort, Naming naming)
+             const std::vector<int>& members, AbortFlag& abort, Naming naming,
+             std::vector<int> neighbours)
     : trunk_(std::move(trunk)),
       id_(id),
       rank_(rank),
       abort_(abort),
       naming_(std::move(naming)),
       peers_(members.size()),
-      from_trunk_(static_cast<std::size_t>(trunk_->ranks()), -1) {
+      from_trunk_(static_cast<std::size_t>(trunk_->ranks()), -1),
+      few_(!neighbours.empty()),
+      neighbours_(std::move(neighbours)),
+      first_neighbours_(neighbours_.size()) {
   left_after_ = std::make_unique<std::atomic<std::uint64_t>[]>(members.size());
   for (std::size_t r = 0; r < members.size(); ++r) {
     left_after_[r] = kStays;
@@ -65,27 +62,23 @@ Result<std::unique_ptr<Links>> Links::start_few(int rank, std::vector<Peer> peer
   return first_channel(*trunk, few.graph.neighbours(rank), abort, std::move(naming));
 }
 
-// Its members are all ranks of the trunk. neighbours: empty: all.
+// Its members are all ranks of the trunk.
 Result<std::unique_ptr<Links>> Links::first_channel(const std::shared_ptr<Trunk>& trunk,
                                                     std::vector<int> neighbours, AbortFlag& abort,
                                                     Naming naming) {
   std::vector<int> members(static_cast<std::size_t>(trunk->ranks()));
   std::iota(members.begin(), members.end(), 0);
-  std::unique_ptr<Links> links(
-      new Links(trunk, kFirstChannel, trunk->rank(), members, abort, std::move(naming)));
-  links->few_ = !neighbours.empty();
-  links->first_neighbours_ = neighbours.size();
-  links->neighbours_ = std::move(neighbours);
-  std::erase(members, trunk->rank());
-  trunk->open(kFirstChannel, *links, members);
+  auto links = open(trunk, kFirstChannel, trunk->rank(), std::move(members), abort,
+                    std::move(naming), std::move(neighbours));
   if (auto ok = trunk->run(); !ok) return ok.error();
   return links;
 }
 
 std::unique_ptr<Links> Links::open(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank,
-                                   std::vector<int> members, AbortFlag& abort, Naming naming) {
-  std::unique_ptr<Links> links(
-      new Links(std::move(trunk), id, rank, members, abort, std::move(naming)));
+                                   std::vector<int> members, AbortFlag& abort, Naming naming,
+                                   std::vector<int> neighbours) {
+  std::unique_ptr<Links> links(new Links(std::move(trunk), id, rank, members, abort,
+                                         std::move(naming), std::move(neighbours)));
   std::erase(members, links->member(rank));
   links->trunk_->open(id, *links, members);
   return links;

@@ -60,8 +60,11 @@ class Links : private Trunk::Channel, public MessageSockets {
                                                   Trunk::TakeMemory memory);
   // Another channel on a trunk, for its ranks `members`; `rank` is this rank's number in the
   // channel. All members give the same id, which no other communicator on the trunk has ever had.
+  // neighbours: with whom the rank has a link from the start; empty: each pair has one, or makes it
+  // at its first frame.
   static std::unique_ptr<Links> open(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank,
-                                     std::vector<int> members, AbortFlag& abort, Naming naming);
+                                     std::vector<int> members, AbortFlag& abort, Naming naming,
+                                     std::vector<int> neighbours = {});
   // Says goodbye, or, in the middle of a collective, that this rank is lost; closes the channel.
   ~Links() override;
   Links(const Links&) = delete;
@@ -139,7 +142,7 @@ class Links : private Trunk::Channel, public MessageSockets {
                                                       std::vector<int> neighbours, AbortFlag& abort,
                                                       Naming naming);
   Links(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank, const std::vector<int>& members,
-        AbortFlag& abort, Naming naming);
+        AbortFlag& abort, Naming naming, std::vector<int> neighbours);
   void on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) override;
   void on_end(int member, std::string_view how) override;
   void on_nonsense(int member) override;
@@ -178,9 +181,9 @@ class Links : private Trunk::Channel, public MessageSockets {
   std::vector<int> from_trunk_;  // its ranks' numbers here; -1: not a member
   // Among few links: the ranks to which this one passes on, the first of them from the start. The
   // thread changes them, under flood_mutex_.
-  bool few_ = false;
+  const bool few_;
   std::vector<int> neighbours_;
-  std::size_t first_neighbours_ = 0;
+  const std::size_t first_neighbours_;
   std::mutex flood_mutex_;
   std::uint32_t last_number_ = 0;  // of the frames for all; under the mutex
   // The last HERE for all, and the last WHERE that was passed on, and when; only for the thread.

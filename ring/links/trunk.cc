@@ -254,9 +254,8 @@ void Trunk::on_nonsense(int peer) {
 
 void Trunk::on_end(int peer) {
   take_late_links();
-  if (std::exchange(at(peer).over, true)) return;
+  if (!stop_watching(peer)) return;
   failpoint("links.end_seen");
-  stop_watching(peer);
   if (at(peer).carried) return on_reset(peer);
   read_all(peer);
   end(peer, "its connection ended");
@@ -274,8 +273,7 @@ void Trunk::read_all(int peer) {
 // own words. The end of the rank that it mourned comes by itself, if it has not yet.
 void Trunk::on_broken(int peer, int os_errno) {
   take_late_links();
-  if (std::exchange(at(peer).over, true)) return;
-  stop_watching(peer);
+  if (!stop_watching(peer)) return;
   const bool silent = os_errno == ETIMEDOUT || os_errno == EHOSTUNREACH || os_errno == ENETUNREACH;
   if (silent) return end(peer, "its host does not answer any more");
   read_all(peer);
@@ -331,12 +329,14 @@ void Trunk::on_deaths() {
   }
 }
 
-void Trunk::stop_watching(int peer) {
+// False: it has been done before.
+bool Trunk::stop_watching(int peer) {
   const std::lock_guard lock(send_mutex_);
-  at(peer).gone = true;
+  if (std::exchange(at(peer).over, true)) return false;
   for (const Link* const link : {&at(peer).first, &at(peer).second}) {
     if (link->fd) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link->fd.get(), nullptr);
   }
+  return true;
 }
 
 // -- Links that come later
@@ -471,7 +471,7 @@ void Trunk::drain() {
   const auto all_sent = [this] {
     const std::lock_guard lock(send_mutex_);
     return std::all_of(peers_.begin(), peers_.end(), [](const Watched& peer) {
-      return !peer.first.fd || peer.gone || peer.output.empty();
+      return !peer.first.fd || peer.over || peer.output.empty();
     });
   };
   const TimePoint until = steady_now() + kDrainPatience;

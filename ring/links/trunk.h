@@ -118,11 +118,11 @@ class Trunk {
   struct Watched {
     std::string who;
     Link first, second;  // this rank sends on the first one; under send_mutex_ until they are there
-    bool carried = false;    // by a tunnel, where a reset looks like an end
-    bool dead = false;       // died(), not handled yet; under dead_mutex_
-    bool over = false;       // no link of it is watched any more; only for the thread
+    bool carried = false;  // by a tunnel, where a reset looks like an end
+    bool dead = false;     // died(), not handled yet; under dead_mutex_
+    // No link of it is watched any more: the thread sets it under send_mutex_.
+    bool over = false;
     bool passes = false;     // some of `output` is for the end of this turn; under send_mutex_
-    bool gone = false;       // likewise: its links are not watched any more
     bool refused = false;    // it takes no link; under send_mutex_
     std::list<Told> output;  // not yet taken by the kernel; under send_mutex_
     std::string ended;       // the reason; "": not ended. Under channels_mutex_
@@ -153,7 +153,7 @@ class Trunk {
   void end(int peer, std::string_view how);
   void lose_reset(TimePoint looked);
   void look();
-  void stop_watching(int peer);
+  bool stop_watching(int peer);
   static bool send_some(const Watched& to, std::string& bytes, int& descriptor);
   void send_more(int peer);
   void await_writable(int peer, bool wanted);

@@ -66,8 +66,7 @@ std::string cost_line(const Goodput& goodput, const Goodput::Cost& cost) {
 }
 
 // Null: nothing has cost anything.
-json costs_most(const Goodput& goodput) {
-  const auto culprits = goodput.culprits();
+json costs_most(const Goodput& goodput, const std::vector<Goodput::Cost>& culprits) {
   const bool any = !culprits.empty() && goodput.share(culprits.front().sum()) >= kShownShare;
   return any ? json(cost_line(goodput, culprits.front())) : json();
 }
@@ -139,15 +138,16 @@ std::string worst_cost_line(const Goodput& goodput) {
 }
 
 json goodput_json(const Goodput& goodput) {
+  const auto culprits = goodput.culprits();
   json ranks = json::array();
   for (const auto& rank : goodput.ranks) ranks.push_back(rank_json(rank));
   json out = {{"sees_waits", goodput.sees_waits},
               {"least_wait_s", to_seconds(goodput.least)},
               {"dropped_spans", goodput.dropped},
               {"text", goodput_lines(goodput)},
-              {"costs_most", costs_most(goodput)},
+              {"costs_most", costs_most(goodput, culprits)},
               {"costs", costs_json(goodput, goodput.costs)},
-              {"culprits", costs_json(goodput, goodput.culprits())},
+              {"culprits", costs_json(goodput, culprits)},
               {"ranks", std::move(ranks)}};
   for (const auto& [name, value] : goodput.figures()) out[name] = value;
   return out;

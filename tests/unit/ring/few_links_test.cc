@@ -124,7 +124,7 @@ TEST_CASE("few links: the loss of a rank is seen also after its neighbours have 
   }
   // The two connect, and rank 6 ends in the middle of a call.
   world[lost].links->enter(1, few_call(1));
-  std::this_thread::sleep_for(1500ms);  // not the limit of anything: they need half a second
+  CHECK(comes_true([&] { return !world[loses].links->call_roll(1).silent.contains(lost); }));
   world.leave(lost);
   CHECK(world[loses].error().rank == lost);
 }

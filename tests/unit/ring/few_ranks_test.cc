@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,21 @@ int sums_up(dl_comm*& comm, std::size_t count) {
   EXPECT(dl_all_reduce(comm, x.data(), x.data(), count, DL_INT32, DL_SUM) == DL_OK);
   EXPECT(x == std::vector<int>(count, ranks * (ranks - 1) / 2));
   return 0;
+}
+
+// Starts all ranks but `absent`, lets each join by itself, and expects all to end with 0.
+void each_joins(const std::function<int(const std::string& url, int rank, dl_comm*& comm)>& body,
+                int absent = -1) {
+  const TempFolder folder;
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < kMany; ++rank) {
+    if (rank == absent) continue;
+    pids.push_back(start([&, rank] {
+      dl_comm* comm = nullptr;
+      return body(folder.url(), rank, comm);
+    }));
+  }
+  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
 }
 
 bool is_text(const char* text, const std::string& part) {
@@ -137,19 +153,14 @@ TEST_CASE("few ranks: a rank that never comes is named by all, with a link to it
     CAPTURE(absent);
     World impatient{kMany};
     impatient.init_timeout_s = 2;
-    const TempFolder folder;
-    std::vector<pid_t> pids;
-    for (int started = 0; started < kMany; ++started) {
-      if (started == absent) continue;
-      pids.push_back(start([&, rank = started] {
-        dl_comm* comm = nullptr;
-        EXPECT(join(folder.url(), impatient, rank, comm) == DL_ERR_TIMEOUT);
-        EXPECT(is_text(dl_last_error(nullptr),
-                       "rank " + std::to_string(absent) + " of 9 has not arrived"));
-        return 0;
-      }));
-    }
-    for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+    each_joins(
+        [&](const std::string& url, int rank, dl_comm*& comm) {
+          EXPECT(join(url, impatient, rank, comm) == DL_ERR_TIMEOUT);
+          EXPECT(is_text(dl_last_error(nullptr),
+                         "rank " + std::to_string(absent) + " of 9 has not arrived"));
+          return 0;
+        },
+        absent);
   }
 }
 
@@ -277,25 +288,19 @@ TEST_CASE("few ranks: if one rank gets no shared memory, all use sockets") {
   const FewInJob few;
   const auto codes = run({kMany}, [](int, dl_comm*&) { return 0; });
   CHECK(codes == std::vector<int>(kMany, 0));
-  const TempFolder folder;
-  std::vector<pid_t> pids;
-  for (int started = 0; started < kMany; ++started) {
-    pids.push_back(start([&, rank = started] {
-      if (rank == 5) {
-        ::signal(SIGXFSZ, SIG_IGN);
-        const rlimit small{64 << 10, 64 << 10};
-        ::setrlimit(RLIMIT_FSIZE, &small);
-      }
-      dl_comm* comm = nullptr;
-      EXPECT(join(folder.url(), {kMany}, rank, comm) == DL_OK);
-      EXPECT(std::strcmp(dl_transport(comm), "tcp") == 0);
-      EXPECT(sums_up(comm, 5000) == 0);
-      EXPECT(talk(rank, comm) == 0);
-      dl_finalize(comm);
-      return 0;
-    }));
-  }
-  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
+  each_joins([](const std::string& url, int rank, dl_comm*& comm) {
+    if (rank == 5) {
+      ::signal(SIGXFSZ, SIG_IGN);
+      const rlimit small{64 << 10, 64 << 10};
+      ::setrlimit(RLIMIT_FSIZE, &small);
+    }
+    EXPECT(join(url, {kMany}, rank, comm) == DL_OK);
+    EXPECT(std::strcmp(dl_transport(comm), "tcp") == 0);
+    EXPECT(sums_up(comm, 5000) == 0);
+    EXPECT(talk(rank, comm) == 0);
+    dl_finalize(comm);
+    return 0;
+  });
 }
 
 TEST_CASE("few ranks: ranks with another choice of links get an error that says so") {
