@@ -152,12 +152,12 @@ TEST_CASE("few links: a group meets on links that it makes") {
       int ends[2];
       REQUIRE(::pipe(ends) == 0);
       const UniqueFd read(ends[0]), write(ends[1]);
-      group[static_cast<std::size_t>(from)]->pass(to, dlaunch::Passed::region, read.get());
-      group[static_cast<std::size_t>(from)]->pass(to, dlaunch::Passed::region, -1);
-      auto first = group[static_cast<std::size_t>(to)]->take(from, dlaunch::Passed::region,
-                                                             steady_now() + 10s);
-      auto second = group[static_cast<std::size_t>(to)]->take(from, dlaunch::Passed::region,
-                                                              steady_now() + 10s);
+      group[static_cast<std::size_t>(from)]->pass(to, Passed::region, read.get());
+      group[static_cast<std::size_t>(from)]->pass(to, Passed::region, -1);
+      auto first =
+          group[static_cast<std::size_t>(to)]->take(from, Passed::region, steady_now() + 10s);
+      auto second =
+          group[static_cast<std::size_t>(to)]->take(from, Passed::region, steady_now() + 10s);
       REQUIRE(first);
       REQUIRE(second);
       CHECK(*first);

@@ -236,9 +236,9 @@ TEST_CASE("the result may replace any one operand") {
 }
 
 // Bytes that a reduction of two passes on meanwhile, at odd places.
-class Passed {
+class Elements {
  public:
-  explicit Passed(std::size_t bytes) : bytes_(bytes), in_(bytes + 16), out_(bytes + 16, 'x') {
+  explicit Elements(std::size_t bytes) : bytes_(bytes), in_(bytes + 16), out_(bytes + 16, 'x') {
     for (std::size_t i = 0; i < in_.size(); ++i) in_[i] = static_cast<char>(i * 13 + i / 256);
     through_.resize(in_.size());
     for (std::size_t i = 0; i < in_.size(); ++i) through_[i] = static_cast<char>(in_[i] ^ 0x55);
@@ -281,7 +281,7 @@ TEST_CASE("the result may replace both of two operands, with the same bits") {
         auto own = in;
         const std::array<const void*, 2> operands = {at(own[0], 5), at(own[1], 0)};
         const std::size_t element = dtype_bytes(d);
-        Passed passed(count * element);
+        Elements passed(count * element);
         reduce_pair(operands, at(own[0], 5), at(own[1], 0), count, d, o, 2, passed.passing());
         passed.check();
         CHECK(std::memcmp(at(own[0], 5), expected.data(), count * element) == 0);
