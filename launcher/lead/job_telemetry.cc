@@ -119,8 +119,16 @@ void JobTelemetry::end_round(TimePoint now) {
 }
 
 void JobTelemetry::close(std::function<bool()> others_owe, std::function<void()> then) {
+  if (!log_) return then();
   if (run_folder_) run_folder_->end();
-  log_ ? log_->close(std::move(others_owe), std::move(then)) : then();
+  const auto owes_lines = [this] { return run_folder_ && !run_folder_->written(); };
+  log_->close(
+      [owes_lines, others_owe = std::move(others_owe)] { return owes_lines() || others_owe(); },
+      [this, owes_lines, then = std::move(then)] {
+        if (owes_lines())
+          log_warn("--run-dir {} does not take the last lines: they may be lost", plan_.run_dir);
+        then();
+      });
 }
 
 }  // namespace dlaunch

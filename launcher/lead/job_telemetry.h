@@ -52,8 +52,9 @@ class JobTelemetry {
   // The accounts up to now, or to 100 ms before: a reader of the metrics and `dlaunchctl top` each
   // ask for them more than once, and in a large job they take time.
   const Goodput& goodput();
-  // Calls then() once all events are written, and no program should still ask for the last one, or
-  // after 5 s. others_owe: whether a program should still ask for the last line of a rank.
+  // Calls then() once the events and the run folder are written, and no program should still ask
+  // for the last event, or after 5 s. others_owe: whether a program should still ask for the last
+  // line of a rank.
   void close(std::function<bool()> others_owe, std::function<void()> then);
 
   JobEvents& events() { return events_; }

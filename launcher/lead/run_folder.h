@@ -37,6 +37,9 @@ class RunFolder {
   void begin(const std::vector<std::string>& hosts, Sources sources);
   // The job has ended: the last sample.
   void end();
+  // Whether the files have all that this object gave to them; false while the file system takes its
+  // time.
+  bool written() const { return writer_.empty(); }
 
  private:
   RunFolder(asio::io_context& loop, const Plan& plan);

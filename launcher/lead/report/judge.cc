@@ -111,11 +111,12 @@ Judge::Index Judge::first(Kind kind) const {
   return static_cast<std::size_t>(it - kinds_.begin());
 }
 
-// The first whose last words are about other ranks.
+// The first whose last words are about other ranks. A rank that gives up waiting closes its
+// connections, and JAX then ends all ranks: whichever of them ended first, it was the reason.
 Judge::Index Judge::first_second_hand() const {
   const auto broken = first(Kind::broken_connection), gave_up = first(Kind::gave_up_waiting);
   if (!broken || !gave_up) return broken ? broken : gave_up;
-  return std::min(*broken, *gave_up);
+  return close_in_time(*broken, *gave_up) ? *gave_up : std::min(*broken, *gave_up);
 }
 
 // The first in the order of failing: how long each took to end after our signal says nothing.
@@ -244,6 +245,7 @@ void Judge::find_doubts() {
 void Judge::find_other_end() {
   const auto root = verdict_.root;
   if (!root || kinds_[*root] != Kind::broken_connection || !verdict_.own_failures.empty()) return;
+  if (!verdict_.suspects.ranks.empty()) return;  // stacks say more than the time of an end
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     const bool told = facts_.workers[i].signal_we_sent != 0;
     if (kinds_[i] == Kind::stopped || (kinds_[i] == Kind::fine && told)) {
@@ -270,8 +272,12 @@ RankSet Judge::waited() const {
     const bool says = has_failed(facts_.workers[i]) &&
                       (said == Complaint::gave_up_waiting || said == Complaint::lost_connection ||
                        (said == Complaint::timeout && said == complaints_[*verdict_.root]));
-    if (says || verdict_.root == i) ranks.insert(facts_.workers[i].rank);
+    if (says) ranks.insert(facts_.workers[i].rank);
   }
+  // JAX ends all ranks if one gave up, also a rank that had not waited.
+  const std::size_t root = *verdict_.root;
+  const bool ended_by_others = complaints_[root] == Complaint::lost_service && !ranks.empty();
+  if (!ended_by_others) ranks.insert(facts_.workers[root].rank);
   return ranks;
 }
 
@@ -351,9 +357,9 @@ Verdict Judge::decide() {
   }
   sort_others();
   find_doubts();
+  find_suspects();
   find_other_end();
   find_likely_cause();
-  find_suspects();
   verdict_.exit_code = exit_code();
   return verdict_;
 }

@@ -592,18 +592,22 @@ TEST_CASE("a time-out of any kind is the root's own, but a suspect is looked for
   CHECK(judge(f).suspects.ranks.empty());
 }
 
-TEST_CASE("a rank that JAX ends because the first one has ended may be the suspect") {
-  const std::vector<std::string> fatal = {"*** Check failure stack trace: ***",
+// The service of JAX ended this rank.
+WorkerEnd ended_by_jax(int rank, int ms) {
+  return says(killed(rank, ms, SIGABRT), {"*** Check failure stack trace: ***",
                                           "    @  0x7f  xla::CoordinationServiceAgent::SetError()",
-                                          "    @  0x7f  tsl::PThread::ThreadFn()"};
-  const std::vector<std::string> barrier = {
-      "jax.errors.JaxRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: step::0."};
-  const auto gives_up = [&](int rank, int ms) {
-    return throws(says(killed(rank, ms, SIGABRT), fatal), ms - 4000, barrier);
-  };
-  const auto f = with_stacks(
-      {gives_up(0, 9000), told(gives_up(2, 9001)), says(killed(1, 9001, SIGABRT), fatal)},
-      {{1, kHeldByLock}, {2, kInCollective}});
+                                          "    @  0x7f  tsl::PThread::ThreadFn()"});
+}
+// That, after a barrier timed out there.
+WorkerEnd gave_up_in_jax(int rank, int ms) {
+  return throws(ended_by_jax(rank, ms), ms - 4000,
+                {"jax.errors.JaxRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: step::0."});
+}
+
+TEST_CASE("a rank that JAX ends because the first one has ended may be the suspect") {
+  const auto f =
+      with_stacks({gave_up_in_jax(0, 9000), told(gave_up_in_jax(2, 9001)), ended_by_jax(1, 9001)},
+                  {{1, kHeldByLock}, {2, kInCollective}});
   const auto verdict = judge(f);
   CHECK(verdict.root == 0);
   CHECK(verdict.gave_up_waiting);
@@ -611,6 +615,28 @@ TEST_CASE("a rank that JAX ends because the first one has ended may be the suspe
   CHECK(verdict.suspects.only_one);
   CHECK(ranks(f, verdict.consequences) == RankSet{1});
   CHECK(ranks(f, verdict.stopped) == RankSet{2});
+}
+
+TEST_CASE("a rank that JAX ends before those that gave up may be the suspect, too") {
+  const auto raising = std::vector<std::string>{"thread 7 \"x\", running:", "  #0 f at e.c:1"};
+  auto f = with_stacks({ended_by_jax(1, 9000), gave_up_in_jax(0, 9001), gave_up_in_jax(2, 9002)},
+                       {{0, raising}, {1, kHeldByLock}, {2, kInCollective}});
+  const auto verdict = judge(f);
+  CHECK(verdict.root == 1);  // rank 0
+  CHECK(verdict.gave_up_waiting);
+  CHECK(verdict.suspects.ranks == RankSet{1});
+  CHECK(verdict.suspects.only_one);
+  CHECK(ranks(f, verdict.consequences) == RankSet{1, 2});
+
+  // Our signal came to the others before their own ends.
+  f.workers = {ended_by_jax(1, 9000), told(gave_up_in_jax(0, 9001)), told(gave_up_in_jax(2, 9002))};
+  CHECK(judge(f).suspects.ranks == RankSet{1});
+  CHECK(judge(f).maybe_cause.empty());
+
+  // Without a rank that gave up, JAX may have ended the first one for any reason.
+  f.workers = {ended_by_jax(1, 9000), told(ended_by_jax(0, 9001)), stopped(2, 9002)};
+  f.stacks.erase(0);
+  CHECK(judge(f).suspects.ranks.empty());
 }
 
 TEST_CASE("words that give up a wait for other ranks") {
