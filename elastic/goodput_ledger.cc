@@ -32,6 +32,28 @@ void sort_by_sum(std::vector<Goodput::Cost>& costs) {
                    [](const auto& a, const auto& b) { return a.sum() > b.sum(); });
 }
 
+void add_wait(Goodput::Rank& rank, int culprit, WaitCause cause, Duration time) {
+  const auto same = std::find_if(
+      rank.waits.begin(), rank.waits.end(),
+      [=](const Goodput::Waits& wait) { return wait.culprit == culprit && wait.cause == cause; });
+  if (same != rank.waits.end()) {
+    same->time += time;
+  } else {
+    rank.waits.push_back({.culprit = culprit, .cause = cause, .time = time});
+  }
+}
+
+void add_open(Goodput::Rank& rank, const OpenWait& wait) {
+  if (rank.rank == wait.culprit || !wait.ranks.contains(rank.rank)) return;
+  Duration left = wait.time;
+  for (Duration* const account : {&rank.transfer, &rank.compute}) {
+    const Duration part = std::min(*account, left);
+    *account -= part;
+    left -= part;
+  }
+  if (left < wait.time) add_wait(rank, wait.culprit, WaitCause::compute, wait.time - left);
+}
+
 }  // namespace
 
 Duration Goodput::Rank::sum() const {
@@ -373,23 +395,13 @@ Goodput::Rank GoodputLedger::rank_at(int rank, Book book, TimePoint now) const {
   const Duration blocked = std::clamp(book.worked_blocked, booked, book.worked);
   out.transfer = blocked - booked;
   out.compute = book.worked - blocked;
-  for (const auto& [culprit, time] : book.idle) {
-    const auto same = std::find_if(
-        out.waits.begin(), out.waits.end(), [last = culprit](const Goodput::Waits& wait) {
-          return wait.culprit == last && wait.cause == WaitCause::compute;
-        });
-    if (same != out.waits.end()) {
-      same->time += time;
-    } else {
-      out.waits.push_back({.culprit = culprit, .cause = WaitCause::compute, .time = time});
-    }
-  }
+  for (const auto& [culprit, time] : book.idle) add_wait(out, culprit, WaitCause::compute, time);
   for (const auto& [culprit, time] : book.recovery) out.recovery.push_back({culprit, time});
   for (const auto& [culprit, time] : book.lost) out.lost.push_back({culprit, time});
   return out;
 }
 
-Goodput GoodputLedger::at(TimePoint now) const {
+Goodput GoodputLedger::at(TimePoint now, const std::vector<OpenWait>& open) const {
   now = finished_.value_or(now);
   Goodput all;
   all.wall = now - begun_;
@@ -398,8 +410,8 @@ Goodput GoodputLedger::at(TimePoint now) const {
   all.dropped = dropped_;
   std::map<int, Goodput::Cost> costs;
   for (const auto& [rank, book] : books_) {
-    all.ranks.push_back(rank_at(rank, book, now));
-    const Goodput::Rank& of = all.ranks.back();
+    Goodput::Rank& of = all.ranks.emplace_back(rank_at(rank, book, now));
+    for (const OpenWait& wait : open) add_open(of, wait);
     all.total += of.wall;
     all.compute += of.compute;
     all.transfer += of.transfer;

@@ -32,9 +32,17 @@
 
 #include "base/clock.h"
 #include "base/flight_spans.h"
+#include "base/rank_set.h"
 #include "elastic/wait_finder.h"
 
 namespace dlaunch {
+
+// These ranks are in a collective that the culprit has not entered for so long.
+struct OpenWait {
+  RankSet ranks;
+  int culprit = -1;
+  Duration time{};
+};
 
 // What a rank's host reports about it, about once a second and at its end.
 struct RankSpans {
@@ -136,7 +144,9 @@ class GoodputLedger {
   void slow_links(std::map<int, double> shares) { slow_links_ = std::move(shares); }
   void finish(TimePoint now);
 
-  Goodput at(TimePoint now) const;
+  // The ledger books a wait when it is over. open: those under way, which otherwise count as
+  // transfer and compute until then.
+  Goodput at(TimePoint now, const std::vector<OpenWait>& open = {}) const;
 
  private:
   enum class State { starting, recovering, working, done, closed };

@@ -502,7 +502,7 @@ void JobLeader::on_back(int node, const std::string& host) {
 
 void JobLeader::on_ended(Slot slot, const WorkerEnd& end) {
   story_.ended(end);
-  telemetry_.worker_ended(end, job());
+  telemetry_.worker_ended(slot, end, job());
   monitor_->ended(slot, end);
 }
 

@@ -167,7 +167,7 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
       return reply(fmt::format(R"({{"ok":true,"outlives_leader":{},"status":{}}})",
                                plan_.nodes.outlives_leader(), render_json(now)));
     case ControlRequest::Command::goodput:
-      return reply(json_text({{"ok", true}, {"goodput", goodput_json(telemetry_.goodput())}}));
+      return reply(json_text({{"ok", true}, {"goodput", goodput_json(goodput_with(now.late))}}));
     case ControlRequest::Command::stacks:
       return std::make_shared<ManyStacks>(job_->monitor, decision.stacks_of, reply)->start();
     default:
@@ -204,6 +204,15 @@ JobStatus JobControl::status_before() const {
   return status;
 }
 
+// The first of several late ranks stands for all of them.
+Goodput JobControl::goodput_with(const std::vector<LateRanks>& late) const {
+  std::vector<OpenWait> open;
+  for (const LateRanks& wait : late) {
+    open.push_back({wait.waiting, wait.ranks.empty() ? -1 : *wait.ranks.begin(), wait.waited});
+  }
+  return telemetry_.goodput_with(open);
+}
+
 JobStatus JobControl::status(const Workers& workers) const {
   const JobCore& core = job_->core;
   JobStatus status = status_before();
@@ -218,8 +227,8 @@ JobStatus JobControl::status(const Workers& workers) const {
   status.waits_for = core.waits_for();
   status.restarts_used = core.restarts_used();
   status.restarts_left = core.restarts_left(status.now);
-  status.goodput = telemetry_.goodput().summary();
   status.late = job_->monitor.late();
+  status.goodput = goodput_with(status.late).summary();
   for (Slot slot = 0; slot < core.slots(); ++slot) {
     WorkerStatus worker = status_of(slot, workers, status.now);
     if (worker.rank >= 0 || worker.pid > 0 || worker.state != "absent") {

@@ -58,6 +58,7 @@ class JobControl {
   void carry_out(const ControlDecision& decision);
   JobStatus status_before() const;
   JobStatus status(const Workers& workers) const;
+  Goodput goodput_with(const std::vector<LateRanks>& late) const;
   WorkerStatus status_of(Slot slot, const Workers& workers, TimePoint now) const;
 
   const Plan& plan_;

@@ -17,18 +17,22 @@ void JobLedger::see(TimePoint now, const JobCore::Event& event, const JobCore& j
   } else if (const auto* replaced = std::get_if<JobCore::Replace>(&event)) {
     // Its own end may come later than the decision to end the job.
     const int rank = job.rank_of(replaced->slot);
-    if (rank >= 0 && job.runs(replaced->slot)) ledger_.failed(now, rank, job.are_tasks());
+    if (rank < 0 || !job.runs(replaced->slot)) return;
+    replaced_.insert(replaced->slot);
+    ledger_.failed(now, rank, job.are_tasks());
   } else if (const auto* lost = std::get_if<JobCore::NodeLost>(&event)) {
+    std::erase_if(replaced_, [&](Slot slot) { return job.node_of(slot) == lost->node; });
     const auto ranks = job.ranks_on(lost->node);
     if (!ranks.empty()) ledger_.failed(now, ranks.front(), false);  // stands for all of them
   }
 }
 
-void JobLedger::ended(const WorkerEnd& end, const JobCore& job) {
+void JobLedger::ended(Slot slot, const WorkerEnd& end, const JobCore& job) {
+  const bool was_replaced = replaced_.erase(slot) > 0;
   if (end.rank < 0) return;
   const bool ends = job.state() == JobState::ending || job.state() == JobState::ended;
   if (!has_failed(end) || ends) return ledger_.done(end.ended, end.rank);
-  if (!end.hung.empty()) return;  // the order to replace it was the failure
+  if (was_replaced) return;  // the order to replace it was the failure
   const int culprit = end.peer_lost >= 0 ? end.peer_lost : end.rank;
   ledger_.failed(end.ended, culprit, job.are_tasks());
 }
@@ -66,8 +70,8 @@ void JobLedger::look(TimePoint now, const NodeRank& rank) {
   }
 }
 
-Goodput JobLedger::at(TimePoint now) const {
-  Goodput goodput = ledger_.at(now);
+Goodput JobLedger::at(TimePoint now, const std::vector<OpenWait>& open) const {
+  Goodput goodput = ledger_.at(now, open);
   const bool several = std::any_of(hosts_.begin(), hosts_.end(), [this](const auto& entry) {
     return entry.second != hosts_.begin()->second;
   });

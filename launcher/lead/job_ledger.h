@@ -3,7 +3,9 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "elastic/goodput_ledger.h"
 #include "elastic/job_core.h"
@@ -21,7 +23,7 @@ class JobLedger {
   // has failed from then on.
   void see(TimePoint now, const JobCore::Event& event, const JobCore& job);
   // Likewise: a worker has ended.
-  void ended(const WorkerEnd& end, const JobCore& job);
+  void ended(Slot slot, const WorkerEnd& end, const JobCore& job);
   void begin_round(TimePoint now, int round, int size);
   // host: that node's name.
   void take(TimePoint now, int node, const std::string& host, const NodeMessage& message);
@@ -31,7 +33,8 @@ class JobLedger {
   // The job has ended.
   void finish(TimePoint now) { ledger_.finish(now); }
 
-  Goodput at(TimePoint now) const;
+  // As GoodputLedger::at(), with the names of hosts.
+  Goodput at(TimePoint now, const std::vector<OpenWait>& open = {}) const;
 
  private:
   void look(TimePoint now, const NodeRank& rank);
@@ -40,6 +43,7 @@ class JobLedger {
   LinkCosts links_;
   std::map<int, std::string> hosts_;  // by rank
   std::map<int, TimePoint> stopped_;  // since when, by rank
+  std::set<Slot> replaced_;           // their processes have failed, and not ended yet
   std::uint64_t version_ = 0;         // the newest state that some member holds
 };
 

@@ -77,8 +77,8 @@ void JobTelemetry::see(const JobCore::Event& event, const JobCore& job) {
   events_.fed(now, event, job);
 }
 
-void JobTelemetry::worker_ended(const WorkerEnd& end, const JobCore& job) {
-  ledger_.ended(end, job);
+void JobTelemetry::worker_ended(Slot slot, const WorkerEnd& end, const JobCore& job) {
+  ledger_.ended(slot, end, job);
   trace_.ended(end);
 }
 

@@ -42,7 +42,7 @@ class JobTelemetry {
   // An event for the job, before the job takes it.
   void see(const JobCore::Event& event, const JobCore& job);
   // A worker has ended; the job may learn of it later.
-  void worker_ended(const WorkerEnd& end, const JobCore& job);
+  void worker_ended(Slot slot, const WorkerEnd& end, const JobCore& job);
   // clock_error: of that host's clock here.
   void take(int node, const std::string& host, Duration clock_error, const NodeMessage& message);
   // The job has ended: closes the books.
@@ -52,6 +52,10 @@ class JobTelemetry {
   // The accounts up to now, or to 100 ms before: a reader of the metrics and `dlaunchctl top` each
   // ask for them more than once, and in a large job they take time.
   const Goodput& goodput();
+  // The accounts now, with waits that are under way.
+  Goodput goodput_with(const std::vector<OpenWait>& open) {
+    return open.empty() ? goodput() : ledger_.at(steady_now(), open);
+  }
   // Calls then() once the events and the run folder are written, and no program should still ask
   // for the last event, or after 5 s. others_owe: whether a program should still ask for the last
   // line of a rank.

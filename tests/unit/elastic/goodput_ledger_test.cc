@@ -244,6 +244,28 @@ TEST_CASE("goodput: the causes that are known") {
   CHECK(waited_for(found.ranks[0], 2, WaitCause::host) == 3s);
 }
 
+TEST_CASE("goodput: a wait that is under way is no good time, also before it is over") {
+  Job job;
+  job.begin(3);
+  for (int rank = 0; rank < 3; ++rank) job.joined(rank, kBegin);
+  // Ranks 0 and 1 have waited for rank 2 since 3 s.
+  const std::vector<OpenWait> open = {{{0, 1}, 2, 7s}};
+  const Goodput found = job.ledger.at(kBegin + 10s, open);
+  check_closed(found);
+  CHECK(found.goodput() == doctest::Approx(16.0 / 30));
+  CHECK(waited_for(found.ranks[0], 2) == 7s);
+  CHECK(found.ranks[2].waits.empty());
+  REQUIRE(found.costs.size() == 1);
+  CHECK(found.summary().culprit == 2);
+  CHECK(found.summary().cost == 14s);
+  CHECK(job.ledger.at(kBegin + 10s).goodput() == 1);
+
+  // In a circle the late ranks wait, too, but not for themselves.
+  const Goodput circle = job.ledger.at(kBegin + 10s, {{{0, 1, 2}, 2, 7s}});
+  check_closed(circle);
+  CHECK(circle.ranks[2].waits.empty());
+}
+
 TEST_CASE("goodput: a slow link takes its share of the transfer") {
   Job job;
   job.begin(2);
@@ -397,6 +419,8 @@ TEST_CASE("goodput: the accounts of each rank sum up to its time in random jobs"
           ledger.find_waits();
       }
       check_closed(ledger.at(now));
+      check_closed(
+          ledger.at(now, {{{0, 1, 3}, below(4), std::chrono::milliseconds(below(60000))}}));
     }
     ledger.finish(now);
     const Goodput found = ledger.at(now + 1h);

@@ -222,8 +222,7 @@ TEST_CASE("goodput report: a host whose ranks cost more by their failures is not
   CHECK(found.culprits().size() == 3);
 }
 
-TEST_CASE(
-    "job ledger: a rank that dlaunch replaces as hung has failed, also if that ends the job") {
+TEST_CASE("job ledger: a rank that dlaunch replaces fails once, also if that ends the job") {
   JobWorld world(of(2, 1));
   JobLedger ledger(kStart, 2);
   ledger.begin_round(kStart, 1, 2);
@@ -238,12 +237,13 @@ TEST_CASE(
   // Its successor works already when its end is reported.
   ledger.begin_round(kStart + 10s, 2, 2);
   for (const Slot slot : {0, 1}) ledger.see(kStart + 10s, JobCore::Spawned{slot}, world.core);
-  WorkerEnd end = killed(1, 9500, SIGKILL);
-  end.hung = "rank 1 has not entered all_reduce #7";
-  ledger.ended(end, world.core);
+  ledger.ended(1, killed(1, 9500, SIGKILL), world.core);
   const Goodput later = ledger.at(kStart + 20s);
   CHECK(later.recovery == 2s);
   CHECK(later.lost == 10s);
+  // The successor itself fails.
+  ledger.ended(1, killed(1, 20000, SIGKILL), world.core);
+  CHECK(ledger.at(kStart + 20s).lost == 30s);
 }
 
 TEST_CASE("job ledger: a rank that is stopped in a collective costs the others") {
@@ -275,7 +275,7 @@ TEST_CASE("job ledger: the events of a job change its books") {
   ledger.begin_round(kStart, 1, 2);
   for (const Slot slot : {0, 1}) ledger.see(kStart + 1s, JobCore::Spawned{slot}, world.core);
   ledger.see(kStart + 4s, JobCore::Progress{0, 7}, world.core);
-  ledger.ended(lost(1, exited(0, 6000, 1)), world.core);  // because of rank 1
+  ledger.ended(0, lost(1, exited(0, 6000, 1)), world.core);  // because of rank 1
   const Goodput before = ledger.at(kStart + 6s);
   CHECK(before.lost == 4s);
   REQUIRE(before.costs.size() == 1);
