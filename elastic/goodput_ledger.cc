@@ -262,8 +262,8 @@ void GoodputLedger::done(TimePoint when, int rank) {
   last_done_ = rank;
 }
 
-void GoodputLedger::failed(TimePoint when, int culprit, bool alone) {
-  failed_ = when;
+void GoodputLedger::failed(TimePoint when, int culprit, bool alone, Duration hung) {
+  worked_until_ = when - hung;
   for (auto& [rank, book] : books_) {
     if (alone && rank != culprit) continue;
     if (book.state == State::working) {

@@ -129,12 +129,13 @@ class GoodputLedger {
   void started(TimePoint now, int rank);
   // The rank has ended with success.
   void done(TimePoint when, int rank);
-  // The culprit has failed. It takes all ranks along, or it alone.
-  void failed(TimePoint when, int culprit, bool alone);
+  // The culprit has failed. It takes all ranks along, or it alone. hung: it had hung for so long
+  // before, in which no work was done that a state could hold.
+  void failed(TimePoint when, int culprit, bool alone, Duration hung = Duration::zero());
   // Some ranks have written down their state: what was done until now is not lost any more.
   void committed(TimePoint now) { committed_ = now; }
   // After a failure: members hold the state of all work before it.
-  void kept() { committed_ = std::max(committed_, failed_); }
+  void kept() { committed_ = std::max(committed_, worked_until_); }
   void take(int node, const RankSpans& report);
   // After the reports of a host: books the waits about which all hosts have reported.
   void find_waits();
@@ -191,7 +192,8 @@ class GoodputLedger {
   Goodput::Rank rank_at(int rank, Book book, TimePoint now) const;
 
   const TimePoint begun_;
-  TimePoint committed_{}, failed_{};
+  TimePoint committed_{};
+  TimePoint worked_until_{};  // the last failure, or the beginning of the hang before it
   std::map<int, Book> books_;
   WaitFinder finder_;
   std::map<int, double> slow_links_;  // by rank

@@ -19,7 +19,8 @@ void JobLedger::see(TimePoint now, const JobCore::Event& event, const JobCore& j
     const int rank = job.rank_of(replaced->slot);
     if (rank < 0 || !job.runs(replaced->slot)) return;
     replaced_.insert(replaced->slot);
-    ledger_.failed(now, rank, job.are_tasks());
+    const bool hung = replaced->kind == FailureKind::hung;
+    ledger_.failed(now, rank, job.are_tasks(), hung ? hang_timeout_ : Duration::zero());
   } else if (const auto* lost = std::get_if<JobCore::NodeLost>(&event)) {
     std::erase_if(replaced_, [&](Slot slot) { return job.node_of(slot) == lost->node; });
     const auto ranks = job.ranks_on(lost->node);

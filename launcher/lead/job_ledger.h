@@ -16,8 +16,10 @@ namespace dlaunch {
 
 class JobLedger {
  public:
-  // line_kind: as StragglerConfig.
-  JobLedger(TimePoint begun, int line_kind) : ledger_(begun), links_(line_kind) {}
+  // line_kind: as StragglerConfig. hang_timeout: a rank that is replaced as hung has hung for so
+  // long at least.
+  JobLedger(TimePoint begun, int line_kind, Duration hang_timeout)
+      : ledger_(begun), links_(line_kind), hang_timeout_(hang_timeout) {}
 
   // Before the job's core takes it. A rank that is to be replaced, because it hangs for instance,
   // has failed from then on.
@@ -41,6 +43,7 @@ class JobLedger {
 
   GoodputLedger ledger_;
   LinkCosts links_;
+  const Duration hang_timeout_;
   std::map<int, std::string> hosts_;  // by rank
   std::map<int, TimePoint> stopped_;  // since when, by rank
   std::set<Slot> replaced_;           // their processes have failed, and not ended yet

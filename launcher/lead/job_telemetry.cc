@@ -9,7 +9,7 @@ namespace dlaunch {
 
 JobTelemetry::JobTelemetry(const Plan& plan)
     : plan_(plan),
-      ledger_(steady_now(), StepDigest::kBetweenHosts),
+      ledger_(steady_now(), StepDigest::kBetweenHosts, plan.hang_timeout),
       trace_(plan.trace, plan.job_id, steady_now()),
       events_(plan, [this](const JobEvent& event) { take(event); }) {}
 

@@ -13,7 +13,7 @@ python3 - error.json <<'PY' || fail "the ledger of goodput does not book the han
 import json, sys
 goodput = json.load(open(sys.argv[1]))["goodput"]
 worst = goodput["costs"][0]
-sys.exit(not (worst["rank"] == 2 and worst["lost_work_s"] > 3 * 3 and goodput["goodput"] < 0.2))
+sys.exit(not (worst["rank"] == 2 and worst["lost_work_s"] >= 3 * 3 and goodput["goodput"] < 0.2))
 PY
 
 run dlaunch --nproc 3 --hang-timeout 3s --max-restarts 1 "$worker" --steps 300 --step-ms 5 --hang 1
