@@ -1,5 +1,6 @@
 // Result<T>: the value or an Error. For operating failures: a peer that went away, a port in use, a
-// bad option. Bugs are DL_ASSERTs; this code throws nothing. The member names are std::expected's.
+// bad option. Bugs are DL_ASSERTs; this code throws nothing but Thrown. The member names are
+// std::expected's.
 #pragma once
 
 #include <exception>
@@ -94,11 +95,25 @@ class [[nodiscard]] Result<void> {
   bool failed_ = false;
 };
 
-// For code in which only the standard library throws, when it is out of memory.
+// An error that leaves code without a Result. Only a reduction throws it, when a function of the
+// program fails within.
+class Thrown : public std::exception {
+ public:
+  explicit Thrown(Error error) : error_(std::move(error)) {}
+  const char* what() const noexcept override { return error_.what.c_str(); }
+  const Error& error() const { return error_; }
+
+ private:
+  Error error_;
+};
+
+// For code in which only the standard library throws, when it is out of memory, or a Thrown.
 template <class Body>
 Result<void> without_exceptions(Body body) {
   try {
     return body();
+  } catch (const Thrown& thrown) {
+    return thrown.error();
   } catch (const std::exception& e) {
     return Error{.code = Errc::io, .what = e.what()};
   }

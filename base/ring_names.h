@@ -22,8 +22,18 @@ constexpr bool is_composed_name(std::string_view collective) {
 // By dl_dtype.
 inline constexpr std::string_view kDtypeNames[] = {
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"};
-// By dl_op.
-inline constexpr std::string_view kOpNames[] = {"sum", "prod", "max", "min",
-                                                "avg", "band", "bor", "bxor"};
+// By dl_op, and behind those the kinds of operations that programs make.
+inline constexpr std::string_view kOpNames[] = {"sum",
+                                                "prod",
+                                                "max",
+                                                "min",
+                                                "avg",
+                                                "band",
+                                                "bor",
+                                                "bxor",
+                                                "premul_sum",
+                                                "function",
+                                                "function_in_order"};
+inline constexpr std::size_t kOwnOps = 8;  // those of dl_op
 
 }  // namespace dlaunch

@@ -171,6 +171,23 @@ const char* dl_transport(const dl_comm* comm) {
   return comm == nullptr ? "" : comm->impl->transport();
 }
 
+dl_result dl_op_create(dl_op_function* function, int commutes, void* context, dl_op* op) {
+  return guarded(nullptr, [&]() -> Result<void> {
+    if (function == nullptr || op == nullptr) {
+      return Error{.code = Errc::usage, .what = "dl_op_create: function or op is null"};
+    }
+    *op = dlaunch::add_program_op({.function = function, .context = context}, commutes != 0);
+    return {};
+  });
+}
+
+dl_result dl_op_free(dl_op op) {
+  return guarded(nullptr, [&]() -> Result<void> {
+    if (dlaunch::remove_program_op(op)) return {};
+    return Error{.code = Errc::usage, .what = "dl_op_free: the program has not made this op"};
+  });
+}
+
 dl_result dl_explain(dl_comm* comm, const char* collective, size_t count, dl_dtype dtype, dl_op op,
                      int root, char* text, size_t size) {
   return with(comm, [&](Communicator& impl) -> Result<void> {

@@ -36,6 +36,11 @@ Result<void> run_alone(const Call& call) {
   return {};
 }
 
+Error function_failed(const Call& call, Error error) {
+  error.what = fmt::format("{} #{}: {}", collective_name(call.collective), call.seq, error.what);
+  return error;
+}
+
 Error wrong_call(const Call& call, std::string_view what) {
   return usage_error(fmt::format("{}: {}", collective_name(call.collective), what));
 }
@@ -46,8 +51,9 @@ Result<void> check_kind(const Call& call, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   if (element == 0) return wrong_call(call, "dtype is not a dl_dtype");
   const auto& traits = traits_of(call.collective);
-  if (traits.reduces && (call.op < DL_SUM || call.op > DL_BXOR)) {
-    return wrong_call(call, "op is not a dl_op");
+  const bool is_own = call.op >= DL_SUM && call.op <= DL_BXOR;
+  if (traits.reduces && !is_own && call.program_op == nullptr) {
+    return wrong_call(call, "op is not a dl_op, nor one of dl_op_create()");
   }
   if (call.count > PTRDIFF_MAX / element / n) return wrong_call(call, "count is too large");
   const auto too_large = [&](std::size_t count) { return count > PTRDIFF_MAX / element / n; };
@@ -69,6 +75,15 @@ Result<void> check_kind(const Call& call, int ranks) {
                             op_name(call.op), dtype_name(call.dtype))};
   }
   return {};
+}
+
+// The call with the operation of the program that its number stands for, if any.
+Call with_program_op(const Call& given) {
+  Call call = given;
+  if (call.program_op == nullptr && traits_of(call.collective).reduces) {
+    call.program_op = program_op(call.op);
+  }
+  return call;
 }
 
 // The distance at which a call is in place: in bytes, from `in` to `out`.
@@ -171,6 +186,7 @@ Result<void> Communicator::check(const Message& message) {
 }
 
 Result<void> Communicator::collective(Call call) {
+  call = with_program_op(call);
   if (!collectives_.busy()) {
     if (auto ok = check(call); !ok) return ok;
     if (auto ok = attach(call, true); !ok) return ok;
@@ -182,10 +198,16 @@ Result<void> Communicator::collective(Call call) {
   return started ? wait(**started) : started.error();
 }
 
-Result<std::string> Communicator::explain(const Call& call) const {
+Result<std::string> Communicator::explain(const Call& given) const {
+  const Call call = with_program_op(given);
   if (auto ok = check_kind(call, job_.size); !ok) return usage_error("explain: " + ok.error().what);
   if (!plane_) return std::string("alone: a copy");
-  return is_composed(call.collective) ? composition_of(call) : plane_->explain(call);
+  return composes(call) ? composition_of(call) : plane_->explain(call);
+}
+
+// Runs as several calls of planes: the collective always does, or this call does here.
+bool Communicator::composes(const Call& call) const {
+  return is_composed(call.collective) || (is_in_order(call.op) && !plane_->keeps_order(call));
 }
 
 // The number of the text about such a call in the trace, 0: none. A new kind of call is explained
@@ -197,13 +219,14 @@ std::uint16_t Communicator::explained(const Call& call, const Plane* plane) {
                        call.dtype,
                        call.task.device >= 0,
                        call.splits != nullptr,
+                       is_in_order(call.op),
                        call.shards != nullptr ? call.shards->shards : 0,
                        call.count};
   const auto known = explained_.find(kind);
   if (known != explained_.end()) return known->second;
   if (plane == nullptr || explained_.size() >= kMostKinds) return 0;
   const std::string how =
-      is_composed(kind.collective) ? composition_of(call)
+      composes(call) ? composition_of(call)
       // How the parts go depends on the longest one, which the ranks find out in the call.
       : kind.with_splits ? "parts of different lengths, after an exchange of the lengths"
                          : plane->explain(call);
@@ -275,7 +298,7 @@ Result<void> Communicator::tell_splits(const Call& call, Splits& splits) {
 }
 
 Result<void> Communicator::run_on_plane(Call call, const std::function<void(bool failed)>& ended) {
-  if (is_composed(call.collective)) return run_composed(call);
+  if (composes(call)) return run_composed(call);
   Splits splits;
   if (call.splits != nullptr) {
     splits = *call.splits;
@@ -314,6 +337,9 @@ Result<void> Communicator::run(Call call, SpanKind kind) {
     if (!failed) links_->complete(seq);
   };
   auto done = without_exceptions([&] { return run_on_plane(call, ended); });
+  if (!done && done.error().code == Errc::aborted && !abort_.raised()) {
+    done = function_failed(call, done.error());
+  }
   if (on_device) explained(call, device_.get());
   // In shared memory no rank sees whether a rank that has arrived stands still, or waits itself.
   if (!done && done.error().code == Errc::timeout && regions_ && !abort_.raised()) {
@@ -345,6 +371,7 @@ Communicator::Started Communicator::pushed(Background& background,
 }
 
 Communicator::Started Communicator::start(Call call) {
+  call = with_program_op(call);
   if (auto ok = check(call); !ok) return ok.error();
   if (auto ok = attach(call, false); !ok) return ok.error();
   call.seq = ++seq_;

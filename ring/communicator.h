@@ -27,6 +27,7 @@
 #include "ring/call/abort_flag.h"
 #include "ring/call/background.h"
 #include "ring/call/flight_recorder.h"
+#include "ring/call/list_packer.h"
 #include "ring/call/operation.h"
 #include "ring/call/plane.h"
 #include "ring/device/device_plane.h"
@@ -123,7 +124,7 @@ class Communicator : private ProcessEvents {
   SharedKeys& keys() { return keys_; }
 
   // Ignores the buffers of the call.
-  Result<std::string> explain(const Call& call) const;
+  Result<std::string> explain(const Call& given) const;
 
   void abort();
   // The round of this communicator is over. Any thread; returns at once.
@@ -168,11 +169,15 @@ class Communicator : private ProcessEvents {
   Result<void> run_step(const Call& call);
   Result<void> tell_splits(const Call& call, Splits& splits);
   Result<void> check_shards(const Call& call);
+  bool composes(const Call& call) const;
   std::string composition_of(const Call& call) const;
   Result<void> run_composed(const Call& call);
   Result<void> run_shards(const Call& call);
   Result<void> run_scan(const Call& call);
   Result<void> scan_slices(const Call& call);
+  Result<void> run_in_order(const Call& call);
+  Result<void> gather_in_order(const Call& call);
+  Result<void> reduce_in_order(const Call& call);
   Result<void> gather_and_reduce(const Call& call, const ShardTree& tree, const ShardMoves& moves);
   Result<void> reduce_slices(const Call& call, const ShardTree& tree, const ShardMoves& moves);
   Result<void> run_on_plane(Call call, const std::function<void(bool failed)>& ended);
@@ -217,6 +222,7 @@ class Communicator : private ProcessEvents {
   std::uint64_t seq_ = 0;
   std::uint16_t past_ = 0;              // Call::past
   std::vector<std::byte> step_memory_;  // of run_composed(), for the next one
+  ListPacker packer_;                   // likewise
   std::uint64_t plane_seq_ = 0;  // plane_'s own count: there a call is several steps, or none
   void* stream_ = nullptr;
   bool ordered_ = false;  // set_stream_ordered()
@@ -229,7 +235,7 @@ class Communicator : private ProcessEvents {
   struct Explained {
     Collective collective;
     dl_dtype dtype;
-    bool on_device, with_splits;
+    bool on_device, with_splits, in_order;
     int shards;
     std::size_t count;
     auto operator<=>(const Explained&) const = default;

@@ -2,7 +2,8 @@
 // elements. It gets that slice of all ranks' values, reduces it, and gives each rank its result: so
 // the ranks move as many bytes as in a ring's all_reduce. For small calls every rank gets
 // everything. all_reduce_shards: ring/call/shard_tree.h has the order. scan, exscan: from rank to
-// rank.
+// rank. Reductions by a function that does not commute, where the plane does not keep the order of
+// ranks: in that order.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -50,16 +51,35 @@ class ReceivedNodes {
   std::map<ShardNode, const void*> places_;
 };
 
-Call step_of_call(const Call& call, Collective collective) {
+Within within_steps_of(Collective collective) {
+  switch (collective) {
+    case Collective::scan:
+      return Within::scan;
+    case Collective::exscan:
+      return Within::exscan;
+    case Collective::all_reduce_shards:
+      return Within::all_reduce_shards;
+    default:
+      return Within::in_order;
+  }
+}
+
+// What ranks must have in common.
+std::uint64_t layout_in(const Call& call, int ranks) {
+  if (call.shards != nullptr) return call.layout;
+  if (is_composed(call.collective)) return layout_of({}, call.count, call.op);
+  const CallSignature signature = signature_of(call, ranks);
+  return layout_of({.shards = call.root}, signature.count ^ signature.packed, call.op);
+}
+
+Call step_of_call(const Call& call, Collective collective, int ranks) {
   Call step{.collective = collective, .dtype = call.dtype};
-  step.layout = call.shards != nullptr ? call.layout : layout_of({}, call.count, call.op);
+  step.layout = layout_in(call, ranks);
   step.seq = call.seq;
   step.deadline = call.deadline;
   step.begun = call.begun;
   step.past = call.past;
-  step.within = call.collective == Collective::scan     ? Within::scan
-                : call.collective == Collective::exscan ? Within::exscan
-                                                        : Within::all_reduce_shards;
+  step.within = within_steps_of(call.collective);
   return step;
 }
 
@@ -99,6 +119,20 @@ void add_prefixes(std::byte* parts, std::size_t number, std::size_t count, dl_dt
   }
 }
 
+// Values of `number` ranks, end to end.
+std::vector<const void*> places_in(const std::byte* at, std::size_t number, std::size_t bytes) {
+  std::vector<const void*> places;
+  for (std::size_t r = 0; r < number; ++r) places.push_back(at + r * bytes);
+  return places;
+}
+
+// What each rank reduces of a reduction in the order of ranks.
+std::vector<Part> slices_in(const Call& call, int ranks) {
+  if (call.collective != Collective::reduce_scatter) return slices_of(call.count, ranks);
+  const std::vector<std::size_t> alike(static_cast<std::size_t>(ranks), call.count);
+  return parts_of(call.counts != nullptr ? call.counts : alike.data(), ranks);
+}
+
 }  // namespace
 
 Result<void> Communicator::check_shards(const Call& call) {
@@ -121,7 +155,8 @@ Result<void> Communicator::check_shards(const Call& call) {
 }
 
 std::string Communicator::composition_of(const Call& call) const {
-  std::string text = "prefixes from rank to rank";
+  const bool in_order = !is_composed(call.collective);
+  std::string text = in_order ? "a function in the order of ranks" : "prefixes from rank to rank";
   auto parts = static_cast<std::size_t>(job_.size);
   if (call.shards != nullptr) {
     text = fmt::format("a tree over {} virtual shards", call.shards->shards);
@@ -129,11 +164,13 @@ std::string Communicator::composition_of(const Call& call) const {
   } else if (call.collective == Collective::all_reduce_shards) {
     text = "a tree over the virtual shards";
   }
-  const bool everywhere = goes_to_all(call.count * dtype_bytes(call.dtype), parts);
+  const bool everywhere = (!in_order || call.collective == Collective::all_reduce) &&
+                          goes_to_all(call.count * dtype_bytes(call.dtype), parts);
   return text + (everywhere ? ", on every rank" : ", for slices, each by its owner");
 }
 
 Result<void> Communicator::run_composed(const Call& call) {
+  if (!is_composed(call.collective)) return run_in_order(call);
   return call.collective == Collective::all_reduce_shards ? run_shards(call) : run_scan(call);
 }
 
@@ -155,7 +192,7 @@ Result<void> Communicator::gather_and_reduce(const Call& call, const ShardTree& 
   step_memory_.resize(std::max(step_memory_.size(), moves.all_nodes() * bytes));
   std::vector<std::size_t> counts;
   std::byte* at = step_memory_.data();
-  Call gather = step_of_call(call, Collective::all_gather);
+  Call gather = step_of_call(call, Collective::all_gather, job_.size);
   gather.out = step_memory_.data();
   for (int r = 0; r < job_.size; ++r) {
     if (r == job_.rank) gather.in = at;
@@ -186,7 +223,7 @@ Result<void> Communicator::reduce_slices(const Call& call, const ShardTree& tree
   step_memory_.resize(std::max(step_memory_.size(), needed));
   ShardReducer reducer(tree, call.dtype, call.op);
   const Splits splits = splits_of(moves, job_.rank);
-  Call exchange = step_of_call(call, Collective::all_to_all);
+  Call exchange = step_of_call(call, Collective::all_to_all, job_.size);
   exchange.in = as_given ? call.shards->in.front() : step_memory_.data();
   exchange.out = step_memory_.data() + (as_given ? 0 : sent);
   exchange.splits = &splits;
@@ -207,7 +244,7 @@ Result<void> Communicator::reduce_slices(const Call& call, const ShardTree& tree
   reducer.reduce(tree.root(), received, 0, count, slice_out);
   std::vector<std::size_t> counts;
   for (const auto& slice : moves.slices) counts.push_back(slice.count);
-  Call gather = step_of_call(call, Collective::all_gather);
+  Call gather = step_of_call(call, Collective::all_gather, job_.size);
   gather.in = slice_out;
   gather.out = call.out;
   gather.counts = counts.data();
@@ -226,7 +263,7 @@ Result<void> Communicator::run_scan(const Call& call) {
   }
   if (!goes_to_all(bytes, n)) return scan_slices(call);
   step_memory_.resize(std::max(step_memory_.size(), n * bytes));
-  Call gather = step_of_call(call, Collective::all_gather);
+  Call gather = step_of_call(call, Collective::all_gather, job_.size);
   gather.in = call.in;
   gather.out = step_memory_.data();
   gather.count = call.count;
@@ -265,7 +302,7 @@ Result<void> Communicator::scan_slices(const Call& call) {
     go.given.push_back(prefix(r, count));
     go.from.push_back(prefix(own, slices[r].count).first);
   }
-  Call exchange = step_of_call(call, Collective::all_to_all);
+  Call exchange = step_of_call(call, Collective::all_to_all, job_.size);
   exchange.in = call.in;
   exchange.out = step_memory_.data();
   exchange.splits = &come;
@@ -277,6 +314,71 @@ Result<void> Communicator::scan_slices(const Call& call) {
   exchange.splits = &go;
   exchange.count = go.average();
   return run_step(exchange);
+}
+
+Result<void> Communicator::run_in_order(const Call& call) {
+  if (call.list != nullptr) {
+    return packer_.run(call, [this](const Call& packed) { return run_in_order(packed); });
+  }
+  const auto n = static_cast<std::size_t>(job_.size);
+  const bool to_all = call.collective == Collective::all_reduce &&
+                      goes_to_all(call.count * dtype_bytes(call.dtype), n);
+  return to_all ? gather_in_order(call) : reduce_in_order(call);
+}
+
+Result<void> Communicator::gather_in_order(const Call& call) {
+  const auto n = static_cast<std::size_t>(job_.size);
+  const std::size_t bytes = call.count * dtype_bytes(call.dtype);
+  step_memory_.resize(std::max(step_memory_.size(), n * bytes));
+  Call gather = step_of_call(call, Collective::all_gather, job_.size);
+  gather.in = call.in;
+  gather.out = step_memory_.data();
+  gather.count = call.count;
+  if (auto done = run_step(gather); !done) return done;
+  reduce(places_in(step_memory_.data(), n, bytes), call.out, call.count, call.dtype, call.op, 0);
+  return {};
+}
+
+// The owner of a slice keeps the result (reduce_scatter) or gives it to the rank or the ranks that
+// want it.
+Result<void> Communicator::reduce_in_order(const Call& call) {
+  const std::size_t element = dtype_bytes(call.dtype);
+  const auto n = static_cast<std::size_t>(job_.size), own = static_cast<std::size_t>(job_.rank);
+  const bool keeps = call.collective == Collective::reduce_scatter;
+  const bool in_out = call.collective == Collective::all_reduce || job_.rank == call.root;
+  const std::vector<Part> slices = slices_in(call, job_.size);
+  const auto [first, count] = slices[own];
+  step_memory_.resize(std::max(step_memory_.size(), (n + 1) * count * element));
+  const std::vector<std::size_t> alike(n, count);
+  const auto longest = std::max_element(slices.begin(), slices.end(),
+                                        [](auto& a, auto& b) { return a.count < b.count; });
+  const Splits come{.rank = job_.rank,
+                    .given = slices,
+                    .taken = parts_of(alike.data(), job_.size),
+                    .from = std::vector<std::size_t>(n, first),
+                    .longest = longest->count};
+  Call exchange = step_of_call(call, Collective::all_to_all, job_.size);
+  exchange.in = call.in;
+  exchange.out = step_memory_.data();
+  exchange.splits = &come;
+  exchange.count = come.average();
+  if (auto done = run_step(exchange); !done) return done;
+  std::byte* const result = keeps    ? static_cast<std::byte*>(call.out)
+                            : in_out ? static_cast<std::byte*>(call.out) + first * element
+                                     : step_memory_.data() + n * count * element;
+  reduce(places_in(step_memory_.data(), n, count * element), result, count, call.dtype, call.op, 0);
+  if (keeps) return {};
+  std::vector<std::size_t> counts;
+  for (const Part& slice : slices) counts.push_back(slice.count);
+  const bool to_root = call.collective == Collective::reduce;
+  Call gather =
+      step_of_call(call, to_root ? Collective::gather : Collective::all_gather, job_.size);
+  gather.in = result;
+  gather.out = call.out;
+  gather.counts = counts.data();
+  gather.count = count;
+  gather.root = call.root;
+  return run_step(gather);
 }
 
 }  // namespace dlaunch

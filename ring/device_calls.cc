@@ -24,6 +24,13 @@ std::pair<const void*, const void*> buffers_of(const Call& call, int ranks) {
   return {call.list->in.front(), call.list->out.front()};
 }
 
+Error host_only(const Call& call, std::string_view why) {
+  return {.code = Errc::unsupported,
+          .what = fmt::format("{}: {}a buffer is in a GPU's memory: copy it to the host's first, "
+                              "with dl_copy()",
+                              collective_name(call.collective), why)};
+}
+
 // Composed calls reduce on the host.
 Result<void> refuse_gpu(const Call& call) {
   const auto on_gpu = [](const void* at) { return at != nullptr && device_of(at) >= 0; };
@@ -31,11 +38,7 @@ Result<void> refuse_gpu(const Call& call) {
                    (call.shards != nullptr &&
                     std::any_of(call.shards->in.begin(), call.shards->in.end(), on_gpu));
   if (!any || call.count == 0) return {};
-  return Error{
-      .code = Errc::unsupported,
-      .what = fmt::format("{}: a buffer is in a GPU's memory: copy it to the host's first, "
-                          "with dl_copy()",
-                          collective_name(call.collective))};
+  return host_only(call, "");
 }
 
 }  // namespace
@@ -53,6 +56,10 @@ Result<void> Communicator::attach(Call& call, bool at_once) {
                             collective_name(call.collective))};
   }
   if (device < 0) return {};
+  if (is_function(call.op)) {
+    return host_only(call,
+                     "the operation is a function of the program, which runs on the host, and ");
+  }
   if (auto ok = device_plane().attach(call, device, stream_, at_once); !ok) return ok;
   call.task.ordered = at_once && ordered_;
   return {};

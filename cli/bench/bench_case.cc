@@ -195,7 +195,8 @@ Memory make_memory(std::size_t bytes, dl_comm* comm) {
 
 const std::vector<std::string> kDtypeNames(std::begin(dlaunch::kDtypeNames),
                                            std::end(dlaunch::kDtypeNames));
-const std::vector<std::string> kOpNames(std::begin(dlaunch::kOpNames), std::end(dlaunch::kOpNames));
+const std::vector<std::string> kOpNames(std::begin(dlaunch::kOpNames),
+                                        std::begin(dlaunch::kOpNames) + dlaunch::kOwnOps);
 
 const std::vector<KindInfo>& kinds() {
   static const std::vector<KindInfo> all = {

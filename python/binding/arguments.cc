@@ -1,8 +1,11 @@
 #include "python/binding/arguments.h"
 
 #include <cstring>
+#include <iterator>
 
 #include <climits>
+
+#include "python/binding/types.h"
 
 namespace dlaunch::python {
 namespace {
@@ -96,7 +99,11 @@ bool seconds(const char* call, const char* argument, PyObject* given, double& va
 
 bool operation(const char* call, PyObject* given, dl_op& op) {
   if (given == nullptr) return true;
-  if (PyUnicode_Check(given) == 0) return wrong_type(call, "op", "a string", given);
+  if (const OpParts* const own = own_op(given)) {
+    op = own->op;
+    return true;
+  }
+  if (PyUnicode_Check(given) == 0) return wrong_type(call, "op", "a string or an Op", given);
   for (int i = 0; i < static_cast<int>(std::size(kOps)); ++i) {
     if (PyUnicode_CompareWithASCIIString(given, kOps[i]) == 0) {
       op = static_cast<dl_op>(i);
@@ -110,7 +117,9 @@ bool operation(const char* call, PyObject* given, dl_op& op) {
   return false;
 }
 
-const char* name_of(dl_op op) { return kOps[op]; }
+const char* name_of(dl_op op) {
+  return static_cast<std::size_t>(op) < std::size(kOps) ? kOps[op] : "a function";
+}
 
 bool sizes(const char* call, const char* argument, PyObject* given, std::vector<std::size_t>& all) {
   const Ref tuple = Ref::owned(PySequence_Tuple(given));

@@ -28,8 +28,12 @@ bool parse(const Signature& signature, PyObject* const* args, Py_ssize_t count, 
 // Leave the value unchanged if the argument is left out. False: sets an exception.
 bool integer(const char* call, const char* argument, PyObject* given, int& value);
 bool seconds(const char* call, const char* argument, PyObject* given, double& value);
+// A name, or an Op of the program.
 bool operation(const char* call, PyObject* given, dl_op& op);
 const char* name_of(dl_op op);
+struct OpParts;
+// Null: the object is not an Op.
+const OpParts* own_op(PyObject* object);
 // A sequence of whole numbers >= 0.
 bool sizes(const char* call, const char* argument, PyObject* given, std::vector<std::size_t>& all);
 // The virtual shards [first, last) of a rank. False: sets an exception.

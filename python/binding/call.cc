@@ -65,6 +65,13 @@ bool take_out(const Collective& what, PyObject* in, PyObject* out, std::size_t e
   return fits(call.out, expected, call.in, named);
 }
 
+// A call in the background keeps an Op of the program.
+bool takes_op(const char* name, PyObject* given, Call& call) {
+  if (!operation(name, given, call.op)) return false;
+  if (given != nullptr && own_op(given) != nullptr) call.op_object = Ref::of(given);
+  return true;
+}
+
 // The type in which libdlring reduces the element by call.op; none: sets an exception.
 std::optional<Carried> reduced_by(const Collective& what, Element element, const Call& call) {
   const auto type = reduced(element, call.op);
@@ -170,7 +177,7 @@ bool take_cut(const Collective& what, dl_comm* comm, PyObject* counts, Call& cal
 // The result has the form of `x`, which may be `out` itself.
 bool prepare_like(const Collective& what, const Given& given, Call& call) {
   const auto [x, op, out] = std::array{given[0], given[1], given[2]};
-  if (!operation(what.signature.call, op, call.op)) return false;
+  if (!takes_op(what.signature.call, op, call)) return false;
   const bool in_place = x == out;
   if (!take_in(what, x, in_place ? Use::write : Use::read, call)) return false;
   if (in_place) {
@@ -196,7 +203,7 @@ bool prepare_exscan(dl_comm* comm, const Given& given, Call& call) {
 }
 
 bool prepare_reduce(dl_comm* comm, const Given& given, Call& call) {
-  if (!operation(kReduce.signature.call, given[1], call.op) ||
+  if (!takes_op(kReduce.signature.call, given[1], call) ||
       !integer(kReduce.signature.call, "root", given[2], call.root) ||
       !take_in(kReduce, given[0], Use::read, call) || !reduces(kReduce, call.in.count(), call)) {
     return false;
@@ -209,7 +216,7 @@ bool prepare_reduce(dl_comm* comm, const Given& given, Call& call) {
 bool prepare_reduce_scatter(dl_comm* comm, const Given& given, Call& call) {
   std::size_t count = 0;
   Shape shape;
-  return operation(kReduceScatter.signature.call, given[1], call.op) &&
+  return takes_op(kReduceScatter.signature.call, given[1], call) &&
          take_in(kReduceScatter, given[0], Use::read, call) &&
          parts(kReduceScatter, comm, call, count, shape) &&
          take_out(kReduceScatter, given[0], given[2], count, shape, call) &&
@@ -219,8 +226,8 @@ bool prepare_reduce_scatter(dl_comm* comm, const Given& given, Call& call) {
 bool prepare_reduce_scatter_v(dl_comm* comm, const Given& given, Call& call) {
   const Collective& what = kReduceScatterV;
   std::size_t own = 0;
-  if (!operation(what.signature.call, given[2], call.op) ||
-      !take_in(what, given[0], Use::read, call) || !take_cut(what, comm, given[1], call, own) ||
+  if (!takes_op(what.signature.call, given[2], call) || !take_in(what, given[0], Use::read, call) ||
+      !take_cut(what, comm, given[1], call, own) ||
       !take_out(what, given[0], given[3], own, {static_cast<Py_ssize_t>(own)}, call) ||
       !reduces(what, own, call)) {
     return false;
@@ -395,7 +402,7 @@ bool set_list_type(std::optional<Carried> type, Call& call) {
 bool prepare_all_reduce_list(dl_comm*, const Given& given, Call& call) {
   const char* const name = kAllReduceList.signature.call;
   const Ref xs = Ref::owned(PySequence_Tuple(given[0]));
-  if (!xs || !operation(name, given[1], call.op)) return false;
+  if (!xs || !takes_op(name, given[1], call)) return false;
   call.result = given_out(given[2]) ? Ref::of(given[2]) : new_list(xs.get());
   std::vector<const View*> in, out;
   if (!call.result || !take_list({name, "xs"}, xs.get(), Use::read, call, in) ||
@@ -421,8 +428,7 @@ bool prepare_all_reduce_shards(dl_comm* comm, const Given& given, Call& call) {
   const char* const name = kAllReduceShards.signature.call;
   const Ref xs = Ref::owned(PySequence_Tuple(given[0]));
   int first = 0, last = 0;
-  if (!xs || !integer(name, "shards", given[1], call.shards) ||
-      !operation(name, given[2], call.op) ||
+  if (!xs || !integer(name, "shards", given[1], call.shards) || !takes_op(name, given[2], call) ||
       !shard_range(name, call.shards, dl_rank(comm), dl_size(comm), first, last)) {
     return false;
   }

@@ -20,7 +20,8 @@ struct Call {
   std::size_t count = 0;
   dl_dtype dtype = DL_UINT8;
   dl_op op = DL_SUM;
-  int root = 0;  // or the peer
+  Ref op_object;  // of the program, if `op` is
+  int root = 0;   // or the peer
   int tag = 0;
   int shards = 0;
   int source = -1;

@@ -98,12 +98,13 @@ PyMODINIT_FUNC PyInit__core() {
     g_request_type = make_request_type();
     g_memory_type = make_memory_type();
     g_state_type = make_state_type();
+    g_op_type = make_op_type();
   }
   Ref module = Ref::owned(PyModule_Create(&g_module));
   if (!module || !add_type(module.get(), "Communicator", g_communicator_type) ||
       !add_type(module.get(), "Request", g_request_type) ||
       !add_type(module.get(), "Memory", g_memory_type) ||
-      !add_type(module.get(), "State", g_state_type) ||
+      !add_type(module.get(), "State", g_state_type) || !add_type(module.get(), "Op", g_op_type) ||
       PyModule_AddStringConstant(module.get(), "version", dl_version()) != 0) {
     return nullptr;
   }

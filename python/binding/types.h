@@ -45,6 +45,20 @@ struct MemoryParts {
   Py_ssize_t bytes;
   int exports = 0;
 };
+struct OpParts {
+  OpParts() = default;
+  OpParts(OpParts&& other) noexcept
+      : op(std::exchange(other.op, DL_OP_ANY_INT)), function(std::move(other.function)) {}
+  OpParts& operator=(OpParts&&) = delete;
+  // Calls under way keep the object.
+  ~OpParts() {
+    if (op != DL_OP_ANY_INT) dl_op_free(op);
+  }
+  void keep_error();  // Python's current one
+  dl_op op = DL_OP_ANY_INT;
+  Ref function;
+  Ref error_type, error_value, error_traceback;  // what the function has raised
+};
 struct StateObjectParts {
   StateObjectParts(PyObject* of, std::shared_ptr<Handle> its_handle)
       : communicator(Ref::of(of)), handle(std::move(its_handle)) {}
@@ -99,10 +113,15 @@ extern PyTypeObject* g_communicator_type;
 extern PyTypeObject* g_request_type;
 extern PyTypeObject* g_memory_type;
 extern PyTypeObject* g_state_type;
+extern PyTypeObject* g_op_type;
 PyTypeObject* make_communicator_type();
 PyTypeObject* make_request_type();
 PyTypeObject* make_memory_type();
 PyTypeObject* make_state_type();
+PyTypeObject* make_op_type();
+
+// Raises what the function of the call's operation has raised. False: it has raised nothing.
+bool raise_own_error(Call& call);
 
 // owner: as Handle's.
 PyObject* new_communicator(dl_comm* comm, Ref owner = {});

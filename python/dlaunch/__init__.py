@@ -7,6 +7,8 @@
     x = np.array([float(comm.rank)])
     comm.all_reduce(x, out=x)                   # 0 + 1 + … on every rank
     total = comm.all_reduce(x, "max")           # a new array
+    first = dlaunch.Op(lambda a, b: a)          # an operation of its own, for all reductions
+    total = comm.all_reduce(x, first)
     request = comm.iall_reduce(x)               # in the background
     total = request.wait()
 
@@ -21,17 +23,17 @@ call rejects, and `Error` with its kinds, such as `PeerLost` with the lost rank.
 Only one thread at a time may use a communicator; a second thread gets an Error. Any thread may call abort(), wait for
 requests and use the keys. A child of fork() cannot use its parent's communicators.
 
-dlaunch/_core.pyi describes Communicator and Request; dlaunch.elastic describes elastic programs.
+dlaunch/_core.pyi describes Communicator, Request and Op; dlaunch.elastic describes elastic programs.
 """
 
-from ._core import Communicator, Memory, Request, heartbeat, init, progress, wait_any
+from ._core import Communicator, Memory, Op, Request, heartbeat, init, progress, wait_any
 from ._core import version as __version__
 from ._errors import (Aborted, AuthError, Error, InvalidError, Mismatch, OperationTimeout, PeerLost, ProtocolError,
                       SystemRefused, Unsupported)
 from ._spent import reading_input
 
 __all__ = ["Aborted", "AuthError", "Communicator", "Error", "InvalidError", "Memory", "Mismatch",
-           "OperationTimeout", "PeerLost", "ProtocolError", "Request", "SystemRefused", "Unsupported",
+           "Op", "OperationTimeout", "PeerLost", "ProtocolError", "Request", "SystemRefused", "Unsupported",
            "heartbeat", "init", "progress", "reading_input", "wait_all", "wait_any"]
 
 

@@ -1,4 +1,8 @@
-"""New arrays for results. Imports NumPy when it is first needed."""
+"""New arrays for results, and arrays for functions that reduce. Imports NumPy when it is first needed."""
+
+import sys
+
+_DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64")  # of C
 
 
 def empty(like, shape):
@@ -22,3 +26,27 @@ def empty(like, shape):
         except TypeError:
             pass  # no buffer, but __array_interface__
     return numpy.empty(shape, dtype if isinstance(dtype, numpy.dtype) else numpy.asarray(like).dtype)
+
+
+def combine(function, left, right, dtype):
+    """Sets the values of the memoryview `right` to function(left, right), where both have elements of this dl_dtype."""
+    import numpy
+    name = _DTYPES[dtype]
+    if hasattr(numpy, name):
+        kind = getattr(numpy, name)
+    else:
+        import ml_dtypes
+        kind = getattr(ml_dtypes, name)
+    wholes = [numpy.frombuffer(view, numpy.uint8) for view in (left, right)]
+    unused = [sys.getrefcount(whole) for whole in wholes]
+    a, b = (whole.view(kind) for whole in wholes)
+    result = function(a, b)
+    if result is not None and result is not b:
+        result = numpy.asarray(result)
+        if result.shape != b.shape:
+            raise ValueError(f"Op: the function returned an array of shape {result.shape}, and needs {b.shape}")
+        b[...] = result
+    del a, b, result  # each array refers to the whole
+    if [sys.getrefcount(whole) for whole in wholes] != unused:
+        raise ValueError("Op: the function keeps an array that it was given; it must copy it, because the memory is in "
+                         "use only during the call")

@@ -1,4 +1,4 @@
-"""The manual of Communicator and Request.
+"""The manual of Communicator, Request and Op.
 
 A call with `out` fills and returns it; without `out` it returns a new array: a tensor for a tensor of PyTorch, an array
 of CuPy for one of CuPy, else a NumPy array. `out` may be `x` itself if both have the same number of elements. Each call
@@ -9,11 +9,11 @@ also take complex64 and complex128; "max", "min" and the bitwise ones also take 
 that are plain memory. <dlaunch/ring.h> says how each call rounds and fails.
 """
 
-from typing import Any, Literal, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Literal, Optional, Sequence, Tuple, TypeVar, Union
 
 Array = Any
 T = TypeVar("T")
-Op = Literal["sum", "product", "max", "min", "avg", "band", "bor", "bxor"]
+Reduction = Union[Literal["sum", "product", "max", "min", "avg", "band", "bor", "bxor"], "Op"]
 Dtype = Literal["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]
 
 version: str
@@ -47,6 +47,20 @@ def progress(step: int, total: Optional[int] = None, **values: float) -> bool:
     is a heartbeat, too. Needs no communicator; any thread may call it. Returns whether dlaunch reads the reports of this
     worker: False outside of dlaunch."""
 
+class Op:
+    """A reduction of the program's own: function(a, b) takes two NumPy arrays of one dimension and returns the array of
+    a op b, or changes b and returns None. `a` has the values of lower ranks, and cannot be written.
+
+    The library calls the function with some elements at a time, as many and as often as it likes, in the thread that
+    carries out the call; it must give the same results on all ranks and must not keep its arrays. An exception in it ends
+    the call: this rank gets that exception, and the others get PeerLost in this call or the next. Arrays must be in host memory.
+
+    commutative=False: each element is ((x0 op x1) op x2) ... in the order of ranks, wherever they are.
+    commutative=True: the function must also be associative; between hosts, and over sockets with more than 16 ranks,
+    values of any ranks may then come first and in groups, which moves fewer bytes. dl_op_create() in <dlaunch/ring.h>
+    has the details."""
+    def __new__(cls, function: Callable[[Any, Any], Any], *, commutative: bool = False) -> Op: ...
+
 class Communicator:
     """The ranks of a job, or some of them: made by dlaunch.init(), split() and group(). The end of a with statement
     finalizes it."""
@@ -72,13 +86,13 @@ class Communicator:
     def peer_lost(self) -> Optional[int]:
         """The lost rank, or None."""
 
-    def all_reduce(self, x: Array, op: Op = "sum", *, out: Optional[Array] = None) -> Array:
+    def all_reduce(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Array:
         """Each element reduced over all ranks, on every rank."""
-    def reduce(self, x: Array, op: Op = "sum", root: int = 0, *, out: Optional[Array] = None) -> Optional[Array]:
+    def reduce(self, x: Array, op: Reduction = "sum", root: int = 0, *, out: Optional[Array] = None) -> Optional[Array]:
         """As all_reduce, on the root; None elsewhere."""
-    def reduce_scatter(self, x: Array, op: Op = "sum", *, out: Optional[Array] = None) -> Array:
+    def reduce_scatter(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Array:
         """This rank's part of the reduction. Cuts the first dimension into one part for each rank."""
-    def reduce_scatter_v(self, x: Array, counts: Sequence[int], op: Op = "sum", *,
+    def reduce_scatter_v(self, x: Array, counts: Sequence[int], op: Reduction = "sum", *,
                          out: Optional[Array] = None) -> Array:
         """As reduce_scatter, with parts of different lengths: rank r gets counts[r] elements."""
     def all_gather(self, x: Array, *, out: Optional[Array] = None) -> Array:
@@ -102,18 +116,18 @@ class Communicator:
         from it."""
     def broadcast(self, x: T, root: int = 0) -> T:
         """Copies the root's array to all ranks, in place."""
-    def all_reduce_list(self, xs: Sequence[Array], op: Op = "sum", *,
+    def all_reduce_list(self, xs: Sequence[Array], op: Reduction = "sum", *,
                         out: Optional[Sequence[Array]] = None) -> Sequence[Array]:
         """Treats arrays of one type as one array."""
-    def all_reduce_shards(self, xs: Sequence[Array], shards: int, op: Op = "sum", *,
+    def all_reduce_shards(self, xs: Sequence[Array], shards: int, op: Reduction = "sum", *,
                           out: Optional[Array] = None) -> Array:
         """A reduction whose result does not depend on the number of ranks, bit for bit: that of the arrays of all
         virtual shards, such as micro-batches, in an order that only `shards` decides. xs: the arrays of this rank's
         shards, those of own_shards(). `out` may be one of them. A rank without shards gives none, and `out`. Host
         memory only."""
-    def scan(self, x: Array, op: Op = "sum", *, out: Optional[Array] = None) -> Array:
+    def scan(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Array:
         """Each element reduced over the ranks up to this one."""
-    def exscan(self, x: Array, op: Op = "sum", *, out: Optional[Array] = None) -> Optional[Array]:
+    def exscan(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Optional[Array]:
         """Each element reduced over the ranks before this one. Rank 0 returns `out` as it is, or None."""
     def own_shards(self, shards: int, /) -> range:
         """The numbers of this rank's virtual shards."""
@@ -126,16 +140,16 @@ class Communicator:
     def recv_any(self, out: Array, tag: int = 0) -> int:
         """Takes the next message with this tag, and returns the sender's rank."""
 
-    def iall_reduce(self, x: Array, op: Op = "sum", *, out: Optional[Array] = None) -> Request: ...
-    def iall_reduce_list(self, xs: Sequence[Array], op: Op = "sum", *,
+    def iall_reduce(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Request: ...
+    def iall_reduce_list(self, xs: Sequence[Array], op: Reduction = "sum", *,
                          out: Optional[Sequence[Array]] = None) -> Request: ...
-    def iall_reduce_shards(self, xs: Sequence[Array], shards: int, op: Op = "sum", *,
+    def iall_reduce_shards(self, xs: Sequence[Array], shards: int, op: Reduction = "sum", *,
                            out: Optional[Array] = None) -> Request: ...
-    def iscan(self, x: Array, op: Op = "sum", *, out: Optional[Array] = None) -> Request: ...
-    def iexscan(self, x: Array, op: Op = "sum", *, out: Optional[Array] = None) -> Request: ...
-    def ireduce(self, x: Array, op: Op = "sum", root: int = 0, *, out: Optional[Array] = None) -> Request: ...
-    def ireduce_scatter(self, x: Array, op: Op = "sum", *, out: Optional[Array] = None) -> Request: ...
-    def ireduce_scatter_v(self, x: Array, counts: Sequence[int], op: Op = "sum", *,
+    def iscan(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Request: ...
+    def iexscan(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Request: ...
+    def ireduce(self, x: Array, op: Reduction = "sum", root: int = 0, *, out: Optional[Array] = None) -> Request: ...
+    def ireduce_scatter(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Request: ...
+    def ireduce_scatter_v(self, x: Array, counts: Sequence[int], op: Reduction = "sum", *,
                           out: Optional[Array] = None) -> Request: ...
     def iall_gather(self, x: Array, *, out: Optional[Array] = None) -> Request: ...
     def iall_gather_v(self, x: Array, counts: Sequence[int], *, out: Optional[Array] = None) -> Request: ...
@@ -180,7 +194,7 @@ class Communicator:
         """Leaves the round and joins the next, with a possibly different rank and size. Finalizes the groups."""
     def progress(self, version: int) -> None:
         """Reports to the launcher how far this process is."""
-    def explain(self, collective: str, count: int, dtype: Dtype, *, op: Op = "sum", root: int = 0) -> str:
+    def explain(self, collective: str, count: int, dtype: Dtype, *, op: Reduction = "sum", root: int = 0) -> str:
         """Describes how this communicator would do a call."""
     def abort(self) -> None:
         """Ends the pending and all later calls of this rank, and notifies its peers. Any thread."""

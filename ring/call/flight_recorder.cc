@@ -100,7 +100,7 @@ FlightRecorder::Ticket FlightRecorder::begin(TimePoint now, const Call& call, st
     record.seq = call.seq;
     record.count = call.count;
     record.dtype = static_cast<std::uint8_t>(call.dtype);
-    record.op = reduces ? static_cast<std::uint8_t>(call.op) : kFlightNoOp;
+    record.op = reduces ? static_cast<std::uint8_t>(op_code(call.op)) : kFlightNoOp;
     record.peer = call.root;
     record.tag = 0;
     record.group = group;

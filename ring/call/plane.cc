@@ -11,6 +11,8 @@
 #include "base/fnv1a.h"
 #include "base/ring_names.h"
 #include "base/units.h"
+#include "ring/kernels/program_op.h"
+#include "ring/kernels/reduce.h"
 
 namespace dlaunch {
 namespace {
@@ -31,8 +33,14 @@ constexpr CollectiveTraits kTraits[] = {
 };
 static_assert(std::size(kTraits) == std::size(kCollectiveNames));
 constexpr CollectiveTraits kUnknown = {};
-constexpr std::string_view kWithinNames[] = {
-    "", "dl_split", "dl_alloc", "all_to_all_v", "all_reduce_shards", "scan", "exscan"};
+constexpr std::string_view kWithinNames[] = {"",
+                                             "dl_split",
+                                             "dl_alloc",
+                                             "all_to_all_v",
+                                             "all_reduce_shards",
+                                             "scan",
+                                             "exscan",
+                                             "a reduction by a function in the order of ranks"};
 constexpr std::uint32_t kWithCounts = 0x80;  // beside the collective
 template <std::size_t N>
 std::string_view name_at(const std::string_view (&names)[N], std::size_t index) {
@@ -79,6 +87,7 @@ const char* what_differs(const CallSignature& s) {
   if (collective_of(s) == Collective::all_reduce_shards || within == Within::all_reduce_shards) {
     return "counts, types, operations or numbers of shards";
   }
+  if (within == Within::in_order) return "calls, counts, types or roots";
   return within == Within::scan || within == Within::exscan ? "counts, types or operations"
                                                             : "counts";
 }
@@ -104,11 +113,8 @@ std::optional<Collective> collective_named(std::string_view name) {
   return static_cast<Collective>(found - std::begin(kCollectiveNames));
 }
 std::string_view dtype_name(dl_dtype dtype) { return name_at(kDtypeNames, dtype); }
-std::string_view op_name(dl_op op) { return name_at(kOpNames, op); }
-std::size_t dtype_bytes(dl_dtype dtype) {
-  constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};
-  return static_cast<std::size_t>(dtype) < std::size(kBytes) ? kBytes[dtype] : 0;
-}
+std::string_view op_name(dl_op op) { return name_at(kOpNames, op_code(op)); }
+std::size_t dtype_bytes(dl_dtype dtype) { return element_bytes(dtype); }
 bool dtype_is_float(dl_dtype dtype) { return dtype >= DL_FLOAT16 && dtype <= DL_FLOAT64; }
 
 Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, void* const* out,
@@ -135,7 +141,7 @@ Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, 
 
 std::uint64_t layout_of(const ShardInput& input, std::size_t count, dl_op op) {
   return hash_of(std::array{static_cast<std::size_t>(input.shards), count,
-                            static_cast<std::size_t>(op)}) |
+                            static_cast<std::size_t>(op_code(op))}) |
          1;
 }
 
@@ -248,7 +254,7 @@ CallSignature signature_of(const Call& call, int ranks) {
                      : call.counts != nullptr ? hash_of({call.counts, all})
                      : call.splits != nullptr ? call.splits->longest
                                               : call.count;
-  const auto op = traits_of(call.collective).reduces ? static_cast<std::uint32_t>(call.op)
+  const auto op = traits_of(call.collective).reduces ? op_code(call.op)
                                                      : static_cast<std::uint32_t>(call.within);
   return CallSignature{
       .count = count,

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "base/result.h"
 #include "base/ring_names.h"
 #include "dlaunch/ring.h"
+#include "ring/kernels/program_op.h"
 
 namespace dlaunch {
 
@@ -87,7 +89,8 @@ enum class Within : std::uint8_t {
   all_to_all_v,
   all_reduce_shards,
   scan,
-  exscan
+  exscan,
+  in_order,
 };
 
 // Elements of a buffer.
@@ -161,7 +164,8 @@ struct Call {
   DeviceTask task;
   std::uint16_t past = 0;          // rooted_past() of the communicator; of the user's call
   Within within = Within::itself;  // anything else: only where nothing is reduced
-  Duration limit{-1};              // makes `deadline` when the call begins; negative: none
+  std::shared_ptr<const ProgramOp> program_op = nullptr;  // the one of `op`, if the program made it
+  Duration limit{-1};  // makes `deadline` when the call begins; negative: none
 };
 
 // What must be equal on every rank for a call to make sense. Planes carry it beside their data so
@@ -237,6 +241,8 @@ class Plane {
   // waiting, the flag's error is returned within a millisecond.
   virtual Result<void> run(const Call& call) = 0;
   virtual const char* name() const = 0;  // "shm", "tcp"
+  // Whether this reduction combines the ranks' values in the order of ranks.
+  virtual bool keeps_order(const Call& /*call*/) const { return true; }
   // Describes how run() would do this call; buffers do not matter.
   virtual std::string explain(const Call& call) const = 0;
 };

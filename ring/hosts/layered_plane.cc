@@ -48,6 +48,8 @@ class LayeredPlane final : public Plane {
   const char* name() const override { return local_ ? "shm+tcp" : "tcp"; }
   Result<void> run(const Call& call) override;
   std::string explain(const Call& call) const override;
+  // A host's ranks need not be neighbours.
+  bool keeps_order(const Call& /*call*/) const override { return false; }
 
  private:
   std::size_t locals() const { return hosts_.ranks_of(0).size(); }

@@ -1,9 +1,12 @@
 #include "ring/kernels/reduce.h"
 
 #include <atomic>
+#include <iterator>
 
 #include "base/check.h"
 #include "ring/kernels/codec_kernels.h"
+#include "ring/kernels/copy.h"
+#include "ring/kernels/program_op.h"
 
 namespace dlaunch {
 namespace {
@@ -43,11 +46,16 @@ ReduceArgs args_of(std::span<const void* const> in, void* out, std::size_t count
           .out = out,
           .count = count,
           .dtype = dtype,
-          .op = op,
+          .op = op == kPremulSum ? DL_SUM : op,
           .divisor = op == DL_AVG ? divisor : 0};
 }
 
 }  // namespace
+
+std::size_t element_bytes(dl_dtype dtype) {
+  constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};
+  return static_cast<std::size_t>(dtype) < std::size(kBytes) ? kBytes[dtype] : 0;
+}
 
 bool reducible(dl_dtype dtype, dl_op op) {
   const bool bitwise = op == DL_BAND || op == DL_BOR || op == DL_BXOR;
@@ -57,6 +65,7 @@ bool reducible(dl_dtype dtype, dl_op op) {
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint) {
   DL_ASSERT(!in.empty());
+  if (is_function(op)) return reduce_by_function(in, out, count, dtype, element_bytes(dtype), op);
   ReduceArgs args = args_of(in, out, count, dtype, op, divisor);
   args.streaming = hint == StoreHint::streaming;
   chosen().reduce(args);
@@ -65,6 +74,13 @@ void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dt
 void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std::size_t count,
                  dl_dtype dtype, dl_op op, int divisor, const Passing& passing) {
   DL_ASSERT(also != nullptr);
+  if (is_function(op)) {
+    const std::size_t bytes = count * element_bytes(dtype);
+    reduce_by_function(in, out, count, dtype, element_bytes(dtype), op);
+    copy_cached(also, out, bytes);
+    if (passing.out != nullptr) copy_through(passing.out, passing.through, passing.in, bytes);
+    return;
+  }
   ReduceArgs args = args_of(in, out, count, dtype, op, divisor);
   args.also = also;
   args.pass_out = passing.out;

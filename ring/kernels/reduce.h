@@ -9,6 +9,9 @@
 
 namespace dlaunch {
 
+// 0 for a value outside the enum.
+std::size_t element_bytes(dl_dtype dtype);
+
 // False for pairs that have no meaning (bitwise ops on floats).
 bool reducible(dl_dtype dtype, dl_op op);
 
@@ -21,7 +24,8 @@ enum class StoreHint { cached, streaming };
 // floats are widened, combined over all operands in binary32 and rounded once (to nearest even).
 // AVG sums like SUM and, if divisor > 0, divides the result by it (callers that reduce in several
 // steps give the divisor only in the last one). No FMA contraction: equal bits everywhere, except
-// that of several NaN operands any one's payload may survive.
+// that of several NaN operands any one's payload may survive. By a function of the program: see
+// ring/kernels/program_op.h.
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint = StoreHint::cached);
 

@@ -113,9 +113,12 @@ class SocketPlane final : public StreamPlane {
     count_ = SocketCount(most, round_trip >= kFarAway ? most : 1);
   }
   void tell_links(LinkListener listener) override { link_listener_ = std::move(listener); }
+  // A chunk begins its way around a ring at another rank than the first.
+  bool keeps_order(const Call& call) const override {
+    const Shape shape = shape_of(call, ranks_);
+    return algorithm_of(shape, taking_part(call), tuning_for(shape)) != Algorithm::ring;
+  }
   std::string explain(const Call& call) const override {
-    const int taking_part =
-        call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_;
     const Shape shape = shape_of(call, ranks_);
     const Tuning tuning = tuning_for(shape);
     std::size_t used = sockets_->sockets_each();
@@ -123,11 +126,14 @@ class SocketPlane final : public StreamPlane {
       const std::lock_guard lock(count_mutex_);
       used = count_.best(make_program(shape, rank_, ranks_, tuning).most_to_one);
     }
-    return "tcp: " + describe_algorithm(algorithm_of(shape, taking_part, tuning), tuning) +
+    return "tcp: " + describe_algorithm(algorithm_of(shape, taking_part(call), tuning), tuning) +
            (used > 1 ? fmt::format(", over {} sockets each", used) : "");
   }
 
  private:
+  int taking_part(const Call& call) const {
+    return call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_;
+  }
   Tuning tuning_for(const Shape& shape) const { return tuning_by(rules_, shape, ranks_, tuning_); }
   bool choose_sockets(std::size_t bytes);
   Result<void> drive();
@@ -175,9 +181,7 @@ Result<void> SocketPlane::run(const Call& call) {
              {.in = static_cast<const std::byte*>(call.in),
               .out = static_cast<std::byte*>(call.out),
               .scratch = scratch_.data()},
-             {.dtype = call.dtype,
-              .op = call.op,
-              .ranks = call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_});
+             {.dtype = call.dtype, .op = call.op, .ranks = taking_part(call)});
   call_ = call;
   signature_ = signature_of(call, ranks_);
   arrived_.assign(static_cast<std::size_t>(ranks_), false);

@@ -95,6 +95,48 @@ def reductions():
         same(got, sum(of(r, shape) for r in range(size)))
 
 
+def own_operations():
+    def affine(a, b):  # x -> a0 * x + a1 for pairs of halves, one after the other: it does not commute
+        a_factor, a_shift, b_factor, b_shift = a & 0xffff, a >> 16, b & 0xffff, b >> 16
+        return (a_factor * b_factor & 0xffff) | ((b_factor * a_shift + b_shift & 0xffff) << 16)
+
+    all_of = [np.random.default_rng(r).integers(0, 1 << 32, 70000, "uint64") for r in range(size)]
+    prefixes = list(itertools.accumulate(all_of, affine))
+    op, mine = dlaunch.Op(affine), all_of[rank]
+    same(comm.all_reduce(mine, op), prefixes[-1])
+    same(comm.scan(mine, op), prefixes[rank])
+    request = comm.iall_reduce(mine, dlaunch.Op(affine))  # it keeps the operation
+    same(request.wait(), prefixes[-1])
+    share = len(mine) // size
+    same(comm.reduce_scatter(mine, op), prefixes[-1][rank * share:(rank + 1) * share])
+
+    def larger(a, b):  # in place
+        np.maximum(a, b, out=b)
+
+    x = np.array([rank, -rank], "float32")
+    same(comm.all_reduce(x, dlaunch.Op(larger, commutative=True)), np.array([size - 1, 0], "float32"))
+    raises(TypeError, dlaunch.Op, 3, says="Op: function must be callable")
+    raises(TypeError, dlaunch.Op, larger, True)
+    raises(TypeError, comm.all_reduce, np.array([True]), op, says="'a function' is not defined for bool")
+    raises(TypeError, comm.all_reduce, x, larger, says="op must be a string or an Op")
+    kept = []
+    for function, kind, says in ((lambda a, b: a[:1], ValueError, "returned an array of shape"),
+                                 (lambda a, b: kept.append(a), ValueError, "keeps an array"),
+                                 (lambda a, b: 1 / 0, ZeroDivisionError, "")):
+        pair = comm.split(rank // 2)  # the call ends its communicator
+        wrong = dlaunch.Op(function if rank % 2 == 0 else lambda a, b: None)
+        if rank % 2 == 0:
+            raises(kind, pair.all_reduce, np.ones(300000), wrong, says=says)
+            raises(dlaunch.Aborted, pair.barrier, says="the function of its operation returned 1")
+        else:
+            def reduces_and_goes_on():
+                pair.all_reduce(np.ones(300000), wrong)
+                pair.barrier()
+            assert raises(dlaunch.PeerLost, reduces_and_goes_on).rank == 0
+        kept.clear()
+        pair.finalize()
+
+
 def moves():
     for dtype in TYPES + ("bool", "int16", "complex128", "longdouble"):
         mine, all_of = of(rank, (2, 3), dtype), [of(r, (2, 3), dtype) for r in range(size)]
@@ -291,7 +333,7 @@ def threads_and_children():
     comm.barrier()
 
 
-for part in (reductions, moves, whatever_has_memory, mistakes, groups_and_keys, threads_and_children):
+for part in (reductions, own_operations, moves, whatever_has_memory, mistakes, groups_and_keys, threads_and_children):
     part()
     comm.barrier()
     if rank == 0:

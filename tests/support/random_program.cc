@@ -37,6 +37,10 @@ constexpr const char* kFlavours[] = {"bits", "whole", "rounding", "special"};
 constexpr std::size_t kMaxGroups = 6;
 constexpr std::size_t kTensors = 6;
 
+std::string op_name(dl_op op) {
+  return is_own(op) ? op == kOwnInOrder ? "function in order" : "function" : kOps[op];
+}
+
 std::string listed(const std::vector<std::size_t>& numbers) {
   std::string text;
   for (const auto n : numbers) text += (text.empty() ? "" : ",") + std::to_string(n);
@@ -65,7 +69,7 @@ std::string describe(const Step& step) {
   }
   text += std::string(", ") + kDtypes[step.dtype];
   if (reduces(step.kind)) {
-    text += std::string(" ") + kOps[step.op] + " " + kFlavours[static_cast<int>(step.flavour)];
+    text += std::string(" ") + op_name(step.op) + " " + kFlavours[static_cast<int>(step.flavour)];
   }
   text += ", count " + (step.counts.empty() ? std::to_string(step.count) : listed(step.counts));
   if (rooted(step.kind)) text += ", root " + std::to_string(step.root);
@@ -130,7 +134,8 @@ Step Program::collective(Step step) {
   step.kind = static_cast<Kind>(random_.under(static_cast<int>(Kind::barrier) + 1));
   step.dtype = static_cast<dl_dtype>(random_.under(10));
   const bool floats = is_float(step.dtype);
-  step.op = static_cast<dl_op>(random_.under(floats ? 5 : 8));
+  const int ops = floats ? 5 : 8, chosen = random_.under(ops + 2);
+  step.op = chosen < ops ? static_cast<dl_op>(chosen) : chosen == ops ? kOwnInOrder : kOwnCommuting;
   if (reduces(step.kind) && floats) step.flavour = static_cast<Flavour>(1 + random_.under(3));
   const bool ordered = step.op == DL_SUM || step.op == DL_AVG || step.op == DL_PRODUCT;
   if (shape_.any_order && floats && ordered) step.flavour = Flavour::whole;

@@ -266,7 +266,7 @@ std::vector<char> Task::wanted() const {
 std::string Task::judge_output() {
   const auto want = wanted();
   const auto lengths = letter_ != nullptr ? std::vector{letter_->count} : taken();
-  const dl_op* const op = reduces(step_.kind) ? &step_.op : nullptr;
+  const dl_op* const op = reduces(step_.kind) && !is_own(step_.op) ? &step_.op : nullptr;
   const char* at = want.data();
   for (std::size_t i = 0; i < lengths.size(); at += lengths[i++] * element_) {
     const auto wrong = difference(out_at_[i], at, lengths[i], step_.dtype, op);
@@ -335,7 +335,7 @@ dl_result Task::start_list(dl_comm* comm, bool later) {
     return START(broadcast_list, comm, out.size(), out.data(), counts.data(), dtype, step_.root);
   }
   return START(all_reduce_list, comm, out.size(), in.data(), out.data(), counts.data(), dtype,
-               step_.op);
+               made_op(step_.op));
 }
 
 dl_result Task::start_collective(dl_comm* comm, bool later) {
@@ -347,17 +347,17 @@ dl_result Task::start_collective(dl_comm* comm, bool later) {
   const int root = step_.root;
   switch (step_.kind) {
     case Kind::all_reduce:
-      return START(all_reduce, comm, in, out, count, dtype, step_.op);
+      return START(all_reduce, comm, in, out, count, dtype, made_op(step_.op));
     case Kind::all_reduce_shards:
-      return START(all_reduce_shards, comm, ranks_, &in, out, count, dtype, step_.op);
+      return START(all_reduce_shards, comm, ranks_, &in, out, count, dtype, made_op(step_.op));
     case Kind::scan:
-      return START(scan, comm, in, out, count, dtype, step_.op);
+      return START(scan, comm, in, out, count, dtype, made_op(step_.op));
     case Kind::reduce:
-      return START(reduce, comm, in, out, count, dtype, step_.op, root);
+      return START(reduce, comm, in, out, count, dtype, made_op(step_.op), root);
     case Kind::reduce_scatter:
-      return START(reduce_scatter, comm, in, out, count, dtype, step_.op);
+      return START(reduce_scatter, comm, in, out, count, dtype, made_op(step_.op));
     case Kind::reduce_scatter_v:
-      return START(reduce_scatter_v, comm, in, out, counts.data(), dtype, step_.op);
+      return START(reduce_scatter_v, comm, in, out, counts.data(), dtype, made_op(step_.op));
     case Kind::broadcast:
       return START(broadcast, comm, out, count, dtype, root);
     case Kind::all_gather:

@@ -178,6 +178,52 @@ bool agree(typename Format::Storage got, typename Format::Storage want, const dl
   return false;
 }
 
+// a op b of words with so many bits.
+std::uint64_t own_word(std::uint64_t a, std::uint64_t b, std::size_t bits, dl_op op) {
+  if (op == kOwnCommuting) return a + b;
+  const std::size_t half = bits / 2;
+  const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
+  const std::uint64_t factor = (a & mask) * (b & mask),
+                      shift = (b & mask) * (a >> half) + (b >> half);
+  return (factor & mask) | (shift & mask) << half;
+}
+
+void combine_own(const void* in, void* inout, std::size_t bytes, std::size_t element, dl_op op) {
+  const std::size_t word = std::min<std::size_t>(element, sizeof(std::uint64_t));
+  for (std::size_t at = 0; at < bytes; at += word) {
+    std::uint64_t a = 0, b = 0;
+    std::memcpy(&a, static_cast<const char*>(in) + at, word);
+    std::memcpy(&b, static_cast<const char*>(inout) + at, word);
+    const std::uint64_t result = own_word(a, b, 8 * word, op);
+    std::memcpy(static_cast<char*>(inout) + at, &result, word);
+  }
+}
+
+template <dl_op op>
+dl_op make_own() {
+  dl_op made = DL_OP_ANY_INT;
+  dl_op_create(
+      [](const void* in, void* inout, std::size_t count, dl_dtype dtype, void*) {
+        const std::size_t element = dl_dtype_bytes(dtype);
+        combine_own(in, inout, count * element, element, op);
+        return 0;
+      },
+      op == kOwnCommuting, nullptr, &made);
+  return made;
+}
+
+void fill_own(void* to, const std::vector<std::uint64_t>& keys, std::size_t first,
+              std::size_t count, dl_dtype dtype, dl_op op, Flavour flavour) {
+  const std::size_t element = dl_dtype_bytes(dtype);
+  std::vector<char> left(count * element);
+  fill(to, keys[0], first, count, dtype, flavour);
+  for (std::size_t r = 1; r < keys.size(); ++r) {
+    std::memcpy(left.data(), to, left.size());
+    fill(to, keys[r], first, count, dtype, flavour);
+    combine_own(left.data(), to, left.size(), element, op);
+  }
+}
+
 std::string hex(const void* at, std::size_t bytes) {
   std::uint64_t value = 0;
   std::memcpy(&value, at, bytes);
@@ -196,6 +242,11 @@ std::uint64_t mix(std::uint64_t x) {
 
 bool is_float(dl_dtype dtype) { return dtype >= DL_FLOAT16 && dtype <= DL_FLOAT64; }
 
+dl_op made_op(dl_op op) {
+  static const dl_op in_order = make_own<kOwnInOrder>(), commuting = make_own<kOwnCommuting>();
+  return op == kOwnInOrder ? in_order : op == kOwnCommuting ? commuting : op;
+}
+
 void fill(void* to, std::uint64_t key, std::size_t first, std::size_t count, dl_dtype dtype,
           Flavour flavour) {
   with_format(dtype, [&]<class Format>(Format) {
@@ -207,6 +258,7 @@ void fill(void* to, std::uint64_t key, std::size_t first, std::size_t count, dl_
 
 void fill_reduced(void* to, const std::vector<std::uint64_t>& keys, std::size_t first,
                   std::size_t count, dl_dtype dtype, dl_op op, Flavour flavour) {
+  if (is_own(op)) return fill_own(to, keys, first, count, dtype, op, flavour);
   with_format(dtype, [&]<class Format>(Format) {
     using N = typename Format::Number;
     for (std::size_t i = 0; i < count; ++i) {

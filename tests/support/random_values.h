@@ -31,6 +31,13 @@ enum class Flavour { bits, whole, rounding, special };
 
 bool is_float(dl_dtype dtype);
 
+// In place of a dl_op: operations of this program. Both work on the bits of an element. The first
+// one is a composition of affine functions, which does not commute.
+constexpr auto kOwnInOrder = static_cast<dl_op>(100), kOwnCommuting = static_cast<dl_op>(101);
+constexpr bool is_own(dl_op op) { return op == kOwnInOrder || op == kOwnCommuting; }
+// What a call takes for it.
+dl_op made_op(dl_op op);
+
 // Elements [first, first + count) of the input with this key.
 void fill(void* to, std::uint64_t key, std::size_t first, std::size_t count, dl_dtype dtype,
           Flavour flavour);

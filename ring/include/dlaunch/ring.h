@@ -45,7 +45,8 @@ typedef enum dl_result {
                              failed between the GPUs: the round is over, and names no rank */
   DL_ERR_MISMATCH = 5,    /* two ranks made different calls; the text names both. If roots differ
                              only the next collective without a root may find it */
-  DL_ERR_ABORTED = 6,     /* dl_abort() was called on this rank */
+  DL_ERR_ABORTED = 6,     /* dl_abort() was called on this rank, or the function of an operation
+                             failed on it */
   DL_ERR_AUTH = 7,        /* another job, another round or a wrong secret */
   DL_ERR_UNSUPPORTED = 8, /* valid, but not in this build or for this type */
   DL_ERR_PROTOCOL = 9     /* a peer sent bytes that make no sense */
@@ -69,7 +70,8 @@ typedef enum dl_dtype {
  * zero). MAX and MIN of floats give NaN if any operand is NaN. The bitwise ops take integers only:
  * DL_ERR_UNSUPPORTED with a float type. 16-bit floats are added in binary32 and rounded once. On
  * several hosts, or over sockets with more than 16 ranks, partial sums are rounded, too (for
- * averages of float16 on several hosts: the averages of each host). */
+ * averages of float16 on several hosts: the averages of each host).
+ * A value outside this enum may stand for an operation of dl_op_create(). */
 typedef enum dl_op {
   DL_SUM = 0,
   DL_PRODUCT = 1,
@@ -81,6 +83,36 @@ typedef enum dl_op {
   DL_BXOR = 7,
   DL_OP_ANY_INT = -0x7fffffff - 1 /* no op: as above */
 } dl_op;
+
+/* A reduction of the program's own: sets inout[i] to in[i] op inout[i], for `count` elements. `in`
+ * has the values of lower ranks than inout. context: as in dl_op_create(). Returns 0; any other
+ * number ends the call with DL_ERR_ABORTED on this rank, and this call or the next one with
+ * DL_ERR_PEER_LOST on the others, as dl_abort() does. The library calls it with some elements at a
+ * time, as many and as often as it likes, on the thread that carries out the call: of a background
+ * call, and of a large call between hosts, that is a thread of the library. It must give the same
+ * results on all ranks, must not throw, and must not use a communicator. */
+typedef int dl_op_function(const void* in, void* inout, size_t count, dl_dtype dtype,
+                           void* context);
+/* Makes an operation of a function, for every call that takes a dl_op, on any communicator of this
+ * process. The ranks make theirs on their own: the library cannot compare functions, and reports
+ * DL_ERR_MISMATCH only where one rank gives a function and another one something else, or a
+ * function with other `commutes`. The function gets the dtype of the call, which may be any type.
+ *
+ * commutes == 0: each element is ((x0 op x1) op x2) ... in the order of ranks, on any hosts and
+ * through any transport; that needs no associativity either. dl_all_reduce_shards() combines the
+ * values along its tree, in the order of shards. Where the usual algorithm would change the order,
+ * which is between hosts with several ranks each, and over sockets with more than 16 ranks, each
+ * rank gets the values of a slice of the elements from all others: that moves more bytes between
+ * hosts.
+ * commutes != 0: the function must also be associative. The order is the same, but for those two
+ * cases: there the values of any ranks may come first and in groups, the same on all ranks and in
+ * every run.
+ * All ranks get the same bits. Buffers are in host memory: DL_ERR_UNSUPPORTED for memory of a GPU.
+ * dl_last_error(NULL) has the text of an error. */
+DL_API dl_result dl_op_create(dl_op_function* function, int commutes, void* context, dl_op* op);
+/* Frees an operation that the program has made. Calls that have begun may go on with its function
+ * until they are done. DL_ERR_INVALID: there is no such operation. */
+DL_API dl_result dl_op_free(dl_op op);
 
 /* Set every field by dl_options_init() first, then change what you need. */
 typedef struct dl_options {
@@ -497,7 +529,8 @@ typedef enum dl_activity {
 DL_API void dl_spent(dl_activity what, double seconds);
 
 /* The text of the calling thread's last failed call on this communicator; "" if none failed. comm
- * NULL: the last failed dl_init. Valid until the thread's next call. */
+ * NULL: the last failed call without a communicator, such as dl_init. Valid until the thread's next
+ * call. */
 DL_API const char* dl_last_error(const dl_comm* comm);
 /* The lost rank, or -1 if no rank is lost, or which one is not known. */
 DL_API int dl_peer_lost(const dl_comm* comm);

@@ -118,7 +118,48 @@ inline void check(dl_result code, dl_comm* comm) {
   if (code != DL_OK) fail(code, comm);
 }
 
+// What dl_op_create() calls for make_op(); code of C must not see exceptions.
+template <class T, class Combine>
+int combine_all(const void* in, void* inout, std::size_t count, dl_dtype dtype, void* context) {
+  if (dtype != dtype_of<T>::value) return -1;
+  const auto* const a = static_cast<const T*>(in);
+  auto* const b = static_cast<T*>(inout);
+  try {
+    for (std::size_t i = 0; i < count; ++i) b[i] = (*static_cast<Combine*>(context))(a[i], b[i]);
+  } catch (...) {
+    return 1;
+  }
+  return 0;
+}
+
 }  // namespace detail
+
+// An operation of the program's own, for calls that take an Op. It must outlive them.
+class OwnOp {
+ public:
+  OwnOp(dl_op_function* function, bool commutes, std::shared_ptr<void> context)
+      : context_(std::move(context)) {
+    dl_op op = DL_OP_ANY_INT;
+    detail::check(dl_op_create(function, commutes ? 1 : 0, context_.get(), &op), nullptr);
+    op_ = static_cast<Op>(op);
+  }
+  OwnOp(const OwnOp&) = delete;
+  OwnOp& operator=(const OwnOp&) = delete;
+  ~OwnOp() { dl_op_free(static_cast<dl_op>(op_)); }
+  operator Op() const { return op_; }  // NOLINT(google-explicit-constructor): it stands for one
+
+ private:
+  std::shared_ptr<void> context_;
+  Op op_ = Op::sum;
+};
+
+// combine(a, b) gives a op b of two elements; `a` is of lower ranks. Calls must have elements of
+// type T, or they fail. See dl_op_create().
+template <class T, class Combine>
+OwnOp make_op(Combine combine, bool commutes = false) {
+  return OwnOp(detail::combine_all<T, Combine>, commutes,
+               std::make_shared<Combine>(std::move(combine)));
+}
 
 }  // namespace dl
 

@@ -126,6 +126,22 @@ TEST_CASE("device: every collective, type and op gives the host's results on a G
   }
 }
 
+TEST_CASE("device: a function of the program reduces on the host only") {
+  all_well({kRanks, "shm"}, [](int rank, dl_comm*& comm) {
+    dl_op op = DL_OP_ANY_INT;
+    EXPECT(dl_op_create([](const void*, void*, std::size_t, dl_dtype, void*) { return 0; }, 1,
+                        nullptr, &op) == DL_OK);
+    DeviceVector<float> x(5, gpu_of(Gpus::own, rank));
+    EXPECT(dl_all_reduce(comm, x.data(), x.data(), 5, DL_FLOAT32, op) == DL_ERR_UNSUPPORTED);
+    EXPECT(std::string(dl_last_error(comm)).find("a function of the program") != std::string::npos);
+    void* at[] = {x.data()};
+    const std::size_t counts[] = {5};
+    EXPECT(dl_all_reduce_list(comm, 1, at, at, counts, DL_FLOAT32, op) == DL_ERR_UNSUPPORTED);
+    EXPECT(dl_barrier(comm) == DL_OK);
+    return 0;
+  });
+}
+
 TEST_CASE("device: an all_to_all_v of several granules through the host") {
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     constexpr std::size_t kLong = 2'500'000;

@@ -139,6 +139,22 @@ static_assert(!Gathers<const std::vector<float>&, std::vector<double>&>);
 static_assert(SentInBackground<const std::vector<float>&> && SentInBackground<std::span<float>>);
 static_assert(!SentInBackground<std::vector<float>>);
 
+TEST_CASE("ring in C++: operations of the program") {
+  auto comm = dl::Communicator::init();
+  const std::vector<double> in = {3, 4};
+  std::vector<double> out(2);
+  const auto op = dl::make_op<double>([](double a, double b) { return 10 * a + b; });
+  comm.all_reduce(in, out, op);
+  CHECK(out == in);
+  comm.all_reduce_shards(3, std::vector{in, in, in}, out, op);
+  CHECK(out == std::vector<double>{333, 444});
+  comm.iall_reduce(out, op).wait();
+  const std::vector<float> other = {1};
+  std::vector<float> failed(1);
+  CHECK_THROWS_WITH(comm.all_reduce_shards(2, std::vector{other, other}, failed, op),
+                    doctest::Contains("returned -1"));
+}
+
 TEST_CASE("ring in C++: in the background") {
   auto comm = dl::Communicator::init();
   const std::vector<float> in = {1, 2};
