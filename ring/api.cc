@@ -181,6 +181,16 @@ dl_result dl_op_create(dl_op_function* function, int commutes, void* context, dl
   });
 }
 
+dl_result dl_op_create_premul_sum(double factor, dl_op* op) {
+  return guarded(nullptr, [&]() -> Result<void> {
+    if (op == nullptr) {
+      return Error{.code = Errc::usage, .what = "dl_op_create_premul_sum: op is null"};
+    }
+    *op = dlaunch::add_program_op({.factor = factor}, true);
+    return {};
+  });
+}
+
 dl_result dl_op_free(dl_op op) {
   return guarded(nullptr, [&]() -> Result<void> {
     if (dlaunch::remove_program_op(op)) return {};

@@ -82,6 +82,7 @@ Call with_program_op(const Call& given) {
   Call call = given;
   if (call.program_op == nullptr && traits_of(call.collective).reduces) {
     call.program_op = program_op(call.op);
+    if (call.program_op != nullptr && call.program_op->function == nullptr) call.op = kPremulSum;
   }
   return call;
 }
@@ -207,7 +208,8 @@ Result<std::string> Communicator::explain(const Call& given) const {
 
 // Runs as several calls of planes: the collective always does, or this call does here.
 bool Communicator::composes(const Call& call) const {
-  return is_composed(call.collective) || (is_in_order(call.op) && !plane_->keeps_order(call));
+  return is_composed(call.collective) ||
+         (is_in_order(call.op) && job_.size > 1 && !plane_->keeps_order(call));
 }
 
 // The number of the text about such a call in the trace, 0: none. A new kind of call is explained
@@ -243,6 +245,13 @@ Result<void> Communicator::run_step(const Call& call) {
   step.seq = ++plane_seq_;
   step.step_of = &users_call(call);
   return plane_->run(step);
+}
+
+// A call with this rank's own values.
+Result<void> Communicator::run_on_host(const Call& call) {
+  if (call.op == kPremulSum && call.program_op != nullptr) return run_multiplied(call);
+  if (composes(call)) return run_composed(call);
+  return job_.size == 1 ? run_alone(call) : run_step(call);
 }
 
 // Before an all_to_all of parts that differ: each rank learns where its part begins in each other
@@ -298,7 +307,7 @@ Result<void> Communicator::tell_splits(const Call& call, Splits& splits) {
 }
 
 Result<void> Communicator::run_on_plane(Call call, const std::function<void(bool failed)>& ended) {
-  if (composes(call)) return run_composed(call);
+  if (composes(call)) return run_on_host(call);
   Splits splits;
   if (call.splits != nullptr) {
     splits = *call.splits;
@@ -309,7 +318,7 @@ Result<void> Communicator::run_on_plane(Call call, const std::function<void(bool
     }
     call.splits = &splits;
   }
-  return call.task.device >= 0 ? run_on_device(call, ended) : run_step(call);
+  return call.task.device >= 0 ? run_on_device(call, ended) : run_on_host(call);
 }
 
 // Runs on the thread that carries out the call.
@@ -317,9 +326,9 @@ Result<void> Communicator::run(Call call, SpanKind kind) {
   const bool on_device = call.task.device >= 0;
   if (job_.size == 1) {
     if (is_composed(call.collective)) {
-      return without_exceptions([&] { return run_composed(call); });
+      return without_exceptions([&] { return run_on_host(call); });
     }
-    return on_device ? finish(run_on_device(call, [](bool) {})) : run_alone(call);
+    return on_device ? finish(run_on_device(call, [](bool) {})) : run_on_host(call);
   }
   const TimePoint now = steady_now();
   call.begun = now;

@@ -171,6 +171,8 @@ class Communicator : private ProcessEvents {
   Result<void> check_shards(const Call& call);
   bool composes(const Call& call) const;
   std::string composition_of(const Call& call) const;
+  Result<void> run_on_host(const Call& call);
+  Result<void> run_multiplied(Call call);
   Result<void> run_composed(const Call& call);
   Result<void> run_shards(const Call& call);
   Result<void> run_scan(const Call& call);
@@ -222,6 +224,7 @@ class Communicator : private ProcessEvents {
   std::uint64_t seq_ = 0;
   std::uint16_t past_ = 0;              // Call::past
   std::vector<std::byte> step_memory_;  // of run_composed(), for the next one
+  std::vector<std::byte> products_;     // of run_multiplied(), likewise
   ListPacker packer_;                   // likewise
   std::uint64_t plane_seq_ = 0;  // plane_'s own count: there a call is several steps, or none
   void* stream_ = nullptr;

@@ -4,6 +4,9 @@
 // everything. all_reduce_shards: ring/call/shard_tree.h has the order. scan, exscan: from rank to
 // rank. Reductions by a function that does not commute, where the plane does not keep the order of
 // ranks: in that order.
+//
+// A sum of products is no call of its own: this rank's values are multiplied on their way into any
+// of the calls.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -167,6 +170,44 @@ std::string Communicator::composition_of(const Call& call) const {
   const bool everywhere = (!in_order || call.collective == Collective::all_reduce) &&
                           goes_to_all(call.count * dtype_bytes(call.dtype), parts);
   return text + (everywhere ? ", on every rank" : ", for slices, each by its owner");
+}
+
+// The values of a sum of products, which goes on as a sum. `out` of an all_reduce has room for
+// them.
+Result<void> Communicator::run_multiplied(Call call) {
+  const std::size_t element = dtype_bytes(call.dtype);
+  const auto products = [&](const void* in, void* out, std::size_t count) {
+    scale(in, out, count, call.dtype, call.program_op->factor);
+    return out;
+  };
+  const auto room = [&](std::size_t count) {
+    products_.resize(std::max(products_.size(), count * element));
+    return products_.data();
+  };
+  TensorList list;
+  ShardInput shards;
+  if (call.list != nullptr) {
+    list = *call.list;
+    for (std::size_t i = 0, begin = 0; i < list.ends.size(); begin = list.ends[i++]) {
+      list.in[i] = products(list.in[i], list.out[i], list.ends[i] - begin);
+    }
+    call.list = &list;
+  } else if (call.shards != nullptr) {
+    shards = *call.shards;
+    std::byte* at = room(shards.in.size() * call.count);
+    for (const void*& values : shards.in) {
+      values = products(values, at, call.count);
+      at += call.count * element;
+    }
+    call.shards = &shards;
+  } else if (call.collective == Collective::all_reduce) {
+    call.in = products(call.in, call.out, call.count);
+  } else {
+    const std::size_t count = in_count(shape_of(call, job_.size), job_.rank, job_.size);
+    call.in = products(call.in, room(count), count);
+  }
+  call.program_op = nullptr;
+  return run_on_host(call);
 }
 
 Result<void> Communicator::run_composed(const Call& call) {

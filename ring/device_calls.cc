@@ -88,7 +88,7 @@ DevicePlane& Communicator::device_plane() {
          .size = job_.size,
          .use_nccl = job_.use_nccl,
          .init_timeout = job_.init_timeout,
-         .on_host = [this](const Call& step) { return run_step(step); },
+         .on_host = [this](const Call& step) { return run_on_host(step); },
          .absent = [this](const Call& call, Duration waited) { return absent(call, waited); },
          .ended = [this](const Error& error) { return finish(error).error(); }},
         abort_);

@@ -12,6 +12,7 @@ PyMethodDef g_functions[] = {
     {"init", as_method(init), kMethod, nullptr},
     {"borrow", as_method(borrow), kMethod, nullptr},
     {"wait_any", wait_any, METH_O, nullptr},
+    {"premul_sum", premul_sum, METH_O, nullptr},
     {"heartbeat", heartbeat, METH_NOARGS, nullptr},
     {"progress", as_method(report_progress), kMethod, nullptr},
     {"measure", as_method(measure), kMethod, nullptr},

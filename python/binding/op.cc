@@ -58,6 +58,7 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* words) {
 }
 
 PyObject* represent_op(PyObject* self) {
+  if (!parts_of<OpParts>(self).function) return PyUnicode_FromString("dlaunch.premul_sum(...)");
   return PyUnicode_FromFormat("dlaunch.Op(%R)", parts_of<OpParts>(self).function.get());
 }
 
@@ -81,6 +82,15 @@ bool raise_own_error(Call& call) {
 
 const OpParts* own_op(PyObject* object) {
   return PyObject_TypeCheck(object, g_op_type) != 0 ? &parts_of<OpParts>(object) : nullptr;
+}
+
+PyObject* premul_sum(PyObject*, PyObject* given) {
+  const double factor = PyFloat_AsDouble(given);
+  if (factor == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  Ref made = Ref::owned(new_object(g_op_type, OpParts()));
+  if (!made) return nullptr;
+  const dl_result result = dl_op_create_premul_sum(factor, &parts_of<OpParts>(made.get()).op);
+  return result == DL_OK ? made.release() : raise_last(result, nullptr);
 }
 
 PyTypeObject* make_op_type() {

@@ -56,7 +56,7 @@ struct OpParts {
   }
   void keep_error();  // Python's current one
   dl_op op = DL_OP_ANY_INT;
-  Ref function;
+  Ref function;                                  // none: a sum of products
   Ref error_type, error_value, error_traceback;  // what the function has raised
 };
 struct StateObjectParts {
@@ -139,6 +139,7 @@ PyObject* wait_any(PyObject*, PyObject* requests);
 PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* spent(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* report_progress(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
+PyObject* premul_sum(PyObject*, PyObject* given);
 PyObject* new_state(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 
 }  // namespace dlaunch::python

@@ -26,7 +26,7 @@ requests and use the keys. A child of fork() cannot use its parent's communicato
 dlaunch/_core.pyi describes Communicator, Request and Op; dlaunch.elastic describes elastic programs.
 """
 
-from ._core import Communicator, Memory, Op, Request, heartbeat, init, progress, wait_any
+from ._core import Communicator, Memory, Op, Request, heartbeat, init, premul_sum, progress, wait_any
 from ._core import version as __version__
 from ._errors import (Aborted, AuthError, Error, InvalidError, Mismatch, OperationTimeout, PeerLost, ProtocolError,
                       SystemRefused, Unsupported)
@@ -34,7 +34,7 @@ from ._spent import reading_input
 
 __all__ = ["Aborted", "AuthError", "Communicator", "Error", "InvalidError", "Memory", "Mismatch",
            "Op", "OperationTimeout", "PeerLost", "ProtocolError", "Request", "SystemRefused", "Unsupported",
-           "heartbeat", "init", "progress", "reading_input", "wait_all", "wait_any"]
+           "heartbeat", "init", "premul_sum", "progress", "reading_input", "wait_all", "wait_any"]
 
 
 def wait_all(requests):

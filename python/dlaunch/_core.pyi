@@ -61,6 +61,9 @@ class Op:
     has the details."""
     def __new__(cls, function: Callable[[Any, Any], Any], *, commutative: bool = False) -> Op: ...
 
+def premul_sum(factor: float) -> Op:
+    """The sum of values that each rank multiplies by its own factor, for arrays of floats."""
+
 class Communicator:
     """The ranks of a job, or some of them: made by dlaunch.init(), split() and group(). The end of a with statement
     finalizes it."""

@@ -140,7 +140,8 @@ Result<void> CudaPlane::begin(const Call& call) {
 }
 
 bool CudaPlane::moves_here(const Call& call) const {
-  return settings_.size == 1 || (choice_->nccl && nccl_serves(call));
+  if (settings_.size == 1) return call.op != kPremulSum;
+  return choice_->nccl && nccl_serves(call);
 }
 
 Result<void> CudaPlane::run(const Call& call) {

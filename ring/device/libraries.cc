@@ -69,6 +69,8 @@ Result<const NcclLibrary*> load_nccl() {
   symbols.read(nccl.all_gather, "ncclAllGather");
   symbols.read(nccl.send, "ncclSend");
   symbols.read(nccl.recv, "ncclRecv");
+  symbols.read(nccl.red_op_create_pre_mul_sum, "ncclRedOpCreatePreMulSum");
+  symbols.read(nccl.red_op_destroy, "ncclRedOpDestroy");
   if (symbols.missing == nullptr) return &nccl;
   return Error{.code = Errc::unsupported,
                .what = fmt::format("libnccl.so.2 is too old: it has no {}", symbols.missing)};

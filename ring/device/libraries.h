@@ -62,6 +62,8 @@ struct NcclLibrary {
   decltype(&::ncclAllGather) all_gather;
   decltype(&::ncclSend) send;
   decltype(&::ncclRecv) recv;
+  decltype(&::ncclRedOpCreatePreMulSum) red_op_create_pre_mul_sum;
+  decltype(&::ncclRedOpDestroy) red_op_destroy;
 };
 
 // Null: this process has no libcuda.so.1, or that lacks a function. Looks for it once.

@@ -11,12 +11,15 @@
 
 #include "base/log.h"
 #include "base/quiet_thread.h"
+#include "ring/kernels/reduce.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr Duration kLeavePatience = std::chrono::seconds(2);
 constexpr Duration kAbortPatience = std::chrono::seconds(5);
+
+bool accepted(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
 }  // namespace
 
@@ -71,9 +74,9 @@ Error NcclComm::error(std::string_view activity, ncclResult_t result) const {
   return error;
 }
 
-ncclResult_t NcclComm::launch_one(const NcclStep& step, const Call& call, CUstream stream) {
-  const auto dtype = static_cast<ncclDataType_t>(nccl_dtype(call.dtype));
-  const auto op = static_cast<ncclRedOp_t>(nccl_op(call.op));
+ncclResult_t NcclComm::launch_one(const NcclStep& step, dl_dtype of, ncclRedOp_t op,
+                                  CUstream stream) {
+  const auto dtype = static_cast<ncclDataType_t>(nccl_dtype(of));
   switch (step.kind) {
     case NcclStep::Kind::copy:
       return ncclSuccess;
@@ -95,19 +98,34 @@ ncclResult_t NcclComm::launch_one(const NcclStep& step, const Call& call, CUstre
   return ncclInternalError;
 }
 
-ncclResult_t NcclComm::launch(const std::vector<NcclStep>& steps, const Call& call,
-                              CUstream stream) {
-  const auto accepted = [](ncclResult_t result) {
-    return result == ncclSuccess || result == ncclInProgress;
-  };
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return ncclInvalidUsage;
+ncclResult_t NcclComm::launch_all(const std::vector<NcclStep>& steps, dl_dtype of, ncclRedOp_t op,
+                                  CUstream stream) {
   ncclResult_t first = nccl_.group_start();
   for (const NcclStep& step : steps) {
-    if (accepted(first)) first = launch_one(step, call, stream);
+    if (accepted(first)) first = launch_one(step, of, op, stream);
   }
   const ncclResult_t ended = nccl_.group_end();  // also after a failure: groups are per thread
   return accepted(first) ? ended : first;
+}
+
+// NCCL has an operation of its own for each factor. It reads the factor now, and needs the
+// operation only until the steps are under way.
+ncclResult_t NcclComm::launch(const std::vector<NcclStep>& steps, const Call& call,
+                              CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return ncclInvalidUsage;
+  if (call.op != kPremulSum) {
+    return launch_all(steps, call.dtype, static_cast<ncclRedOp_t>(nccl_op(call.op)), stream);
+  }
+  FactorBytes factor = factor_in(call.dtype, call.program_op->factor);
+  ncclRedOp_t op = ncclSum;
+  const ncclResult_t made = nccl_.red_op_create_pre_mul_sum(
+      &op, factor.data(), static_cast<ncclDataType_t>(nccl_dtype(call.dtype)),
+      ncclScalarHostImmediate, comm_);
+  if (!accepted(made)) return made;
+  const ncclResult_t launched = launch_all(steps, call.dtype, op, stream);
+  const ncclResult_t freed = nccl_.red_op_destroy(op, comm_);
+  return accepted(launched) && !accepted(freed) ? freed : launched;
 }
 
 void NcclComm::leave() {

@@ -44,7 +44,9 @@ class NcclComm {
 
  private:
   NcclComm(const NcclLibrary& nccl, ncclComm_t comm) : nccl_(nccl), comm_(comm) {}
-  ncclResult_t launch_one(const NcclStep& step, const Call& call, CUstream stream);
+  ncclResult_t launch_one(const NcclStep& step, dl_dtype of, ncclRedOp_t op, CUstream stream);
+  ncclResult_t launch_all(const std::vector<NcclStep>& steps, dl_dtype of, ncclRedOp_t op,
+                          CUstream stream);
 
   const NcclLibrary& nccl_;
   mutable std::mutex mutex_;  // no thread may end it while NCCL uses it

@@ -29,6 +29,6 @@ std::string nccl_functions(const std::vector<NcclStep>& steps);
 
 // NCCL's numbers for them (ncclDataType_t, ncclRedOp_t); -1: NCCL lacks it.
 int nccl_dtype(dl_dtype dtype);
-int nccl_op(dl_op op);
+int nccl_op(dl_op op);  // not for kPremulSum: the factor of the call makes one
 
 }  // namespace dlaunch

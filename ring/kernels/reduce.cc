@@ -1,6 +1,8 @@
 #include "ring/kernels/reduce.h"
 
 #include <atomic>
+#include <cstdint>
+#include <cstring>
 #include <iterator>
 
 #include "base/check.h"
@@ -28,7 +30,7 @@ Kernels kernels_of(Isa isa) {
   if (isa == Isa::avx512) return kernels_avx512();
 #endif
   (void)isa;
-  return {reduce_any, copy, stream, pass, pass_streaming, kCodecKernels};
+  return {reduce_any, scale_any, copy, stream, pass, pass_streaming, kCodecKernels};
 }
 
 Kernels& chosen() {
@@ -59,7 +61,25 @@ std::size_t element_bytes(dl_dtype dtype) {
 
 bool reducible(dl_dtype dtype, dl_op op) {
   const bool bitwise = op == DL_BAND || op == DL_BOR || op == DL_BXOR;
+  if (op == kPremulSum) return dtype >= DL_FLOAT16;
   return !bitwise || dtype < DL_FLOAT16;
+}
+
+void scale(const void* in, void* out, std::size_t count, dl_dtype dtype, double factor) {
+  DL_ASSERT(reducible(dtype, kPremulSum));
+  chosen().scale(out, in, count, dtype, factor);
+}
+
+// By the product with one, which rounds it.
+FactorBytes factor_in(dl_dtype dtype, double factor) {
+  FactorBytes one{};
+  const auto set = [&one](auto bits) { std::memcpy(one.data(), &bits, sizeof bits); };
+  if (dtype == DL_FLOAT16) set(std::uint16_t{0x3c00});
+  if (dtype == DL_BFLOAT16) set(std::uint16_t{0x3f80});
+  if (dtype == DL_FLOAT32) set(1.0F);
+  if (dtype == DL_FLOAT64) set(1.0);
+  scale(one.data(), one.data(), 1, dtype, factor);
+  return one;
 }
 
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,

@@ -2,6 +2,7 @@
 // dispatched at run time to AVX-512, AVX2 or portable code with equal bits. Pure.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 
@@ -28,6 +29,14 @@ enum class StoreHint { cached, streaming };
 // ring/kernels/program_op.h.
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint = StoreHint::cached);
+
+// out[i] = in[i] * factor, i < count, rounded once, for floats. `out` may be `in`; otherwise they
+// must not overlap. 16-bit floats are multiplied in binary32, by the factor in that format.
+void scale(const void* in, void* out, std::size_t count, dl_dtype dtype, double factor);
+
+// A factor as one element of a type of floats, for libraries that want it so.
+using FactorBytes = std::array<unsigned char, 16>;
+FactorBytes factor_in(dl_dtype dtype, double factor);
 
 // A copy beside a reduction, of as many bytes: copies `through` to `out`, and `in` to `through`. No
 // two may overlap.

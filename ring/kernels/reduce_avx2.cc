@@ -2,6 +2,8 @@
 
 namespace dlaunch {
 
-Kernels kernels_avx2() { return {reduce_any, copy, stream, pass, pass_streaming, kCodecKernels}; }
+Kernels kernels_avx2() {
+  return {reduce_any, scale_any, copy, stream, pass, pass_streaming, kCodecKernels};
+}
 
 }  // namespace dlaunch

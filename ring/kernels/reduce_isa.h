@@ -34,6 +34,7 @@ struct CodecKernels {
 
 struct Kernels {
   void (*reduce)(const ReduceArgs& args);
+  void (*scale)(void* out, const void* in, size_t count, dl_dtype dtype, double factor);
   void (*copy)(void* out, const void* in, size_t bytes);
   void (*stream)(void* out, const void* in, size_t bytes);
   void (*pass)(void* out, void* through, const void* in, size_t bytes);

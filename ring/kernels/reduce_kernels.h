@@ -414,6 +414,32 @@ void reduce_integer(const ReduceArgs& args) {
   }
 }
 
+// -- Products of one rank's values, for a sum of products.
+template <class Format>
+void scale_all(void* out, const void* in, size_t count, double factor) {
+  using S = typename Format::Storage;
+  const auto by = static_cast<decltype(Format::widen({}))>(factor);
+  DL_INDEPENDENT
+  for (size_t i = 0; i < count; ++i) {
+    store<S>(out, i, Format::narrow(Format::widen(load<S>(in, i)) * by));
+  }
+}
+
+void scale_any(void* out, const void* in, size_t count, dl_dtype dtype, double factor) {
+  switch (dtype) {
+    case DL_FLOAT16:
+      return scale_all<Half>(out, in, count, factor);
+    case DL_BFLOAT16:
+      return scale_all<Bfloat>(out, in, count, factor);
+    case DL_FLOAT32:
+      return scale_all<Plain<float>>(out, in, count, factor);
+    case DL_FLOAT64:
+      return scale_all<Plain<double>>(out, in, count, factor);
+    default:
+      return;
+  }
+}
+
 void reduce_any(const ReduceArgs& args) {
   switch (args.dtype) {
     case DL_INT8:

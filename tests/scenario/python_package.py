@@ -113,6 +113,10 @@ def own_operations():
     def larger(a, b):  # in place
         np.maximum(a, b, out=b)
 
+    for dtype in ("float16", "float32", "float64"):
+        same(comm.all_reduce(np.full(3, 2, dtype), dlaunch.premul_sum(rank / 2)), np.full(3, sum(range(size)), dtype))
+    raises(TypeError, dlaunch.premul_sum, "2")
+    raises(dlaunch.Unsupported, comm.all_reduce, np.ones(3, "int32"), dlaunch.premul_sum(2), says="premul_sum of int32")
     x = np.array([rank, -rank], "float32")
     same(comm.all_reduce(x, dlaunch.Op(larger, commutative=True)), np.array([size - 1, 0], "float32"))
     raises(TypeError, dlaunch.Op, 3, says="Op: function must be callable")

@@ -38,6 +38,7 @@ constexpr std::size_t kMaxGroups = 6;
 constexpr std::size_t kTensors = 6;
 
 std::string op_name(dl_op op) {
+  if (op == kPremul) return "premul_sum";
   return is_own(op) ? op == kOwnInOrder ? "function in order" : "function" : kOps[op];
 }
 
@@ -134,10 +135,12 @@ Step Program::collective(Step step) {
   step.kind = static_cast<Kind>(random_.under(static_cast<int>(Kind::barrier) + 1));
   step.dtype = static_cast<dl_dtype>(random_.under(10));
   const bool floats = is_float(step.dtype);
-  const int ops = floats ? 5 : 8, chosen = random_.under(ops + 2);
-  step.op = chosen < ops ? static_cast<dl_op>(chosen) : chosen == ops ? kOwnInOrder : kOwnCommuting;
+  const int ops = floats ? 5 : 8, chosen = random_.under(ops + (floats ? 3 : 2));
+  constexpr dl_op kOthers[] = {kOwnInOrder, kOwnCommuting, kPremul};
+  step.op = chosen < ops ? static_cast<dl_op>(chosen) : kOthers[chosen - ops];
   if (reduces(step.kind) && floats) step.flavour = static_cast<Flavour>(1 + random_.under(3));
-  const bool ordered = step.op == DL_SUM || step.op == DL_AVG || step.op == DL_PRODUCT;
+  const bool ordered =
+      step.op == DL_SUM || step.op == DL_AVG || step.op == DL_PRODUCT || step.op == kPremul;
   if (shape_.any_order && floats && ordered) step.flavour = Flavour::whole;
   // Their partial results are rounded; here only the order of ranks is judged.
   const bool composed = step.kind == Kind::all_reduce_shards || step.kind == Kind::scan;

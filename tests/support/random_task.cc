@@ -335,7 +335,7 @@ dl_result Task::start_list(dl_comm* comm, bool later) {
     return START(broadcast_list, comm, out.size(), out.data(), counts.data(), dtype, step_.root);
   }
   return START(all_reduce_list, comm, out.size(), in.data(), out.data(), counts.data(), dtype,
-               made_op(step_.op));
+               made_op(step_.op, own_));
 }
 
 dl_result Task::start_collective(dl_comm* comm, bool later) {
@@ -347,17 +347,18 @@ dl_result Task::start_collective(dl_comm* comm, bool later) {
   const int root = step_.root;
   switch (step_.kind) {
     case Kind::all_reduce:
-      return START(all_reduce, comm, in, out, count, dtype, made_op(step_.op));
+      return START(all_reduce, comm, in, out, count, dtype, made_op(step_.op, own_));
     case Kind::all_reduce_shards:
-      return START(all_reduce_shards, comm, ranks_, &in, out, count, dtype, made_op(step_.op));
+      return START(all_reduce_shards, comm, ranks_, &in, out, count, dtype,
+                   made_op(step_.op, own_));
     case Kind::scan:
-      return START(scan, comm, in, out, count, dtype, made_op(step_.op));
+      return START(scan, comm, in, out, count, dtype, made_op(step_.op, own_));
     case Kind::reduce:
-      return START(reduce, comm, in, out, count, dtype, made_op(step_.op), root);
+      return START(reduce, comm, in, out, count, dtype, made_op(step_.op, own_), root);
     case Kind::reduce_scatter:
-      return START(reduce_scatter, comm, in, out, count, dtype, made_op(step_.op));
+      return START(reduce_scatter, comm, in, out, count, dtype, made_op(step_.op, own_));
     case Kind::reduce_scatter_v:
-      return START(reduce_scatter_v, comm, in, out, counts.data(), dtype, made_op(step_.op));
+      return START(reduce_scatter_v, comm, in, out, counts.data(), dtype, made_op(step_.op, own_));
     case Kind::broadcast:
       return START(broadcast, comm, out, count, dtype, root);
     case Kind::all_gather:

@@ -1,5 +1,6 @@
 #include "random_values.h"
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -135,7 +136,7 @@ typename Format::Storage element(std::uint64_t key, std::size_t i, Flavour flavo
 template <class N>
 N combine(N a, N b, dl_op op) {
   if constexpr (std::is_floating_point_v<N>) {
-    if (op == DL_SUM || op == DL_AVG) return a + b;
+    if (op == DL_SUM || op == DL_AVG || op == kPremul) return a + b;
     if (op == DL_PRODUCT) return a * b;
     if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<N>::quiet_NaN();
     return op == DL_MAX ? std::max(a, b) : std::min(a, b);
@@ -199,6 +200,8 @@ void combine_own(const void* in, void* inout, std::size_t bytes, std::size_t ele
   }
 }
 
+double factor_of(std::size_t rank) { return rank % 2 == 0 ? 0.5 : -2; }
+
 template <dl_op op>
 dl_op make_own() {
   dl_op made = DL_OP_ANY_INT;
@@ -242,7 +245,15 @@ std::uint64_t mix(std::uint64_t x) {
 
 bool is_float(dl_dtype dtype) { return dtype >= DL_FLOAT16 && dtype <= DL_FLOAT64; }
 
-dl_op made_op(dl_op op) {
+dl_op made_op(dl_op op, int rank) {
+  if (op == kPremul) {
+    static const auto made = [] {
+      std::array<dl_op, 2> ops{};
+      for (int r = 0; r < 2; ++r) dl_op_create_premul_sum(factor_of(r), &ops[r % 2]);
+      return ops;
+    }();
+    return made[rank % 2];
+  }
   static const dl_op in_order = make_own<kOwnInOrder>(), commuting = make_own<kOwnCommuting>();
   return op == kOwnInOrder ? in_order : op == kOwnCommuting ? commuting : op;
 }
@@ -262,10 +273,13 @@ void fill_reduced(void* to, const std::vector<std::uint64_t>& keys, std::size_t 
   with_format(dtype, [&]<class Format>(Format) {
     using N = typename Format::Number;
     for (std::size_t i = 0; i < count; ++i) {
-      N sum = Format::widen(element<Format>(keys[0], first + i, flavour));
-      for (std::size_t r = 1; r < keys.size(); ++r) {
-        sum = combine<N>(sum, Format::widen(element<Format>(keys[r], first + i, flavour)), op);
-      }
+      const auto of_rank = [&](std::size_t r) {
+        const N value = Format::widen(element<Format>(keys[r], first + i, flavour));
+        if (op != kPremul) return value;
+        return Format::widen(Format::narrow(static_cast<N>(value * static_cast<N>(factor_of(r)))));
+      };
+      N sum = of_rank(0);
+      for (std::size_t r = 1; r < keys.size(); ++r) sum = combine<N>(sum, of_rank(r), op);
       if (op == DL_AVG) sum = static_cast<N>(sum / static_cast<N>(keys.size()));
       store<Format>(to, i, Format::narrow(sum));
     }

@@ -35,8 +35,10 @@ bool is_float(dl_dtype dtype);
 // one is a composition of affine functions, which does not commute.
 constexpr auto kOwnInOrder = static_cast<dl_op>(100), kOwnCommuting = static_cast<dl_op>(101);
 constexpr bool is_own(dl_op op) { return op == kOwnInOrder || op == kOwnCommuting; }
-// What a call takes for it.
-dl_op made_op(dl_op op);
+// A sum of products. The factor of each rank is a power of two.
+constexpr auto kPremul = static_cast<dl_op>(102);
+// What a call of this rank takes for it.
+dl_op made_op(dl_op op, int rank);
 
 // Elements [first, first + count) of the input with this key.
 void fill(void* to, std::uint64_t key, std::size_t first, std::size_t count, dl_dtype dtype,

@@ -71,7 +71,8 @@ typedef enum dl_dtype {
  * DL_ERR_UNSUPPORTED with a float type. 16-bit floats are added in binary32 and rounded once. On
  * several hosts, or over sockets with more than 16 ranks, partial sums are rounded, too (for
  * averages of float16 on several hosts: the averages of each host).
- * A value outside this enum may stand for an operation of dl_op_create(). */
+ * A value outside this enum may stand for an operation of dl_op_create() or
+ * dl_op_create_premul_sum(). */
 typedef enum dl_op {
   DL_SUM = 0,
   DL_PRODUCT = 1,
@@ -110,6 +111,14 @@ typedef int dl_op_function(const void* in, void* inout, size_t count, dl_dtype d
  * All ranks get the same bits. Buffers are in host memory: DL_ERR_UNSUPPORTED for memory of a GPU.
  * dl_last_error(NULL) has the text of an error. */
 DL_API dl_result dl_op_create(dl_op_function* function, int commutes, void* context, dl_op* op);
+/* Makes the sum of values that each rank multiplies by its own factor: out = the sum over ranks of
+ * factor * in. Floats only: DL_ERR_UNSUPPORTED for integers. Each product is rounded to the type of
+ * the values, and 16-bit floats are multiplied in binary32. Every call that takes a dl_op takes it
+ * (all_reduce_shards: for all shards of a rank), also on the memory of GPUs, where NCCL multiplies
+ * if it moves the data. An all_reduce and its list write the products to `out` first; other calls
+ * need memory for them, which the library keeps until the communicator ends. wire_codec does not
+ * apply. */
+DL_API dl_result dl_op_create_premul_sum(double factor, dl_op* op);
 /* Frees an operation that the program has made. Calls that have begun may go on with its function
  * until they are done. DL_ERR_INVALID: there is no such operation. */
 DL_API dl_result dl_op_free(dl_op op);

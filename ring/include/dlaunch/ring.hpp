@@ -143,6 +143,12 @@ class OwnOp {
     detail::check(dl_op_create(function, commutes ? 1 : 0, context_.get(), &op), nullptr);
     op_ = static_cast<Op>(op);
   }
+  // See premul_sum().
+  explicit OwnOp(double factor) {
+    dl_op op = DL_OP_ANY_INT;
+    detail::check(dl_op_create_premul_sum(factor, &op), nullptr);
+    op_ = static_cast<Op>(op);
+  }
   OwnOp(const OwnOp&) = delete;
   OwnOp& operator=(const OwnOp&) = delete;
   ~OwnOp() { dl_op_free(static_cast<dl_op>(op_)); }
@@ -160,6 +166,9 @@ OwnOp make_op(Combine combine, bool commutes = false) {
   return OwnOp(detail::combine_all<T, Combine>, commutes,
                std::make_shared<Combine>(std::move(combine)));
 }
+
+// The sum of values that each rank multiplies by its own factor: see dl_op_create_premul_sum().
+inline OwnOp premul_sum(double factor) { return OwnOp(factor); }
 
 }  // namespace dl
 

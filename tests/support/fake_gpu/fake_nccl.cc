@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -77,6 +78,8 @@ struct ncclComm {
   std::atomic<int> working{0};
   std::uint64_t groups = 0, collectives = 0;
   std::uint64_t sent[kRanks] = {}, taken[kRanks] = {};
+  // Of ncclRedOpCreatePreMulSum(); NaN: free.
+  std::vector<double> factors;
 };
 
 namespace {
@@ -96,6 +99,7 @@ struct Part {
   const char* in;
   char* out;
   int peer;
+  double factor = 1;
 };
 
 std::atomic<std::size_t> broadcast_to_here{0};
@@ -139,6 +143,10 @@ void run_collective(ncclComm& comm, const Part& part) {
   own.call = part.call;
   if (part.call.kind != broadcast || comm.rank == part.call.root) {
     std::memcpy(comm.shared->room[comm.rank], part.in, bytes);
+    if (part.factor != 1) {
+      fake_scale(comm.shared->room[comm.rank], part.call.count * parts, part.call.dtype,
+                 part.factor);
+    }
   }
   own.stage = stage + 1;
   if (!await(comm, [&] { return at_least(stage + 1); })) return;
@@ -238,12 +246,17 @@ ncclResult_t add(ncclComm_t comm, CUstream stream, Part part) {
 
 ncclResult_t collective(Kind kind, const void* in, void* out, std::size_t count, int dtype, int op,
                         int root, ncclComm_t comm, CUstream stream) {
+  const bool multiplies = op >= ncclNumOps;
+  const double factor =
+      multiplies ? comm->factors.at(static_cast<std::size_t>(op - ncclNumOps)) : 1;
+  if (factor != factor) return ncclInvalidArgument;
   return add(comm, stream,
              {Part::collective,
-              {kind, dtype, op, root, count},
+              {kind, dtype, multiplies ? ncclSum : op, root, count},
               static_cast<const char*>(in),
               static_cast<char*>(out),
-              -1});
+              -1,
+              factor});
 }
 
 }  // namespace
@@ -345,6 +358,20 @@ ncclResult_t ncclGroupStart() {
 ncclResult_t ncclGroupEnd() {
   if (--t_depth > 0 || t_group.parts.empty()) return ncclSuccess;
   return launch(std::move(t_group));
+}
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t dtype,
+                                      ncclScalarResidence_t residence, ncclComm_t comm) {
+  if (residence != ncclScalarHostImmediate || dtype < ncclFloat16) return ncclInvalidArgument;
+  *op = static_cast<ncclRedOp_t>(ncclNumOps + comm->factors.size());
+  comm->factors.push_back(fake_factor(scalar, dtype));
+  return ncclSuccess;
+}
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
+  comm->factors.at(static_cast<std::size_t>(op - ncclNumOps)) =
+      std::numeric_limits<double>::quiet_NaN();
+  return ncclSuccess;
 }
 
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t dtype,

@@ -67,6 +67,35 @@ void fake_reduce_as(const std::vector<const char*>& in, char* out, std::size_t c
   }
 }
 
+template <class T>
+void fake_scale_as(char* values, std::size_t count, double factor) {
+  for (std::size_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, values + i * sizeof value, sizeof value);
+    value = T(static_cast<double>(value) * factor);
+    std::memcpy(values + i * sizeof value, &value, sizeof value);
+  }
+}
+
+// A factor as one value of this type.
+inline double fake_factor(const void* at, int dtype) {
+  const auto as = [at](auto value) {
+    std::memcpy(&value, at, sizeof value);
+    return static_cast<double>(value);
+  };
+  return dtype == 6   ? as(FakeHalf())
+         : dtype == 7 ? as(0.0F)
+         : dtype == 8 ? as(0.0)
+                      : as(FakeBfloat());
+}
+
+inline void fake_scale(char* values, std::size_t count, int dtype, double factor) {
+  if (dtype == 6) return fake_scale_as<FakeHalf>(values, count, factor);
+  if (dtype == 7) return fake_scale_as<float>(values, count, factor);
+  if (dtype == 8) return fake_scale_as<double>(values, count, factor);
+  fake_scale_as<FakeBfloat>(values, count, factor);
+}
+
 inline void fake_reduce(const std::vector<const char*>& in, char* out, std::size_t count, int dtype,
                         int op) {
   switch (dtype) {

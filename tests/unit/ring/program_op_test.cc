@@ -245,6 +245,111 @@ TEST_CASE("program op: ranks that give different kinds of operations learn it") 
   }
 }
 
+namespace {
+
+// Whole numbers and factors of a power of two: every type has the sums exactly.
+double factor_of(int rank) { return rank % 2 == 0 ? 0.5 : -2; }
+double small_value(int rank, std::size_t i) {
+  return static_cast<double>((i + 3 * static_cast<std::size_t>(rank)) % 4);
+}
+double product_sum(int ranks, std::size_t i) {
+  double sum = 0;
+  for (int r = 0; r < ranks; ++r) sum += factor_of(r) * small_value(r, i);
+  return sum;
+}
+
+template <class T, class Of>
+std::vector<T> filled(std::size_t count, std::size_t first, Of of) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(of(first + i));
+  return values;
+}
+
+template <class T>
+int check_products(dl_comm* comm, std::size_t count, dl_dtype dtype) {
+  const int rank = dl_rank(comm), size = dl_size(comm);
+  const auto n = static_cast<std::size_t>(size), own = static_cast<std::size_t>(rank);
+  const auto mine = [rank](std::size_t i) { return small_value(rank, i); };
+  const auto sum = [size](std::size_t i) { return product_sum(size, i); };
+  dl_op op = DL_OP_ANY_INT;
+  EXPECT(dl_op_create_premul_sum(factor_of(rank), &op) == DL_OK);
+  const auto in = filled<T>(count, 0, mine), expected = filled<T>(count, 0, sum);
+  std::vector<T> out(count), place = in;
+  EXPECT(dl_all_reduce(comm, in.data(), out.data(), count, dtype, op) == DL_OK);
+  EXPECT((out == expected && in == filled<T>(count, 0, mine)));
+  dl_request* request = nullptr;
+  EXPECT(dl_iall_reduce(comm, place.data(), place.data(), count, dtype, op, &request) == DL_OK);
+  EXPECT(dl_wait(&request) == DL_OK);
+  EXPECT(place == expected);
+  place = in;
+  T* const result = rank == 0 ? place.data() : nullptr;
+  EXPECT(dl_reduce(comm, place.data(), result, count, dtype, op, 0) == DL_OK);
+  EXPECT(place == (rank == 0 ? expected : in));
+  EXPECT(dl_scan(comm, in.data(), out.data(), count, dtype, op) == DL_OK);
+  EXPECT(out == filled<T>(count, 0, [rank](std::size_t i) { return product_sum(rank + 1, i); }));
+  const std::size_t counts[] = {count / 3, count - count / 3};
+  const void* ins[] = {in.data(), in.data() + counts[0]};
+  void* outs[] = {out.data(), out.data() + counts[0]};
+  EXPECT(dl_all_reduce_list(comm, 2, ins, outs, counts, dtype, op) == DL_OK);
+  EXPECT((out == expected && in == filled<T>(count, 0, mine)));
+  const void* shard[] = {in.data()};
+  EXPECT(dl_all_reduce_shards(comm, size, shard, out.data(), count, dtype, op) == DL_OK);
+  EXPECT(out == expected);
+  const auto whole = filled<T>(n * count, 0, mine);
+  EXPECT(dl_reduce_scatter(comm, whole.data(), out.data(), count, dtype, op) == DL_OK);
+  EXPECT(out == filled<T>(count, own * count, sum));
+  EXPECT(dl_op_free(op) == DL_OK);
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("program op: a sum of products multiplies each rank's values by its factor") {
+  for (const char* transport : kTransports) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      all_well({.ranks = ranks, .transport = transport}, [](int, dl_comm*& comm) {
+        for (const std::size_t count : {0UL, 1UL, 17UL, 30011UL}) {
+          if (const int code = check_products<float>(comm, count, DL_FLOAT32)) return code;
+          if (const int code = check_products<double>(comm, count, DL_FLOAT64)) return code;
+        }
+        return 0;
+      });
+    }
+  }
+}
+
+TEST_CASE("program op: products are for floats, and differ from sums") {
+  CHECK(dl_op_create_premul_sum(2, nullptr) == DL_ERR_INVALID);
+  for (const char* transport : kTransports) {
+    all_well({.ranks = 2, .transport = transport}, [](int rank, dl_comm*& comm) {
+      dl_op op = DL_OP_ANY_INT;
+      EXPECT(dl_op_create_premul_sum(2, &op) == DL_OK);
+      int whole = 1;
+      EXPECT(dl_all_reduce(comm, &whole, &whole, 1, DL_INT32, op) == DL_ERR_UNSUPPORTED);
+      EXPECT(std::string(dl_last_error(comm)).find("premul_sum of int32") != std::string::npos);
+      float x = 1;
+      EXPECT(dl_scan(comm, &x, &x, 1, DL_FLOAT32, op) == DL_OK);
+      EXPECT(x == (rank == 0 ? 2 : 4));
+      const auto result = dl_all_reduce(comm, &x, &x, 1, DL_FLOAT32, rank == 0 ? op : DL_SUM);
+      EXPECT((result == DL_ERR_MISMATCH || result == DL_ERR_PEER_LOST));
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("program op: products are rounded once to 16-bit floats, with equal bits by any kernel") {
+  const std::uint16_t half[] = {0x3c01, 0x7bff, 0x0001, 0xfc00},
+                      brain[] = {0x3f81, 0x7f7f, 0x0001, 0xff80};
+  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
+    if (!use_isa(isa)) continue;
+    std::uint16_t out[4];
+    scale(half, out, 4, DL_FLOAT16, 1.5);
+    CHECK(std::vector(out, out + 4) == std::vector<std::uint16_t>{0x3e02, 0x7c00, 0x0002, 0xfc00});
+    scale(brain, out, 4, DL_BFLOAT16, 1.5);
+    CHECK(std::vector(out, out + 4) == std::vector<std::uint16_t>{0x3fc2, 0x7f80, 0x0002, 0xff80});
+  }
+}
+
 TEST_CASE("program op: arguments, and numbers that no operation has") {
   dl_op op = DL_OP_ANY_INT;
   CHECK(dl_op_create(nullptr, 0, nullptr, &op) == DL_ERR_INVALID);

@@ -149,6 +149,8 @@ TEST_CASE("ring in C++: operations of the program") {
   comm.all_reduce_shards(3, std::vector{in, in, in}, out, op);
   CHECK(out == std::vector<double>{333, 444});
   comm.iall_reduce(out, op).wait();
+  comm.all_reduce(in, out, dl::premul_sum(0.5));
+  CHECK(out == std::vector<double>{1.5, 2});
   const std::vector<float> other = {1};
   std::vector<float> failed(1);
   CHECK_THROWS_WITH(comm.all_reduce_shards(2, std::vector{other, other}, failed, op),
