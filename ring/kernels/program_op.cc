@@ -43,13 +43,17 @@ std::shared_ptr<const ProgramOp> held(dl_op op) {
 class Fold {
  public:
   Fold(const ProgramOp& op, dl_dtype dtype, std::size_t element, std::size_t block)
-      : op_(op), dtype_(dtype), element_(element), memory_(2 * block * element) {}
+      : op_(op),
+        dtype_(dtype),
+        element_(element),
+        spare_bytes_(block * element),
+        memory_(std::make_unique_for_overwrite<char[]>(2 * spare_bytes_)) {}
 
   // Writes the result for `count` elements to `out`, which may be one of the operands.
   void run(std::span<const char*> in, char* out, std::size_t count) {
     const std::size_t bytes = count * element_, last = in.size() - 1;
     const char* left = in[0];
-    char *spare = memory_.data(), *other = spare + memory_.size() / 2;
+    char *spare = memory_.get(), *other = spare + spare_bytes_;
     for (std::size_t k = 1; k <= last; ++k) {
       char* const right = k == last && out != left ? out : spare;
       if (right != in[k]) std::memcpy(right, in[k], bytes);
@@ -72,7 +76,8 @@ class Fold {
   const ProgramOp& op_;
   const dl_dtype dtype_;
   const std::size_t element_;
-  std::vector<char> memory_;
+  const std::size_t spare_bytes_;
+  const std::unique_ptr<char[]> memory_;
 };
 
 }  // namespace
@@ -105,7 +110,7 @@ std::shared_ptr<const ProgramOp> program_op(dl_op op) {
 
 void reduce_by_function(std::span<const void* const> in, void* out, std::size_t count,
                         dl_dtype dtype, std::size_t element_bytes, dl_op op) {
-  constexpr std::size_t kBlockBytes = 1 << 16;
+  constexpr std::size_t kBlockBytes = 1 << 15;
   const auto held_op = held(op);
   const std::size_t block = std::min(count, kBlockBytes / element_bytes);
   Fold fold(*held_op, dtype, element_bytes, block);
