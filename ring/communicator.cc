@@ -77,14 +77,11 @@ Result<void> check_kind(const Call& call, int ranks) {
   return {};
 }
 
-// The call with the operation of the program that its number stands for, if any.
-Call with_program_op(const Call& given) {
-  Call call = given;
-  if (call.program_op == nullptr && traits_of(call.collective).reduces) {
-    call.program_op = program_op(call.op);
-    if (call.program_op != nullptr && call.program_op->function == nullptr) call.op = kPremulSum;
-  }
-  return call;
+// Finds the operation of the program that the call's number stands for, if any.
+void find_program_op(Call& call) {
+  if (!is_function(call.op) || call.program_op != nullptr) return;
+  call.program_op = program_op(call.op);
+  if (call.program_op != nullptr && call.program_op->function == nullptr) call.op = kPremulSum;
 }
 
 // The distance at which a call is in place: in bytes, from `in` to `out`.
@@ -187,7 +184,7 @@ Result<void> Communicator::check(const Message& message) {
 }
 
 Result<void> Communicator::collective(Call call) {
-  call = with_program_op(call);
+  find_program_op(call);
   if (!collectives_.busy()) {
     if (auto ok = check(call); !ok) return ok;
     if (auto ok = attach(call, true); !ok) return ok;
@@ -200,7 +197,8 @@ Result<void> Communicator::collective(Call call) {
 }
 
 Result<std::string> Communicator::explain(const Call& given) const {
-  const Call call = with_program_op(given);
+  Call call = given;
+  find_program_op(call);
   if (auto ok = check_kind(call, job_.size); !ok) return usage_error("explain: " + ok.error().what);
   if (!plane_) return std::string("alone: a copy");
   return composes(call) ? composition_of(call) : plane_->explain(call);
@@ -208,8 +206,9 @@ Result<std::string> Communicator::explain(const Call& given) const {
 
 // Runs as several calls of planes: the collective always does, or this call does here.
 bool Communicator::composes(const Call& call) const {
+  const bool needs_order = traits_of(call.collective).reduces && is_in_order(call.op);
   return is_composed(call.collective) ||
-         (is_in_order(call.op) && job_.size > 1 && !plane_->keeps_order(call));
+         (needs_order && job_.size > 1 && !plane_->keeps_order(call));
 }
 
 // The number of the text about such a call in the trace, 0: none. A new kind of call is explained
@@ -380,7 +379,7 @@ Communicator::Started Communicator::pushed(Background& background,
 }
 
 Communicator::Started Communicator::start(Call call) {
-  call = with_program_op(call);
+  find_program_op(call);
   if (auto ok = check(call); !ok) return ok.error();
   if (auto ok = attach(call, false); !ok) return ok.error();
   call.seq = ++seq_;

@@ -167,6 +167,8 @@ TEST_CASE("program op: a ring keeps the order for functions that do not commute"
       EXPECT(dl_explain(comm, "all_reduce", 5000, DL_UINT64, op, 0, text, sizeof text) == DL_OK);
       const bool rings = std::string(::getenv("DLAUNCH_PLAN")).starts_with("all_reduce");
       EXPECT((std::string(text).find("in the order of ranks") != std::string::npos) == rings);
+      EXPECT(dl_explain(comm, "broadcast", 5000, DL_UINT64, op, 0, text, sizeof text) == DL_OK);
+      EXPECT(std::string(text).find("in the order of ranks") == std::string::npos);
       return check_all(comm, {1, 97, 5003});
     });
     ::unsetenv("DLAUNCH_PLAN");
