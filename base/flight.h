@@ -88,7 +88,7 @@ struct FlightEntry {
   std::uint8_t dtype = 0;
 };
 // The size of an element, by dl_dtype.
-inline constexpr std::uint64_t kDtypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};
+inline constexpr std::uint64_t kDtypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 1, 1};
 static_assert(std::size(kDtypeBytes) == std::size(kDtypeNames));
 
 // From the contents of a record file, oldest first; skips senseless records.

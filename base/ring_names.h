@@ -21,7 +21,9 @@ constexpr bool is_composed_name(std::string_view collective) {
 }
 // By dl_dtype.
 inline constexpr std::string_view kDtypeNames[] = {
-    "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"};
+    "int8",     "uint8", "int32",  "uint32",    "int64",      "uint64", "half",
+    "bfloat16", "float", "double", "complex64", "complex128", "f8e4m3", "f8e5m2"};
+inline constexpr std::size_t kRealDtypes = 10;  // without the last ones, which the benchmark lacks
 // By dl_op, and behind those the kinds of operations that programs make.
 inline constexpr std::string_view kOpNames[] = {"sum",
                                                 "prod",

@@ -124,7 +124,7 @@ void put_as(std::vector<char>& out, dl_dtype dtype, double x) {
       return put(out, static_cast<float>(x));
     case DL_FLOAT64:
       return put(out, x);
-    case DL_DTYPE_ANY_INT:
+    default:  // kDtypeNames has no others
       return;
   }
 }
@@ -194,7 +194,7 @@ Memory make_memory(std::size_t bytes, dl_comm* comm) {
 }  // namespace
 
 const std::vector<std::string> kDtypeNames(std::begin(dlaunch::kDtypeNames),
-                                           std::end(dlaunch::kDtypeNames));
+                                           std::begin(dlaunch::kDtypeNames) + dlaunch::kRealDtypes);
 const std::vector<std::string> kOpNames(std::begin(dlaunch::kOpNames),
                                         std::begin(dlaunch::kOpNames) + dlaunch::kOwnOps);
 

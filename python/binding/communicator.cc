@@ -342,8 +342,10 @@ PyObject* exit_with(PyObject* self, PyObject* const*, Py_ssize_t, PyObject*) {
 constexpr Signature kExplain{"explain", {"collective", "count", "dtype", "op", "root"}, 3, 3};
 PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return alone_in(self, "explain", [&](Handle& handle) -> PyObject* {
-    static constexpr const char* kTypes[] = {"int8",   "uint8",   "int32",    "uint32",  "int64",
-                                             "uint64", "float16", "bfloat16", "float32", "float64"};
+    static constexpr const char* kTypes[] = {
+        "int8",      "uint8",      "int32",         "uint32",     "int64",
+        "uint64",    "float16",    "bfloat16",      "float32",    "float64",
+        "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"};
     Given given;
     Ref kept_call, kept_type;
     const char *call = "", *type = "";

@@ -29,6 +29,13 @@ std::optional<dl_dtype> dtype_of(Element element) {
       if (element.bytes == 2) return DL_BFLOAT16;
       break;
     case Kind::complex:
+      if (element.bytes == 8) return DL_COMPLEX64;
+      if (element.bytes == 16) return DL_COMPLEX128;
+      break;
+    case Kind::e4m3:
+      return DL_FLOAT8_E4M3;
+    case Kind::e5m2:
+      return DL_FLOAT8_E5M2;
     case Kind::boolean:
     case Kind::other:
       break;
@@ -100,11 +107,16 @@ std::optional<Element> element_of_dlpack(unsigned code, unsigned bits, unsigned 
                              Kind::brain,   Kind::complex, Kind::boolean};
   constexpr unsigned kPointer = 3;  // an opaque handle
   if (code == kPointer) return std::nullopt;
+  constexpr unsigned kE4m3 = 10, kE5m2 = 12;  // "fn", of OCP
+  if (bits == 8 && code == kE4m3) return Element{Kind::e4m3, 1};
+  if (bits == 8 && code == kE5m2) return Element{Kind::e5m2, 1};
   return Element{code < std::size(kKinds) ? kKinds[code] : Kind::other, bits / 8};
 }
 
 std::optional<Element> element_of_name(const char* name, std::size_t itemsize) {
   if (std::strcmp(name, "bfloat16") == 0 && itemsize == 2) return Element{Kind::brain, 2};
+  if (std::strcmp(name, "float8_e4m3fn") == 0 && itemsize == 1) return Element{Kind::e4m3, 1};
+  if (std::strcmp(name, "float8_e5m2") == 0 && itemsize == 1) return Element{Kind::e5m2, 1};
   if (std::strncmp(name, "float8_", 7) == 0 && itemsize == 1) return Element{Kind::other, 1};
   return std::nullopt;
 }
@@ -116,10 +128,6 @@ Carried carried(Element element) {
 
 std::optional<Carried> reduced(Element element, dl_op op) {
   if (const auto dtype = dtype_of(element)) return Carried{*dtype, 1};
-  if (element.kind == Kind::complex && (op == DL_SUM || op == DL_AVG)) {
-    if (element.bytes == 8) return Carried{DL_FLOAT32, 2};
-    if (element.bytes == 16) return Carried{DL_FLOAT64, 2};
-  }
   const bool is_logical =
       op == DL_MAX || op == DL_MIN || op == DL_BAND || op == DL_BOR || op == DL_BXOR;
   if (element.kind == Kind::boolean && element.bytes == 1 && is_logical) return Carried{};
@@ -139,7 +147,8 @@ const char* name_of(Element element) {
       {{Kind::real, 8}, "float64"},        {{Kind::real, 16}, "float128"},
       {{Kind::brain, 2}, "bfloat16"},      {{Kind::complex, 8}, "complex64"},
       {{Kind::complex, 16}, "complex128"}, {{Kind::complex, 32}, "complex256"},
-      {{Kind::boolean, 1}, "bool"},
+      {{Kind::boolean, 1}, "bool"},        {{Kind::e4m3, 1}, "float8_e4m3fn"},
+      {{Kind::e5m2, 1}, "float8_e5m2"},
   };
   for (const auto& known : kNames) {
     if (known.element == element) return known.name;

@@ -9,7 +9,17 @@
 namespace dlaunch::python {
 
 struct Element {
-  enum class Kind : unsigned char { integer, natural, real, brain, complex, boolean, other };
+  enum class Kind : unsigned char {
+    integer,
+    natural,
+    real,
+    brain,
+    complex,
+    boolean,
+    e4m3,
+    e5m2,
+    other
+  };
   Kind kind = Kind::other;
   std::size_t bytes = 0;
   bool operator==(const Element&) const = default;

@@ -90,14 +90,16 @@ std::optional<Element> described_element(PyObject* object, PyObject* description
   const Ref typestr = utf8_of(description, "typestr");
   if (!typestr) return std::nullopt;
   const char* const text = PyBytes_AsString(typestr.get());
-  if (const auto element = element_of_typestr(text)) return element;
+  const auto element = element_of_typestr(text);
+  constexpr Element kTiny{Element::Kind::real, 1};  // has several formats, with names
+  if (element && *element != kTiny) return element;
   const Ref dtype = attribute_of(object, "dtype");
   const Ref name = dtype ? attribute_of(dtype.get(), "name") : Ref();
   const Ref bytes = name && PyUnicode_Check(name.get()) != 0
                         ? Ref::owned(PyUnicode_AsUTF8String(name.get()))
                         : Ref();
   PyErr_Clear();
-  if (!bytes || std::strlen(text) != 3 || text[1] != 'V') return std::nullopt;
+  if (!bytes || std::strlen(text) != 3 || (!element && text[1] != 'V')) return std::nullopt;
   return element_of_name(PyBytes_AsString(bytes.get()), static_cast<std::size_t>(text[2] - '0'));
 }
 

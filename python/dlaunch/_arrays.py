@@ -2,7 +2,8 @@
 
 import sys
 
-_DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64")  # of C
+_DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
+           "complex64", "complex128", "float8_e4m3fn", "float8_e5m2")  # of C
 
 
 def empty(like, shape):

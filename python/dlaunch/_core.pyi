@@ -4,9 +4,10 @@ A call with `out` fills and returns it; without `out` it returns a new array: a 
 of CuPy for one of CuPy, else a NumPy array. `out` may be `x` itself if both have the same number of elements. Each call
 has a background twin with an i, such as iall_reduce, which returns a Request at once.
 
-Reductions take int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32 and float64; sums and averages
-also take complex64 and complex128; "max", "min" and the bitwise ones also take bool. All other calls take any elements
-that are plain memory. <dlaunch/ring.h> says how each call rounds and fails.
+Reductions take int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128,
+and float8_e4m3fn and float8_e5m2 of ml_dtypes; complex numbers have no "max" and "min"; "max", "min" and the bitwise ones
+also take bool. All other calls take any elements that are plain memory. <dlaunch/ring.h> says how each call rounds and
+fails.
 """
 
 from typing import Any, Callable, Literal, Optional, Sequence, Tuple, TypeVar, Union
@@ -14,7 +15,8 @@ from typing import Any, Callable, Literal, Optional, Sequence, Tuple, TypeVar, U
 Array = Any
 T = TypeVar("T")
 Reduction = Union[Literal["sum", "product", "max", "min", "avg", "band", "bor", "bxor"], "Op"]
-Dtype = Literal["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]
+Dtype = Literal["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
+                "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"]
 
 version: str
 

@@ -115,7 +115,7 @@ std::optional<Collective> collective_named(std::string_view name) {
 std::string_view dtype_name(dl_dtype dtype) { return name_at(kDtypeNames, dtype); }
 std::string_view op_name(dl_op op) { return name_at(kOpNames, op_code(op)); }
 std::size_t dtype_bytes(dl_dtype dtype) { return element_bytes(dtype); }
-bool dtype_is_float(dl_dtype dtype) { return dtype >= DL_FLOAT16 && dtype <= DL_FLOAT64; }
+bool dtype_is_float(dl_dtype dtype) { return dtype >= DL_FLOAT16; }
 
 Result<TensorList> make_tensor_list(std::size_t tensors, const void* const* in, void* const* out,
                                     const std::size_t* counts) {

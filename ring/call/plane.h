@@ -52,9 +52,9 @@ static_assert(is_composed(Collective::all_reduce_shards) && !is_composed(Collect
 std::string_view collective_name(Collective collective);
 std::optional<Collective> collective_named(std::string_view name);
 std::string_view dtype_name(
-    dl_dtype dtype);                 // "float32"; the words of nccl-tests: "float", "half" …
-std::string_view op_name(dl_op op);  // "sum"
-bool dtype_is_float(dl_dtype dtype);
+    dl_dtype dtype);                      // "float32"; the words of nccl-tests: "float", "half" …
+std::string_view op_name(dl_op op);       // "sum"
+bool dtype_is_float(dl_dtype dtype);      // or complex
 std::size_t dtype_bytes(dl_dtype dtype);  // 0 for a value outside the enum
 
 // Tensors that one call treats as one buffer, end to end. All ranks have the same lengths.

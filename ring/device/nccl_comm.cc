@@ -77,23 +77,24 @@ Error NcclComm::error(std::string_view activity, ncclResult_t result) const {
 ncclResult_t NcclComm::launch_one(const NcclStep& step, dl_dtype of, ncclRedOp_t op,
                                   CUstream stream) {
   const auto dtype = static_cast<ncclDataType_t>(nccl_dtype(of));
+  const std::size_t count = step.count * nccl_numbers(of);
   switch (step.kind) {
     case NcclStep::Kind::copy:
       return ncclSuccess;
     case NcclStep::Kind::all_reduce:
-      return nccl_.all_reduce(step.in, step.out, step.count, dtype, op, comm_, stream);
+      return nccl_.all_reduce(step.in, step.out, count, dtype, op, comm_, stream);
     case NcclStep::Kind::reduce:
-      return nccl_.reduce(step.in, step.out, step.count, dtype, op, step.peer, comm_, stream);
+      return nccl_.reduce(step.in, step.out, count, dtype, op, step.peer, comm_, stream);
     case NcclStep::Kind::broadcast:
-      return nccl_.broadcast(step.in, step.out, step.count, dtype, step.peer, comm_, stream);
+      return nccl_.broadcast(step.in, step.out, count, dtype, step.peer, comm_, stream);
     case NcclStep::Kind::reduce_scatter:
-      return nccl_.reduce_scatter(step.in, step.out, step.count, dtype, op, comm_, stream);
+      return nccl_.reduce_scatter(step.in, step.out, count, dtype, op, comm_, stream);
     case NcclStep::Kind::all_gather:
-      return nccl_.all_gather(step.in, step.out, step.count, dtype, comm_, stream);
+      return nccl_.all_gather(step.in, step.out, count, dtype, comm_, stream);
     case NcclStep::Kind::send:
-      return nccl_.send(step.in, step.count, dtype, step.peer, comm_, stream);
+      return nccl_.send(step.in, count, dtype, step.peer, comm_, stream);
     case NcclStep::Kind::recv:
-      return nccl_.recv(step.out, step.count, dtype, step.peer, comm_, stream);
+      return nccl_.recv(step.out, count, dtype, step.peer, comm_, stream);
   }
   return ncclInternalError;
 }

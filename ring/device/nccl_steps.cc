@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "ring/kernels/reduce.h"
+
 namespace dlaunch {
 namespace {
 
@@ -112,12 +114,24 @@ std::string nccl_functions(const std::vector<NcclStep>& steps) {
 }
 
 int nccl_dtype(dl_dtype dtype) {
-  constexpr int kTypes[] = {/* int8 */ 0,   /* uint8 */ 1,    /* int32 */ 2,
-                            /* uint32 */ 3, /* int64 */ 4,    /* uint64 */ 5,
-                            /* half */ 6,   /* bfloat16 */ 9, /* float */ 7,
-                            /* double */ 8};
+  constexpr int kTypes[] = {/* int8 */ 0,
+                            /* uint8 */ 1,
+                            /* int32 */ 2,
+                            /* uint32 */ 3,
+                            /* int64 */ 4,
+                            /* uint64 */ 5,
+                            /* half */ 6,
+                            /* bfloat16 */ 9,
+                            /* float */ 7,
+                            /* double */ 8,
+                            /* complex64 */ 7,
+                            /* complex128 */ 8,
+                            /* float8, which it only moves */ 1,
+                            1};
   return static_cast<std::size_t>(dtype) < std::size(kTypes) ? kTypes[dtype] : -1;
 }
+
+std::size_t nccl_numbers(dl_dtype dtype) { return is_complex(dtype) ? 2 : 1; }
 
 int nccl_op(dl_op op) { return op >= DL_SUM && op <= DL_AVG ? static_cast<int>(op) : -1; }
 

@@ -29,6 +29,8 @@ std::string nccl_functions(const std::vector<NcclStep>& steps);
 
 // NCCL's numbers for them (ncclDataType_t, ncclRedOp_t); -1: NCCL lacks it.
 int nccl_dtype(dl_dtype dtype);
+// How many numbers of that type an element has: two of a complex one.
+std::size_t nccl_numbers(dl_dtype dtype);
 int nccl_op(dl_op op);  // not for kPremulSum: the factor of the call makes one
 
 }  // namespace dlaunch

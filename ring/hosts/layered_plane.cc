@@ -140,9 +140,14 @@ std::string LayeredPlane::explain(const Call& call) const {
 
 // -- Steps
 
-// An average is divided once, at the end. For float16 the sum over many ranks may be out of range,
-// so the average over each host comes first, then the average of these; all hosts are equal.
-bool divides_at_end(const Call& call) { return call.op == DL_AVG && call.dtype != DL_FLOAT16; }
+// An average is divided once, at the end. For floats of a small range the sum over many ranks may
+// be out of it, so the average over each host comes first, then the average of these; all hosts are
+// equal.
+bool divides_at_end(const Call& call) {
+  const bool small_range =
+      call.dtype == DL_FLOAT16 || call.dtype == DL_FLOAT8_E4M3 || call.dtype == DL_FLOAT8_E5M2;
+  return call.op == DL_AVG && !small_range;
+}
 
 Call LayeredPlane::step(const Call& of, Collective collective, const void* in, void* out,
                         std::size_t count, int root) const {

@@ -40,14 +40,25 @@ Kernels& chosen() {
   return kernels;
 }
 
+// Complex numbers as twice as many real ones; other types as they are.
+struct Reals {
+  dl_dtype dtype;
+  std::size_t count;
+};
+Reals reals_of(dl_dtype dtype, std::size_t count) {
+  if (!is_complex(dtype)) return {dtype, count};
+  return {dtype == DL_COMPLEX64 ? DL_FLOAT32 : DL_FLOAT64, 2 * count};
+}
+
 ReduceArgs args_of(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype,
                    dl_op op, int divisor) {
   DL_ASSERT(reducible(dtype, op));
+  const Reals all = op == DL_PRODUCT ? Reals{dtype, count} : reals_of(dtype, count);
   return {.in = in.data(),
           .operands = in.size(),
           .out = out,
-          .count = count,
-          .dtype = dtype,
+          .count = all.count,
+          .dtype = all.dtype,
           .op = op == kPremulSum ? DL_SUM : op,
           .divisor = op == DL_AVG ? divisor : 0};
 }
@@ -55,19 +66,21 @@ ReduceArgs args_of(std::span<const void* const> in, void* out, std::size_t count
 }  // namespace
 
 std::size_t element_bytes(dl_dtype dtype) {
-  constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8};
+  constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 1, 1};
   return static_cast<std::size_t>(dtype) < std::size(kBytes) ? kBytes[dtype] : 0;
 }
 
 bool reducible(dl_dtype dtype, dl_op op) {
   const bool bitwise = op == DL_BAND || op == DL_BOR || op == DL_BXOR;
   if (op == kPremulSum) return dtype >= DL_FLOAT16;
+  if ((op == DL_MAX || op == DL_MIN) && is_complex(dtype)) return false;
   return !bitwise || dtype < DL_FLOAT16;
 }
 
 void scale(const void* in, void* out, std::size_t count, dl_dtype dtype, double factor) {
   DL_ASSERT(reducible(dtype, kPremulSum));
-  chosen().scale(out, in, count, dtype, factor);
+  const Reals all = reals_of(dtype, count);
+  chosen().scale(out, in, all.count, all.dtype, factor);
 }
 
 // By the product with one, which rounds it.
@@ -76,9 +89,10 @@ FactorBytes factor_in(dl_dtype dtype, double factor) {
   const auto set = [&one](auto bits) { std::memcpy(one.data(), &bits, sizeof bits); };
   if (dtype == DL_FLOAT16) set(std::uint16_t{0x3c00});
   if (dtype == DL_BFLOAT16) set(std::uint16_t{0x3f80});
-  if (dtype == DL_FLOAT32) set(1.0F);
-  if (dtype == DL_FLOAT64) set(1.0);
-  scale(one.data(), one.data(), 1, dtype, factor);
+  const dl_dtype real = reals_of(dtype, 1).dtype;
+  if (real == DL_FLOAT32) set(1.0F);
+  if (real == DL_FLOAT64) set(1.0);
+  scale(one.data(), one.data(), 1, real, factor);
   return one;
 }
 

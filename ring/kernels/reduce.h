@@ -13,7 +13,11 @@ namespace dlaunch {
 // 0 for a value outside the enum.
 std::size_t element_bytes(dl_dtype dtype);
 
-// False for pairs that have no meaning (bitwise ops on floats).
+constexpr bool is_complex(dl_dtype dtype) {
+  return dtype == DL_COMPLEX64 || dtype == DL_COMPLEX128;
+}
+
+// False for pairs that have no meaning (bitwise ops on floats, the larger complex number).
 bool reducible(dl_dtype dtype, dl_op op);
 
 // streaming: writes the result around the caches, for results larger than the caches that no rank
@@ -21,17 +25,18 @@ bool reducible(dl_dtype dtype, dl_op op);
 enum class StoreHint { cached, streaming };
 
 // out[i] = in[0][i] op in[1][i] op … (left to right, in operand order), i < count. At least one
-// operand. `out` may be exactly one of the operands; otherwise it must not overlap one. 16-bit
-// floats are widened, combined over all operands in binary32 and rounded once (to nearest even).
-// AVG sums like SUM and, if divisor > 0, divides the result by it (callers that reduce in several
-// steps give the divisor only in the last one). No FMA contraction: equal bits everywhere, except
-// that of several NaN operands any one's payload may survive. By a function of the program: see
-// ring/kernels/program_op.h.
+// operand. `out` may be exactly one of the operands; otherwise it must not overlap one. Floats of
+// 8 and 16 bits are widened, combined over all operands in binary32 and rounded once (to nearest
+// even). AVG sums like SUM and, if divisor > 0, divides the result by it (callers that reduce in
+// several steps give the divisor only in the last one). No FMA contraction: equal bits everywhere,
+// except that of several NaN operands any one's payload may survive. By a function of the program:
+// see ring/kernels/program_op.h.
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint = StoreHint::cached);
 
 // out[i] = in[i] * factor, i < count, rounded once, for floats. `out` may be `in`; otherwise they
-// must not overlap. 16-bit floats are multiplied in binary32, by the factor in that format.
+// must not overlap. Floats of 8 and 16 bits are multiplied in binary32, by
+// the factor in that format; of complex numbers both parts.
 void scale(const void* in, void* out, std::size_t count, dl_dtype dtype, double factor);
 
 // A factor as one element of a type of floats, for libraries that want it so.

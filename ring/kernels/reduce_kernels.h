@@ -73,6 +73,64 @@ struct Bfloat {
   }
 };
 
+// -- 8-bit floats, by the same means.
+struct E5m2 {
+  using Storage = uint8_t;
+  static float widen(uint8_t b) { return Half::widen(static_cast<uint16_t>(b << 8)); }
+  static uint8_t narrow(float f) {
+    const uint32_t u = bits_of(f);
+    const uint32_t sign = u & 0x80000000u;
+    const uint32_t magnitude = u ^ sign;
+    constexpr uint32_t kDenormalMagic = 134u << 23;
+    const uint32_t special = magnitude > 0x7f800000u ? 0x7eu : 0x7cu;
+    const uint32_t denormal =
+        bits_of(float_of(magnitude) + float_of(kDenormalMagic)) - kDenormalMagic;
+    const uint32_t normal = (magnitude - (112u << 23) + 0xfffffu + (magnitude >> 21 & 1u)) >> 21;
+    const uint32_t value = magnitude >= 143u << 23  ? special
+                           : magnitude < 113u << 23 ? denormal
+                                                    : normal;
+    return static_cast<uint8_t>(value | sign >> 24);
+  }
+};
+
+// All ones but for the sign: NaN, in place of infinity, too.
+struct E4m3 {
+  using Storage = uint8_t;
+  static float widen(uint8_t b) {
+    const uint32_t magnitude = static_cast<uint32_t>(b & 0x7f) << 20;
+    const uint32_t rebased = magnitude + (120u << 23);
+    const uint32_t denormal = bits_of(float_of(rebased + (1u << 23)) - float_of(121u << 23));
+    const uint32_t value = magnitude == 0x7fu << 20         ? 0x7fc00000u
+                           : (magnitude & 0x07800000u) == 0 ? denormal
+                                                            : rebased;
+    return float_of(value | static_cast<uint32_t>(b & 0x80) << 24);
+  }
+  static uint8_t narrow(float f) {
+    const uint32_t u = bits_of(f);
+    const uint32_t sign = u & 0x80000000u;
+    const uint32_t magnitude = u ^ sign;
+    constexpr uint32_t kTooLarge = 0x43f00000u;  // 480: smaller numbers round to NaN, or below it
+    constexpr uint32_t kDenormalMagic = 141u << 23;
+    const uint32_t denormal =
+        bits_of(float_of(magnitude) + float_of(kDenormalMagic)) - kDenormalMagic;
+    const uint32_t normal = (magnitude - (120u << 23) + 0x7ffffu + (magnitude >> 20 & 1u)) >> 20;
+    const uint32_t value = magnitude >= kTooLarge   ? 0x7fu
+                           : magnitude < 121u << 23 ? denormal
+                                                    : normal;
+    return static_cast<uint8_t>(value | sign >> 24);
+  }
+};
+
+// Complex numbers, for products: sums are those of twice as many real numbers.
+template <class T>
+struct Complex {
+  struct Storage {
+    T real, imaginary;
+  };
+  static Storage widen(Storage x) { return x; }
+  static Storage narrow(Storage x) { return x; }
+};
+
 // Element types that need no widening.
 template <class T>
 struct Plain {
@@ -127,6 +185,24 @@ struct Product {
     using U = typename UnsignedOf<T>::type;
     const U other = static_cast<U>(is_nan(a) ? a : b);
     return static_cast<T>(static_cast<U>(a) * other);
+  }
+};
+// GCC joins the products and sums of a vectorised complex product to fused operations, in spite of
+// -ffp-contract=off. This keeps them apart.
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_assoc_barrier)
+#define DL_ROUNDED(x) __builtin_assoc_barrier(x)
+#endif
+#endif
+#ifndef DL_ROUNDED
+#define DL_ROUNDED(x) (x)
+#endif
+struct ComplexProduct {
+  static constexpr bool kDivides = false;
+  template <class C>
+  static C apply(C a, C b) {
+    return {DL_ROUNDED(a.real * b.real) - DL_ROUNDED(a.imaginary * b.imaginary),
+            DL_ROUNDED(a.real * b.imaginary) + DL_ROUNDED(a.imaginary * b.real)};
   }
 };
 // A NaN on either side is the result: is_nan() keeps a's, the else branch b's.
@@ -370,8 +446,10 @@ void reduce_all(const ReduceArgs& args) {
   for (size_t at = 0; at < args.count; at += kBlock) {
     const size_t count = args.count - at < kBlock ? args.count - at : kBlock;
     reduce_block<Format, Op>(args.in, args.operands, at, count, acc);
-    if (args.divisor > 0) {
-      for (size_t i = 0; i < count; ++i) acc[i] = static_cast<A>(acc[i] / args.divisor);
+    if constexpr (Op::kDivides) {
+      for (size_t i = 0; args.divisor > 0 && i < count; ++i) {
+        acc[i] = static_cast<A>(acc[i] / args.divisor);
+      }
     }
     void* out = static_cast<char*>(args.out) + at * sizeof(S);
     if (args.streaming) {
@@ -435,6 +513,10 @@ void scale_any(void* out, const void* in, size_t count, dl_dtype dtype, double f
       return scale_all<Plain<float>>(out, in, count, factor);
     case DL_FLOAT64:
       return scale_all<Plain<double>>(out, in, count, factor);
+    case DL_FLOAT8_E4M3:
+      return scale_all<E4m3>(out, in, count, factor);
+    case DL_FLOAT8_E5M2:
+      return scale_all<E5m2>(out, in, count, factor);
     default:
       return;
   }
@@ -462,6 +544,14 @@ void reduce_any(const ReduceArgs& args) {
       return reduce_arithmetic<Plain<float>>(args);
     case DL_FLOAT64:
       return reduce_arithmetic<Plain<double>>(args);
+    case DL_COMPLEX64:
+      return reduce_all<Complex<float>, ComplexProduct>(args);
+    case DL_COMPLEX128:
+      return reduce_all<Complex<double>, ComplexProduct>(args);
+    case DL_FLOAT8_E4M3:
+      return reduce_arithmetic<E4m3>(args);
+    case DL_FLOAT8_E5M2:
+      return reduce_arithmetic<E5m2>(args);
     case DL_DTYPE_ANY_INT:
       return;
   }

@@ -37,13 +37,14 @@ constexpr std::optional<std::uint8_t> operation_of(std::string_view func) {
   return std::nullopt;
 }
 
-// FlightRecord::dtype. Our tables lack NCCL's 8-bit floating-point types: those count as bytes.
+// FlightRecord::dtype. Types that our tables lack count as bytes.
 constexpr std::uint8_t dtype_of(std::string_view type) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"ncclInt8", "int8"},     {"ncclInt32", "int32"},    {"ncclUint32", "uint32"},
-      {"ncclInt64", "int64"},   {"ncclUint64", "uint64"},  {"ncclFloat16", "half"},
-      {"ncclFloat32", "float"}, {"ncclFloat64", "double"}, {"ncclBfloat16", "bfloat16"},
-      {"ncclHalf", "half"},     {"ncclFloat", "float"},    {"ncclDouble", "double"}};
+      {"ncclInt8", "int8"},         {"ncclInt32", "int32"},       {"ncclUint32", "uint32"},
+      {"ncclInt64", "int64"},       {"ncclUint64", "uint64"},     {"ncclFloat16", "half"},
+      {"ncclFloat32", "float"},     {"ncclFloat64", "double"},    {"ncclBfloat16", "bfloat16"},
+      {"ncclFloat8e4m3", "f8e4m3"}, {"ncclFloat8e5m2", "f8e5m2"}, {"ncclHalf", "half"},
+      {"ncclFloat", "float"},       {"ncclDouble", "double"}};
   for (const auto& [name, ours] : kNames) {
     if (name == type) return *index_in(kDtypeNames, ours);
   }

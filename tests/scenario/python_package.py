@@ -63,6 +63,11 @@ def reductions():
     values = np.array([rank + 1j, 2.0])
     same(comm.all_reduce(values), sum(np.array([r + 1j, 2.0]) for r in range(size)))
     same(comm.all_reduce(np.array([rank == 0, False]), "max"), np.array([True, False]))
+    factors = [np.array([r + 1j, 2.0], "complex64") for r in range(size)]
+    same(comm.all_reduce(factors[rank], "product"), np.prod(factors, axis=0))
+    raises(dlaunch.Unsupported, comm.all_reduce, values, "max", says="max of complex128 has no meaning")
+    same(comm.scan(values, dlaunch.Op(np.multiply)),
+         np.array([np.prod([r + 1j for r in range(rank + 1)]), 2.0 ** (rank + 1)]))
     counts = list(range(size))  # rank 0 gets nothing
     pairs = [np.arange(sum(counts)) + 1j * r for r in range(size)]
     at = sum(counts[:rank])
@@ -93,6 +98,23 @@ def reductions():
     lists = comm.all_reduce_list([of(rank, 3), of(rank, (2, 2))])
     for got, shape in zip(lists, (3, (2, 2))):
         same(got, sum(of(r, shape) for r in range(size)))
+
+
+def small_floats():
+    try:
+        import ml_dtypes
+    except ImportError:
+        return
+    for name in ("float8_e4m3fn", "float8_e5m2"):
+        dtype = np.dtype(getattr(ml_dtypes, name))
+        every = np.arange(256, dtype="uint8").view(dtype)
+        all_of = [np.roll(every, 31 * r) for r in range(size)]
+        with np.errstate(all="ignore"):
+            total = sum(x.astype("float32") for x in all_of).astype(dtype)
+        got = comm.all_reduce(all_of[rank])
+        assert got.dtype == dtype
+        assert np.array_equal(got.astype("float32"), total.astype("float32"), equal_nan=True), (got, total)
+        same(comm.broadcast(np.ones(3, dtype)), np.ones(3, dtype))
 
 
 def own_operations():
@@ -337,7 +359,7 @@ def threads_and_children():
     comm.barrier()
 
 
-for part in (reductions, own_operations, moves, whatever_has_memory, mistakes, groups_and_keys, threads_and_children):
+for part in (reductions, small_floats, own_operations, moves, whatever_has_memory, mistakes, groups_and_keys, threads_and_children):
     part()
     comm.barrier()
     if rank == 0:

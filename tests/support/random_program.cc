@@ -30,8 +30,9 @@ constexpr const char* kNames[] = {"all_reduce",
                                   "split",
                                   "free",
                                   "compare"};
-constexpr const char* kDtypes[] = {"int8",   "uint8",   "int32",    "uint32",  "int64",
-                                   "uint64", "float16", "bfloat16", "float32", "float64"};
+constexpr const char* kDtypes[] = {
+    "int8",     "uint8",   "int32",   "uint32",    "int64",      "uint64",      "float16",
+    "bfloat16", "float32", "float64", "complex64", "complex128", "float8_e4m3", "float8_e5m2"};
 constexpr const char* kOps[] = {"sum", "product", "max", "min", "avg", "band", "bor", "bxor"};
 constexpr const char* kFlavours[] = {"bits", "whole", "rounding", "special"};
 constexpr std::size_t kMaxGroups = 6;
@@ -133,12 +134,14 @@ std::size_t Program::any_count(std::size_t bytes, dl_dtype dtype) {
 
 Step Program::collective(Step step) {
   step.kind = static_cast<Kind>(random_.under(static_cast<int>(Kind::barrier) + 1));
-  step.dtype = static_cast<dl_dtype>(random_.under(10));
+  step.dtype = static_cast<dl_dtype>(random_.under(14));
   const bool floats = is_float(step.dtype);
   const int ops = floats ? 5 : 8, chosen = random_.under(ops + (floats ? 3 : 2));
   constexpr dl_op kOthers[] = {kOwnInOrder, kOwnCommuting, kPremul};
   step.op = chosen < ops ? static_cast<dl_op>(chosen) : kOthers[chosen - ops];
   if (reduces(step.kind) && floats) step.flavour = static_cast<Flavour>(1 + random_.under(3));
+  const bool is_complex = step.dtype == DL_COMPLEX64 || step.dtype == DL_COMPLEX128;
+  if (is_complex && (step.op == DL_MAX || step.op == DL_MIN)) step.op = DL_SUM;
   const bool ordered =
       step.op == DL_SUM || step.op == DL_AVG || step.op == DL_PRODUCT || step.op == kPremul;
   if (shape_.any_order && floats && ordered) step.flavour = Flavour::whole;
@@ -146,6 +149,12 @@ Step Program::collective(Step step) {
   const bool composed = step.kind == Kind::all_reduce_shards || step.kind == Kind::scan;
   if (composed && floats) step.flavour = Flavour::whole;
   if (step.kind == Kind::scan && step.op == DL_AVG) step.op = DL_SUM;
+  // Few whole numbers are exact in 8 bits.
+  const bool tiny = step.dtype == DL_FLOAT8_E4M3 || step.dtype == DL_FLOAT8_E5M2;
+  if (tiny && ordered && (composed || shape_.any_order)) step.op = DL_MAX;
+  // The order of factors decides the sign of a complex zero.
+  const bool turned = composed || shape_.any_order;
+  if (is_complex && step.op == DL_PRODUCT && turned) step.op = DL_SUM;
   const auto ranks = members(step.group).size();
   // Even products of whole numbers are rounded in bfloat16 from five factors on.
   constexpr std::size_t kExactFactors = 4;
@@ -171,7 +180,7 @@ Step Program::collective(Step step) {
 
 Step Program::letters(Step step) {
   const int ranks = size_of(step.group);
-  step.dtype = static_cast<dl_dtype>(random_.under(10));
+  step.dtype = static_cast<dl_dtype>(random_.under(14));
   const std::size_t choice = random_.below(10);
   step.kind = choice < 7 ? Kind::messages : choice < 9 ? Kind::recv_any : Kind::head_on;
   const auto count = [&] { return any_count(any_bytes(), step.dtype); };

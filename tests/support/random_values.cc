@@ -68,6 +68,43 @@ struct Plain {
 using Half = Small<10, -14>;
 using Brain = Small<7, -126>;
 
+// An 8-bit format. Without infinity its largest code is NaN, and so is what is too large.
+template <int kFraction, int kLeastExponent, bool kHasInfinity>
+struct Tiny {
+  using Storage = std::uint8_t;
+  using Number = float;
+  static constexpr int kNan = 0x7f, kTop = kHasInfinity ? 0x7c : kNan;
+
+  static float widen(std::uint8_t bits) {
+    const int magnitude = bits & 0x7f, fraction = magnitude & ((1 << kFraction) - 1);
+    const int exponent = magnitude >> kFraction;
+    const int whole = exponent == 0 ? fraction : fraction + (1 << kFraction);
+    double size = std::ldexp(whole, std::max(exponent, 1) - 1 + kLeastExponent - kFraction);
+    if (magnitude == kTop) size = std::numeric_limits<double>::infinity();
+    if (magnitude > 0x7c && (kHasInfinity || magnitude == kNan)) size = std::nan("");
+    return static_cast<float>(std::copysign(size, (bits & 0x80) != 0 ? -1.0 : 1.0));
+  }
+  // To nearest, ties to even.
+  static std::uint8_t narrow(float x) {
+    const int sign = std::signbit(x) ? 0x80 : 0;
+    if (std::isnan(x)) return static_cast<std::uint8_t>(sign | kNan);
+    const double size = std::fabs(static_cast<double>(x));
+    int bits = kTop;
+    if (!std::isinf(x)) {
+      const int exponent = size == 0 ? kLeastExponent : std::max(std::ilogb(size), kLeastExponent);
+      const double steps = std::nearbyint(std::ldexp(size, kFraction - exponent));
+      bits = std::min(((exponent - kLeastExponent) << kFraction) + static_cast<int>(steps), kTop);
+    }
+    return static_cast<std::uint8_t>(sign | bits);
+  }
+};
+using E4m3 = Tiny<3, -6, false>;
+using E5m2 = Tiny<2, -14, true>;
+
+// Complex numbers have the values of twice as many real ones.
+bool is_complex(dl_dtype dtype) { return dtype == DL_COMPLEX64 || dtype == DL_COMPLEX128; }
+dl_dtype real_of(dl_dtype dtype) { return dtype == DL_COMPLEX64 ? DL_FLOAT32 : DL_FLOAT64; }
+
 template <class Body>
 auto with_format(dl_dtype dtype, Body body) {
   switch (dtype) {
@@ -87,6 +124,10 @@ auto with_format(dl_dtype dtype, Body body) {
       return body(Half());
     case DL_BFLOAT16:
       return body(Brain());
+    case DL_FLOAT8_E4M3:
+      return body(E4m3());
+    case DL_FLOAT8_E5M2:
+      return body(E5m2());
     case DL_FLOAT32:
       return body(Plain<float>());
     default:
@@ -227,6 +268,23 @@ void fill_own(void* to, const std::vector<std::uint64_t>& keys, std::size_t firs
   }
 }
 
+// Of complex numbers.
+template <class T>
+void fill_product(void* to, const std::vector<std::uint64_t>& keys, std::size_t first,
+                  std::size_t count, dl_dtype dtype, Flavour flavour) {
+  std::vector<T> left(2 * count), right(2 * count);
+  fill(left.data(), keys[0], first, count, dtype, flavour);
+  for (std::size_t r = 1; r < keys.size(); ++r) {
+    fill(right.data(), keys[r], first, count, dtype, flavour);
+    for (std::size_t i = 0; i < left.size(); i += 2) {
+      const T a = left[i], b = left[i + 1], c = right[i], d = right[i + 1];
+      left[i] = a * c - b * d;
+      left[i + 1] = a * d + b * c;
+    }
+  }
+  if (count > 0) std::memcpy(to, left.data(), left.size() * sizeof(T));
+}
+
 std::string hex(const void* at, std::size_t bytes) {
   std::uint64_t value = 0;
   std::memcpy(&value, at, bytes);
@@ -243,7 +301,7 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-bool is_float(dl_dtype dtype) { return dtype >= DL_FLOAT16 && dtype <= DL_FLOAT64; }
+bool is_float(dl_dtype dtype) { return dtype >= DL_FLOAT16; }
 
 dl_op made_op(dl_op op, int rank) {
   if (op == kPremul) {
@@ -260,6 +318,7 @@ dl_op made_op(dl_op op, int rank) {
 
 void fill(void* to, std::uint64_t key, std::size_t first, std::size_t count, dl_dtype dtype,
           Flavour flavour) {
+  if (is_complex(dtype)) return fill(to, key, 2 * first, 2 * count, real_of(dtype), flavour);
   with_format(dtype, [&]<class Format>(Format) {
     for (std::size_t i = 0; i < count; ++i) {
       store<Format>(to, i, element<Format>(key, first + i, flavour));
@@ -270,6 +329,14 @@ void fill(void* to, std::uint64_t key, std::size_t first, std::size_t count, dl_
 void fill_reduced(void* to, const std::vector<std::uint64_t>& keys, std::size_t first,
                   std::size_t count, dl_dtype dtype, dl_op op, Flavour flavour) {
   if (is_own(op)) return fill_own(to, keys, first, count, dtype, op, flavour);
+  if (is_complex(dtype)) {
+    const dl_dtype real = real_of(dtype);
+    if (op != DL_PRODUCT) {
+      return fill_reduced(to, keys, 2 * first, 2 * count, real, op, flavour);
+    }
+    return real == DL_FLOAT32 ? fill_product<float>(to, keys, first, count, dtype, flavour)
+                              : fill_product<double>(to, keys, first, count, dtype, flavour);
+  }
   with_format(dtype, [&]<class Format>(Format) {
     using N = typename Format::Number;
     for (std::size_t i = 0; i < count; ++i) {
@@ -289,6 +356,7 @@ void fill_reduced(void* to, const std::vector<std::uint64_t>& keys, std::size_t 
 std::string difference(const void* got, const void* want, std::size_t count, dl_dtype dtype,
                        const dl_op* op) {
   if (count == 0 || std::memcmp(got, want, count * dl_dtype_bytes(dtype)) == 0) return "";
+  if (is_complex(dtype)) return difference(got, want, 2 * count, real_of(dtype), op);
   return with_format(dtype, [&]<class Format>(Format) -> std::string {
     using Storage = typename Format::Storage;
     for (std::size_t i = 0; i < count; ++i) {

@@ -19,8 +19,9 @@ namespace {
 
 constexpr std::string_view kDumpVersion = "2.10";
 // PyTorch's names, by dl_dtype.
-constexpr std::string_view kTorchDtypes[] = {"Char",   "Byte", "Int",      "UInt32", "Long",
-                                             "UInt64", "Half", "BFloat16", "Float",  "Double"};
+constexpr std::string_view kTorchDtypes[] = {
+    "Char",     "Byte",  "Int",    "UInt32",       "Long",          "UInt64",        "Half",
+    "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble", "Float8_e4m3fn", "Float8_e5m2"};
 static_assert(std::size(kTorchDtypes) == std::size(kDtypeNames));
 
 struct DumpGroup {

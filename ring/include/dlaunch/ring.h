@@ -63,14 +63,21 @@ typedef enum dl_dtype {
   DL_BFLOAT16 = 7, /* the upper half of a binary32 */
   DL_FLOAT32 = 8,
   DL_FLOAT64 = 9,
+  DL_COMPLEX64 = 10,   /* two binary32: the real and the imaginary part */
+  DL_COMPLEX128 = 11,  /* two binary64 */
+  DL_FLOAT8_E4M3 = 12, /* OCP's 8-bit float up to 448, with NaN and without infinity */
+  DL_FLOAT8_E5M2 = 13, /* OCP's 8-bit float up to 57344: the upper half of a binary16 */
   DL_DTYPE_ANY_INT = -0x7fffffff - 1 /* no type: lets every int pass as a value, and be refused */
 } dl_dtype;
 
 /* Integer sums and products wrap. AVG divides the sum by the number of ranks (integers: towards
- * zero). MAX and MIN of floats give NaN if any operand is NaN. The bitwise ops take integers only:
- * DL_ERR_UNSUPPORTED with a float type. 16-bit floats are added in binary32 and rounded once. On
- * several hosts, or over sockets with more than 16 ranks, partial sums are rounded, too (for
- * averages of float16 on several hosts: the averages of each host).
+ * zero). MAX and MIN of floats give NaN if any operand is NaN. Complex numbers have sums, averages
+ * and products, (a+bi)(c+di) = (ac-bd) + (ad+bc)i. The bitwise ops take integers only.
+ * DL_ERR_UNSUPPORTED: a type that the op does not take. Floats of 8 and 16 bits are added in
+ * binary32 and rounded once, to nearest even. A result beyond the range of FLOAT8_E4M3 is NaN, and
+ * infinite in the other formats, as in PyTorch and ml_dtypes. On several hosts, or over sockets
+ * with more than 16 ranks, partial sums are rounded, too (for averages of FLOAT16 and of 8-bit
+ * floats on several hosts: the averages of each host).
  * A value outside this enum may stand for an operation of dl_op_create() or
  * dl_op_create_premul_sum(). */
 typedef enum dl_op {
@@ -112,12 +119,12 @@ typedef int dl_op_function(const void* in, void* inout, size_t count, dl_dtype d
  * dl_last_error(NULL) has the text of an error. */
 DL_API dl_result dl_op_create(dl_op_function* function, int commutes, void* context, dl_op* op);
 /* Makes the sum of values that each rank multiplies by its own factor: out = the sum over ranks of
- * factor * in. Floats only: DL_ERR_UNSUPPORTED for integers. Each product is rounded to the type of
- * the values, and 16-bit floats are multiplied in binary32. Every call that takes a dl_op takes it
- * (all_reduce_shards: for all shards of a rank), also on the memory of GPUs, where NCCL multiplies
- * if it moves the data. An all_reduce and its list write the products to `out` first; other calls
- * need memory for them, which the library keeps until the communicator ends. wire_codec does not
- * apply. */
+ * factor * in. For floats and complex numbers: DL_ERR_UNSUPPORTED for integers. Each product is
+ * rounded to the type of the values, and floats of 8 and 16 bits are multiplied in binary32. Every
+ * call that takes a dl_op takes it (all_reduce_shards: for all shards of a rank), also on the
+ * memory of GPUs, where NCCL multiplies if it moves the data. An all_reduce and its list write the
+ * products to `out` first; other calls need memory for them, which the library keeps until the
+ * communicator ends. wire_codec does not apply. */
 DL_API dl_result dl_op_create_premul_sum(double factor, dl_op* op);
 /* Frees an operation that the program has made. Calls that have begun may go on with its function
  * until they are done. DL_ERR_INVALID: there is no such operation. */
@@ -447,16 +454,16 @@ DL_API dl_result dl_free(dl_comm* comm, void* memory);
  * without elements in such a call must still give a pointer to device memory. A process with a CUDA
  * driver (libcuda.so.1) recognises such buffers.
  * NCCL (libnccl.so.2, found when first needed) moves the data if every rank has it, in one version,
- * and a GPU of its own. Otherwise, for the bitwise ops, for averages of integers, and with
- * DLAUNCH_BACKEND=cpu, the data go through the host's memory and the transports that dl_transport()
- * names. Messages always do. Each side's buffer may be on a GPU or on the host;
- * dl_isend() returns when the library has read the buffer, and the wait for dl_irecv() writes it.
- * Sums by NCCL have the order of NCCL, and its MAX and MIN treat NaN as it does.
- * The first such call makes NCCL's communicator; DL_ERR_TIMEOUT if not all ranks come, or NCCL does
- * not connect them. The loss of a rank ends the calls of the others as on the host, and NCCL's
- * communicator with them. An operation that NCCL has not finished at its deadline, with all ranks
- * in it, ends with DL_ERR_PEER_LOST, too: the ranks can repeat it in another round, with another
- * communicator of NCCL.
+ * and a GPU of its own. Otherwise, for the bitwise ops, for averages of integers, for products of
+ * complex numbers, for reductions of 8-bit floats, and with DLAUNCH_BACKEND=cpu, the data go
+ * through the host's memory and the transports that dl_transport() names. Messages always do. Each
+ * side's buffer may be on a GPU or on the host; dl_isend() returns when the library has read the
+ * buffer, and the wait for dl_irecv() writes it. Sums by NCCL have the order of NCCL, and its MAX
+ * and MIN treat NaN as it does. The first such call makes NCCL's communicator; DL_ERR_TIMEOUT if
+ * not all ranks come, or NCCL does not connect them. The loss of a rank ends the calls of the
+ * others as on the host, and NCCL's communicator with them. An operation that NCCL has not finished
+ * at its deadline, with all ranks in it, ends with DL_ERR_PEER_LOST, too: the ranks can repeat it
+ * in another round, with another communicator of NCCL.
  *
  * A call begins when the work that `stream` (a cudaStream_t or CUstream of that GPU; NULL: the
  * legacy default stream) holds at the call is done. The result is there when the call returns, or

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -67,12 +68,19 @@ class Timeout : public Error {
   explicit Timeout(const std::string& what) : Error(DL_ERR_TIMEOUT, what) {}
 };
 
-// Storage for 16-bit floats, without arithmetic.
+// Storage for floats of 16 and 8 bits, without arithmetic.
 struct float16 {
   std::uint16_t bits;
 };
 struct bfloat16 {
   std::uint16_t bits;
+};
+
+struct float8_e4m3 {
+  std::uint8_t bits;
+};
+struct float8_e5m2 {
+  std::uint8_t bits;
 };
 
 enum class Op { sum, product, max, min, avg, band, bor, bxor };
@@ -100,6 +108,14 @@ template <>
 struct dtype_of<float> : std::integral_constant<dl_dtype, DL_FLOAT32> {};
 template <>
 struct dtype_of<double> : std::integral_constant<dl_dtype, DL_FLOAT64> {};
+template <>
+struct dtype_of<std::complex<float>> : std::integral_constant<dl_dtype, DL_COMPLEX64> {};
+template <>
+struct dtype_of<std::complex<double>> : std::integral_constant<dl_dtype, DL_COMPLEX128> {};
+template <>
+struct dtype_of<float8_e4m3> : std::integral_constant<dl_dtype, DL_FLOAT8_E4M3> {};
+template <>
+struct dtype_of<float8_e5m2> : std::integral_constant<dl_dtype, DL_FLOAT8_E5M2> {};
 
 struct Options : dl_options {
   Options() { dl_options_init(this); }

@@ -110,9 +110,11 @@ TEST_CASE("device: every collective, type and op gives the host's results on a G
   for (const Gpus gpus : kGpus) {
     for (const char* transport : kTransports) {
       all_well({kRanks, transport}, [gpus](int rank, dl_comm*& comm) {
-        for (int dtype = DL_INT8; dtype <= DL_FLOAT64; ++dtype) {
+        for (int dtype = DL_INT8; dtype <= DL_FLOAT8_E5M2; ++dtype) {
           for (int op = DL_SUM; op <= DL_BXOR; ++op) {
             if (dtype >= DL_FLOAT16 && op >= DL_BAND) continue;
+            const bool is_complex = dtype == DL_COMPLEX64 || dtype == DL_COMPLEX128;
+            if (is_complex && (op == DL_MAX || op == DL_MIN)) continue;
             const int code = all_calls(rank, comm, gpu_of(gpus, rank), 5,
                                        static_cast<dl_dtype>(dtype), static_cast<dl_op>(op));
             EXPECT(code == 0);
@@ -133,7 +135,8 @@ TEST_CASE("device: a sum of products, by NCCL and through the host") {
         const int gpu = gpu_of(gpus, rank), size = dl_size(comm);
         dl_op op = DL_OP_ANY_INT;
         EXPECT(dl_op_create_premul_sum(rank + 0.5, &op) == DL_OK);
-        for (const dl_dtype dtype : {DL_FLOAT16, DL_BFLOAT16, DL_FLOAT32, DL_FLOAT64}) {
+        for (const dl_dtype dtype :
+             {DL_FLOAT16, DL_BFLOAT16, DL_FLOAT32, DL_FLOAT64, DL_COMPLEX64, DL_FLOAT8_E4M3}) {
           const auto same = [&](std::size_t in_count, std::size_t out_count, auto make) {
             return same_as_on_host(rank, comm, gpu, in_count, out_count, dtype, true, make);
           };

@@ -210,5 +210,6 @@ TEST_CASE("nccl record: NCCL's words") {
   CHECK(operation_of("Recv") == kFlightRecv);
   CHECK_FALSE(operation_of("Unknown").has_value());
   CHECK(kDtypeNames[dtype_of("ncclBfloat16")] == "bfloat16");
-  CHECK(kDtypeNames[dtype_of("ncclFloat8e4m3")] == "uint8");
+  CHECK(kDtypeNames[dtype_of("ncclFloat8e4m3")] == "f8e4m3");
+  CHECK(kDtypeNames[dtype_of("ncclUnknown")] == "uint8");
 }

@@ -113,9 +113,16 @@ TEST_CASE("device: ops that NCCL lacks do not use NCCL") {
     CHECK_FALSE(served(DL_INT32, op));
     CHECK(nccl_op(op) == -1);
   }
+  CHECK(served(DL_COMPLEX64, DL_SUM));
+  CHECK(served(DL_COMPLEX128, kPremulSum));
+  CHECK_FALSE(served(DL_COMPLEX64, DL_PRODUCT));
+  CHECK_FALSE(served(DL_FLOAT8_E4M3, DL_SUM));
+  CHECK_FALSE(served(DL_FLOAT32, static_cast<dl_op>(kFirstFunction)));
+  CHECK((nccl_numbers(DL_COMPLEX128) == 2 && nccl_dtype(DL_COMPLEX128) == nccl_dtype(DL_FLOAT64)));
+  CHECK((nccl_numbers(DL_FLOAT8_E5M2) == 1 && nccl_dtype(DL_FLOAT8_E5M2) == nccl_dtype(DL_UINT8)));
   // Where nothing is reduced the op is of no account.
   CHECK(nccl_serves({.collective = Collective::broadcast, .dtype = DL_INT32, .op = DL_BAND}));
-  CHECK(nccl_dtype(static_cast<dl_dtype>(10)) == -1);
+  CHECK(nccl_dtype(static_cast<dl_dtype>(14)) == -1);
 }
 
 TEST_CASE("device: a result counts first, then a lost rank, then an error, then the time limit") {

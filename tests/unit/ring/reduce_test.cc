@@ -328,3 +328,128 @@ TEST_CASE("copies are exact, also around the caches") {
     });
   }
 }
+
+namespace {
+
+// An 8-bit float by its definition.
+struct Float8 {
+  dl_dtype dtype;
+  int fraction, bias;
+  bool has_infinity;
+
+  double value(unsigned bits) const {
+    const int magnitude = static_cast<int>(bits & 0x7f), exponent = magnitude >> fraction;
+    const int rest = magnitude & ((1 << fraction) - 1), ones = 1 << fraction;
+    const double sign = bits & 0x80 ? -1 : 1;
+    if (has_infinity ? magnitude > 0x7c : magnitude == 0x7f) return std::nan("");
+    if (has_infinity && magnitude == 0x7c) return sign * INFINITY;
+    return exponent == 0 ? sign * std::ldexp(rest, 1 - bias - fraction)
+                         : sign * std::ldexp(ones + rest, exponent - bias - fraction);
+  }
+  // The nearest code; ties to an even one. One step beyond the largest number is the first code
+  // that is none.
+  unsigned nearest(double x) const {
+    const unsigned largest = has_infinity ? 0x7b : 0x7e;
+    const double size = std::fabs(x),
+                 next = std::ldexp(1, has_infinity ? 16 : 8) * (has_infinity ? 1 : 1.875);
+    const auto at = [&](unsigned code) { return code > largest ? next : value(code); };
+    unsigned code = 0;
+    while (code <= largest && at(code + 1) <= size) ++code;
+    if (code <= largest) {
+      const double below = size - at(code), above = at(code + 1) - size;
+      if (above < below || (above == below && code % 2 == 1)) ++code;
+    }
+    return (std::signbit(x) ? 0x80U : 0U) | std::min(code, largest + 1);
+  }
+};
+constexpr Float8 kFloat8[] = {{DL_FLOAT8_E4M3, 3, 7, false}, {DL_FLOAT8_E5M2, 2, 15, true}};
+
+}  // namespace
+
+TEST_CASE("8-bit floats: sums of all pairs round to nearest even; too much is NaN or infinite") {
+  std::vector<std::uint8_t> a, b;
+  for (unsigned i = 0; i < 65536; ++i) {
+    a.push_back(static_cast<std::uint8_t>(i));
+    b.push_back(static_cast<std::uint8_t>(i >> 8));
+  }
+  EachIsa([&] {
+    for (const Float8& format : kFloat8) {
+      const auto same = reduced<std::uint8_t>({a}, format.dtype, DL_SUM);
+      const auto sum = reduced<std::uint8_t>({a, b}, format.dtype, DL_SUM);
+      const auto largest = reduced<std::uint8_t>({a, b}, format.dtype, DL_MAX);
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const double x = format.value(a[i]), y = format.value(b[i]);
+        CHECK((std::isnan(x) ? std::isnan(format.value(same[i])) : same[i] == a[i]));
+        const float exact = static_cast<float>(x + y);
+        CHECK((std::isnan(exact) ? std::isnan(format.value(sum[i]))
+                                 : sum[i] == format.nearest(static_cast<double>(exact))));
+        if (!std::isnan(x) && !std::isnan(y)) CHECK(format.value(largest[i]) == std::max(x, y));
+      }
+    }
+  });
+}
+
+TEST_CASE("8-bit floats: many operands are added in binary32 and rounded once") {
+  EachIsa([] {
+    // 8 + 0.5 + 0.5: each addition alone would be rounded to 8.
+    CHECK(reduced<std::uint8_t>({{0x50}, {0x30}, {0x30}}, DL_FLOAT8_E4M3, DL_SUM)[0] == 0x51);
+    // An average of the largest numbers stays in range.
+    CHECK(reduced<std::uint8_t>({{0x7e}, {0x7e}}, DL_FLOAT8_E4M3, DL_AVG, 2)[0] == 0x7e);
+  });
+}
+
+TEST_CASE("complex numbers: sums, averages and products") {
+  EachIsa([] {
+    for (const std::size_t count : {1UL, 5UL, 3001UL}) {
+      std::vector<float> a, b, c;
+      for (std::size_t i = 0; i < count; ++i) {
+        for (auto* to : {&a, &b, &c}) {
+          to->push_back(static_cast<float>(i % 7) - 3);
+          to->push_back(static_cast<float>(to == &a ? 2 : 1));
+        }
+      }
+      const std::vector<const void*> in = {a.data(), b.data(), c.data()};
+      std::vector<float> sum(2 * count), average(2 * count), product(2 * count);
+      reduce(in, sum.data(), count, DL_COMPLEX64, DL_SUM, 0);
+      reduce(in, average.data(), count, DL_COMPLEX64, DL_AVG, 2);
+      for (const StoreHint hint : {StoreHint::cached, StoreHint::streaming}) {
+        reduce(in, product.data(), count, DL_COMPLEX64, DL_PRODUCT, 0, hint);
+        for (std::size_t i = 0; i < count; ++i) {
+          const float x = a[2 * i];  // (x+2i)(x+i)(x+i)
+          CHECK(sum[2 * i] == 3 * x);
+          CHECK(average[2 * i + 1] == 2);
+          CHECK(product[2 * i] == x * x * x - 5 * x);
+          CHECK(product[2 * i + 1] == 4 * x * x - 2);
+        }
+      }
+    }
+    std::vector<double> a = {0, 1}, b = {0, 1}, also(2);
+    const void* both[] = {a.data(), b.data()};
+    reduce_pair(both, a.data(), also.data(), 1, DL_COMPLEX128, DL_PRODUCT, 0);
+    CHECK(a == std::vector<double>{-1, 0});
+    CHECK(also == a);
+  });
+  std::mt19937 random(7);
+  std::normal_distribution<float> any;
+  std::vector<float> a(2002), b(2002), expected(2002);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = any(random);
+    b[i] = any(random);
+  }
+  for (std::size_t i = 0; i < a.size(); i += 2) {
+    const float products[] = {a[i] * b[i], a[i + 1] * b[i + 1], a[i] * b[i + 1], a[i + 1] * b[i]};
+    expected[i] = products[0] - products[1];
+    expected[i + 1] = products[2] + products[3];
+  }
+  EachIsa([&] {  // each product is rounded, also where a machine has fused operations
+    std::vector<float> out(2002);
+    const void* const both[] = {a.data(), b.data()};
+    reduce(both, out.data(), 1001, DL_COMPLEX64, DL_PRODUCT, 0);
+    CHECK(out == expected);
+    reduce(both, out.data(), 1001, DL_COMPLEX64, DL_PRODUCT, 0, StoreHint::streaming);
+    CHECK(out == expected);
+  });
+  CHECK_FALSE(reducible(DL_COMPLEX64, DL_MAX));
+  CHECK_FALSE(reducible(DL_COMPLEX128, DL_BAND));
+  CHECK_FALSE(reducible(DL_FLOAT8_E5M2, DL_BXOR));
+}

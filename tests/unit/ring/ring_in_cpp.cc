@@ -151,6 +151,9 @@ TEST_CASE("ring in C++: operations of the program") {
   comm.iall_reduce(out, op).wait();
   comm.all_reduce(in, out, dl::premul_sum(0.5));
   CHECK(out == std::vector<double>{1.5, 2});
+  std::vector<std::complex<double>> turns = {{0, 1}};
+  comm.all_reduce_shards(2, std::vector{turns, turns}, turns, dl::Op::product);
+  CHECK(turns[0] == -1.0);
   const std::vector<float> other = {1};
   std::vector<float> failed(1);
   CHECK_THROWS_WITH(comm.all_reduce_shards(2, std::vector{other, other}, failed, op),
