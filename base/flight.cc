@@ -99,9 +99,9 @@ std::vector<FlightSpan> read_spans(std::string_view bytes) {
 
 std::vector<FlightReceived> read_received(std::string_view bytes) {
   struct Copied {
-    std::uint64_t version, bytes;
+    std::uint64_t bytes;
     std::int64_t ns;
-    std::uint64_t next_version;
+    std::uint64_t check;
   };
   std::vector<FlightReceived> received;
   for (int peer = 0; peer < kFlightLinks; ++peer) {
@@ -109,7 +109,7 @@ std::vector<FlightReceived> read_received(std::string_view bytes) {
     if (at + sizeof(FlightLink) > bytes.size()) break;
     Copied link;
     std::memcpy(&link, bytes.data() + at, sizeof link);
-    const bool whole = link.version == link.next_version && link.ns >= 0;
+    const bool whole = link.check == check_of(link.bytes, link.ns) && link.ns >= 0;
     if (whole && link.bytes > 0) {
       received.push_back({peer, link.bytes, std::chrono::nanoseconds(link.ns)});
     }

@@ -60,14 +60,16 @@ static_assert(sizeof(FlightRecord) == 64);
 
 // The data that the peer of that rank has sent in collectives of all ranks, since the round began.
 struct alignas(64) FlightLink {
-  std::atomic<std::uint64_t> version{0};
   std::atomic<std::uint64_t> bytes{0};
   std::atomic<std::int64_t> ns{0};  // from the first byte of a frame to its last
-  // The writer changes next_version before the other members and `version` after them: a copy from
-  // front to back in which both are equal is whole.
-  std::atomic<std::uint64_t> next_version{0};
+  // As check_of(). A copy in which it does not agree with the others was made during a change.
+  std::atomic<std::uint64_t> check{0};
 };
 static_assert(sizeof(FlightLink) == 64);
+// Old and new values do not agree by chance.
+constexpr std::uint64_t check_of(std::uint64_t bytes, std::int64_t ns) {
+  return bytes * 0xc2b2ae3d27d4eb4f + static_cast<std::uint64_t>(ns) * 0x165667b19e3779f9;
+}
 
 struct FlightFile {
   FlightRecord records[kFlightRecords];

@@ -62,7 +62,8 @@ struct alignas(64) NcclCommRecord {
   std::uint8_t destroyed = 0;  // 1: the rank has destroyed the communicator
   char name[37] = {};
   NcclCall calls[kNcclCalls];  // collective i in i % kNcclCalls
-  // As FlightLink's: changed before the other members, and `version` after them.
+  // Changed before the other members, and `version` after them: a copy from front to back in which
+  // both are equal is whole.
   std::atomic<std::uint64_t> next_version{0};
 };
 

@@ -147,14 +147,14 @@ void FlightRecorder::end(Ticket ticket, bool failed, SpanKind kind, std::uint16_
 void FlightRecorder::received(int peer, std::uint64_t bytes, Duration time) {
   if (!file_ || peer < 0 || peer >= kFlightLinks) return;
   FlightLink& link = file_->links[peer];
-  const std::uint64_t version = link.version.load(std::memory_order_relaxed) + 1;
   const auto add = [](auto& sum, auto value) {
-    sum.store(sum.load(std::memory_order_relaxed) + value, std::memory_order_release);
+    const auto now = sum.load(std::memory_order_relaxed) + value;
+    sum.store(now, std::memory_order_release);
+    return now;
   };
-  link.next_version.store(version, std::memory_order_relaxed);
-  add(link.bytes, bytes);
-  add(link.ns, time.count());
-  link.version.store(version, std::memory_order_release);
+  const std::uint64_t all_bytes = add(link.bytes, bytes);
+  const std::int64_t all_ns = add(link.ns, time.count());
+  link.check.store(check_of(all_bytes, all_ns), std::memory_order_release);
 }
 
 }  // namespace dlaunch

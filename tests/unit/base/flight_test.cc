@@ -54,20 +54,20 @@ TEST_CASE("a flight record is read in the order of its operations, in words") {
 
 TEST_CASE("bytes of a peer are read unless they are being written") {
   FlightFile file;
-  const auto put = [&](int peer, std::uint64_t version, std::uint64_t next_version) {
+  const auto put = [&](int peer, std::uint64_t bytes, std::int64_t ns) {
     auto& link = file.links[peer];
-    link.version = version;
-    link.next_version = next_version;
-    link.bytes = 1000 + static_cast<std::uint64_t>(peer);
-    link.ns = 5000;
+    link.bytes = bytes;
+    link.ns = ns;
+    link.check = check_of(bytes, ns);
   };
-  put(3, 7, 7);
-  put(5, 7, 8);
-  put(63, 1, 1);
-  put(7, 2, 2);
-  file.links[7].bytes = 0;
-  put(8, 2, 2);
-  file.links[8].ns = -1;
+  put(3, 1003, 5000);
+  put(5, 1005, 5000);
+  file.links[5].bytes = 2010;  // the first of the two, and the check is that of before
+  put(6, 1006, 5000);
+  file.links[6].ns = 10000;
+  put(63, 1063, 5000);
+  put(7, 0, 5000);
+  put(8, 1008, -1);
   const auto received = read_received(bytes_of(file));
   REQUIRE(received.size() == 2);
   CHECK(received[0].peer == 3);
