@@ -29,7 +29,14 @@ constexpr OptionRow kNodesRows[] = {
     {"exclude", "", "", "HOST[:GPU,...][@HOST...]", "", Group::nodes,
      "Do not use these hosts, or these GPUs on them", &Options::exclude},
     {"ssh-logins", "", "", "N", "32", Group::nodes,
-     "Log in to at most this many hosts at the same time", &Options::ssh_logins},
+     "Log in to at most this many hosts at the same time, also from each host that logs in to "
+     "others",
+     &Options::ssh_logins},
+    {"ssh-tree", "", "", kChoices<kSshTreeWords>, "auto", Group::nodes,
+     "Let started hosts log in to further hosts, if there are more than --ssh-logins. With auto "
+     "they do so once one of them has succeeded, and no longer after a failure; with on also if "
+     "--ssh-command is another program than ssh. With off this host logs in to all",
+     &Options::ssh_tree},
     {"host-discovery-script", "", "", "COMMAND", "", Group::nodes,
      "Run this command every second to list the hosts, instead of --hosts. It prints HOST:SLOTS "
      "lines. New hosts join, up to the MAX of --nnodes, and hosts that it no longer lists leave",

@@ -89,6 +89,7 @@ struct Options {
   Text journal;
   Text ssh_command;
   Text ssh_logins;
+  Text ssh_tree;
   Text ssh_port;
   Text ssh_identity_file;
   Text include;

@@ -279,7 +279,7 @@ Result<void> leave_to_scheduler(PlanDraft& draft) {
   NodesPlan& nodes = draft.plan().nodes;
   nodes.ssh = {name_of(nodes.starter)};
   const Options& options = draft.options;
-  for (const Text* option : {&options.ssh_port, &options.ssh_identity_file}) {
+  for (const Text* option : {&options.ssh_port, &options.ssh_identity_file, &options.ssh_tree}) {
     if (!is_mistaken(*option)) continue;
     return refuse(
         "{} has no effect: {} starts the hosts that {} names, unless --ssh-command is given",
@@ -299,8 +299,8 @@ Result<void> plan_hosts(PlanDraft& draft) {
   }
   if (draft.discovers) return {};
   if (!options.hosts && !options.hostfile) {
-    for (const Text& option :
-         {options.ssh_command, options.ssh_logins, options.ssh_port, options.ssh_identity_file}) {
+    for (const Text& option : {options.ssh_command, options.ssh_logins, options.ssh_tree,
+                               options.ssh_port, options.ssh_identity_file}) {
       if (is_mistaken(option)) {
         return refuse("{} has no effect without --hosts or --hostfile", option.source);
       }
@@ -347,6 +347,11 @@ Result<void> plan_ssh(PlanDraft& draft) {
     auto number = parse_int(*logins, 1, 4096, logins.source);
     if (!number) return number.error();
     draft.plan().nodes.logins = *number;
+  }
+  if (const Text& tree = draft.options.ssh_tree) {
+    const auto word = one_of(tree, kSshTreeWords);
+    if (!word) return word.error();
+    draft.plan().nodes.tree = *word;
   }
   const Text& command = draft.options.ssh_command;
   NodesPlan& nodes = draft.plan().nodes;

@@ -9,14 +9,20 @@
 #include <cstring>
 #include <variant>
 
+#include <fmt/format.h>
+
+#include "base/endpoint.h"
 #include "base/exit_code.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "cli/plan_builder.h"
 #include "cli/ssh_order.h"
 #include "launcher/agent/agent.h"
 #include "launcher/lead/report/report.h"
 #include "launcher/lead/start/ssh_talk.h"
 #include "launcher/node/workers/worker_starter.h"
+#include "launcher/wire/output_link.h"
+#include "rendezvous/tls_channel.h"
 
 namespace dlaunch {
 namespace {
@@ -64,6 +70,27 @@ struct Refusal {
   std::string what;
 };
 
+// Connects stdout and stderr to the leader, where another host than the leader's has started us.
+// The leader ends us by the same connection, and no longer that host by stdin.
+Result<int> call_leader(const Plan& plan) {
+  const auto leader = parse_endpoint(plan.nodes.endpoint);
+  if (!leader) return leader.error();
+  Secret secret(plan.secret);
+  secret.set_encrypts(plan.tls);
+  if (plan.tls) {
+    if (auto ok = TlsChannel::prepare(); !ok) return ok.error();
+  }
+  auto link = open_output_link(*leader, secret, plan.job_id, plan.nodes.login,
+                               fmt::format("dlaunch of host {} (pid {})", plan.host, ::getpid()));
+  if (!link) return link.error();
+  const int lifeline = ::fcntl(link->out.get(), F_DUPFD_CLOEXEC, 3);
+  if (lifeline < 0 || ::dup2(link->out.get(), STDOUT_FILENO) < 0 ||
+      ::dup2(link->err.get(), STDERR_FILENO) < 0) {
+    return errno_error("set up stdout and stderr", errno);
+  }
+  return lifeline;
+}
+
 // Makes the plan from the order.
 std::variant<BuiltPlan, Refusal> prepare(const OrderFrame& frame) {
   auto order = decode_ssh_order(frame.order);
@@ -97,6 +124,7 @@ std::variant<BuiltPlan, Refusal> prepare(const OrderFrame& frame) {
   auto built = build_plan(options, machine, &nodes);
   if (!built) return Refusal{exit_code_of(built.error()), built.error().what};
   built->plan.secret = frame.secret;
+  built->plan.nodes.order = frame.order;  // for hosts to which this one logs in
   built->plan.output.passed_on = true;
   built->plan.output.color &= machine.stderr_is_terminal;
   if (const auto error = WorkerStarter::foresee_failure(built->plan); error.stage != Stage::none) {
@@ -125,8 +153,17 @@ int run_ssh_node(const std::string& folder) {
   auto& built = std::get<BuiltPlan>(prepared);
   auto lifeline = keep_lifeline();
   if (!lifeline) return refuse_order({kExitSystem, lifeline.error().what});
+  if (frame->calls) {
+    ::close(*lifeline);
+    lifeline = call_leader(built.plan);
+    if (!lifeline) {  // the host that has started us tells the leader
+      std::fprintf(stderr, "dlaunch cannot call its leader: %s\n", lifeline.error().what.c_str());
+      return kExitRendezvous;
+    }
+  } else {
+    send_line(ready_line());
+  }
   built.plan.nodes.lifeline = *lifeline;
-  send_line(ready_line());
   // The leader has printed all other remarks on the options.
   for (const auto& line : built.bindings) {
     std::fprintf(stderr, "%s: %s\n", built.plan.host.c_str(), line.c_str());

@@ -200,6 +200,7 @@ Options forwarded_options(const Options& options) {
                                  &Options::node_rank,
                                  &Options::ssh_command,
                                  &Options::ssh_logins,
+                                 &Options::ssh_tree,
                                  &Options::ssh_port,
                                  &Options::ssh_identity_file,
                                  &Options::include,

@@ -15,7 +15,8 @@ constexpr Duration kLongestPause = std::chrono::seconds(60);
 constexpr Duration kFirstCooldown = std::chrono::seconds(10);
 constexpr Duration kLongestCooldown = std::chrono::hours(1);
 constexpr Duration kClean = std::chrono::minutes(10);
-constexpr int kLeftAloneAfter = 3;  // failures
+constexpr int kLeftAloneAfter = 3;                        // failures
+constexpr Duration kPatience = std::chrono::seconds(15);  // with a login by another host
 
 Duration doubled(Duration first, int times, Duration longest) {
   Duration pause = first;
@@ -26,7 +27,7 @@ Duration doubled(Duration first, int times, Duration longest) {
 }  // namespace
 
 HostStarts::HostStarts(const Config& config, std::vector<Host> hosts)
-    : config_(config), random_(config.seed) {
+    : config_(config), tree_(config.tree), random_(config.seed) {
   for (Host& host : hosts) places_.push_back({.host = std::move(host)});
 }
 
@@ -39,10 +40,11 @@ std::vector<HostStarts::Action> HostStarts::step(TimePoint now, const Event& eve
 }
 
 std::optional<TimePoint> HostStarts::deadline() const {
-  if (logins() >= config_.at_once) return std::nullopt;
+  const bool full = tree_ == Tree::off && logins_by(kSelf) >= config_.at_once;
   TimePoint next = kNever;
   for (const Place& place : places_) {
-    if (place.life == Life::waiting) next = std::min(next, place.next);
+    if (place.life == Life::waiting && !full) next = std::min(next, place.next);
+    if (waits_for_other(place)) next = std::min(next, deadline_after(place.asked, kPatience));
   }
   return next == kNever ? std::nullopt : std::optional(next);
 }
@@ -53,24 +55,113 @@ bool HostStarts::all_answered() const {
   });
 }
 
-int HostStarts::logins() const {
-  return static_cast<int>(std::count_if(places_.begin(), places_.end(), [](const Place& place) {
-    return place.life == Life::starting;
+// -- Who logs in
+
+int HostStarts::logins_by(int node) const {
+  return static_cast<int>(std::count_if(places_.begin(), places_.end(), [=](const Place& place) {
+    return place.life == Life::starting && place.by == node;
   }));
 }
 
-// Starts those first that have waited longest.
-void HostStarts::start_due() {
-  for (int room = config_.at_once - logins(); room > 0; --room) {
-    Place* first = nullptr;
-    for (Place& place : places_) {
-      if (place.life != Life::waiting || place.next > now_) continue;
-      if (first == nullptr || place.next < first->next) first = &place;
-    }
-    if (first == nullptr) return;
-    first->life = Life::starting;
-    actions_.push_back(LogIn{static_cast<int>(first - places_.data()), first->host.name});
+int HostStarts::logins_by_others() const {
+  return static_cast<int>(std::count_if(places_.begin(), places_.end(), waits_for_other));
+}
+
+// Those that have waited longest come first.
+HostStarts::Place* HostStarts::longest_waiting(bool ours) {
+  Place* first = nullptr;
+  for (Place& place : places_) {
+    if (place.life != Life::waiting || place.next > now_ || place.ours != ours) continue;
+    if (first == nullptr || place.next < first->next) first = &place;
   }
+  return first;
+}
+
+void HostStarts::start_due() {
+  while (Place* place = longest_waiting(true)) {
+    if (logins_by(kSelf) >= config_.at_once) break;
+    log_in(*place, kSelf);
+  }
+  while (Place* place = longest_waiting(false)) {
+    const auto by = login_for_any();
+    if (!by) return;
+    log_in(*place, *by);
+  }
+  if (tree_ == Tree::attempt && logins_by(kSelf) < config_.at_once) take_back_attempt();
+}
+
+void HostStarts::log_in(Place& place, int by) {
+  place.life = Life::starting;
+  place.by = by;
+  place.asked = now_;
+  actions_.push_back(LogIn{node_of(place), place.host.name, by});
+}
+
+bool HostStarts::helps(const Place& place) const {
+  return place.linked && place.life == Life::running && !place.failed_us;
+}
+
+// The number of logins for each host that logs in now or soon.
+int HostStarts::fair_share() const {
+  auto helpers = std::count_if(places_.begin(), places_.end(),
+                               [this](const Place& place) { return helps(place); });
+  if (helpers == 0) return config_.at_once;
+  helpers += 1 + logins_by(kSelf);
+  const auto waiting = std::count_if(places_.begin(), places_.end(), [this](const Place& place) {
+    return waits_for_other(place) ||
+           (place.life == Life::waiting && place.next <= now_ && !place.ours);
+  });
+  const auto share = (waiting + helpers - 1) / helpers;
+  return static_cast<int>(std::clamp<std::ptrdiff_t>(share, 1, config_.at_once));
+}
+
+// Who logs in to the next host that anyone may start; nullopt: nobody has room.
+std::optional<int> HostStarts::login_for_any() const {
+  const int own = logins_by(kSelf);
+  if (tree_ != Tree::on && own < config_.at_once) return kSelf;
+  if (tree_ == Tree::off || (tree_ == Tree::attempt && logins_by_others() > 0)) return std::nullopt;
+  std::vector<int> loads(places_.size());
+  for (const Place& place : places_) {
+    if (waits_for_other(place)) ++loads[static_cast<std::size_t>(place.by)];
+  }
+  std::optional<int> idlest;
+  int least = fair_share();
+  if (own < least) idlest = kSelf, least = own;
+  for (std::size_t node = 0; node < places_.size(); ++node) {
+    if (!helps(places_[node]) || loads[node] >= least) continue;
+    idlest = static_cast<int>(node);
+    least = loads[node];
+  }
+  return idlest;
+}
+
+// No other host waits: the login that is to show whether hosts can log in to others must not make
+// the start longer.
+void HostStarts::take_back_attempt() {
+  for (Place& place : places_) {
+    if (!waits_for_other(place)) continue;
+    actions_.push_back(TakeBack{node_of(place)});
+    log_in(place, kSelf);
+  }
+}
+
+// From the host that should have logged in there.
+void HostStarts::take_over(Place& place, const std::string& why) {
+  Place& helper = at(place.by);
+  place.life = Life::waiting;
+  place.ours = true;
+  place.next = now_;
+  if (why.empty()) return;
+  helper.failed_us = true;
+  const bool gives_up = config_.tree == Tree::attempt;
+  if (gives_up) tree_ = Tree::off;
+  if (std::exchange(told_of_tree_, true)) return;
+  tell(
+      fmt::format("host {} did not log in to host {} ({}): this host {}; --ssh-tree off has it log "
+                  "in to all hosts itself",
+                  helper.host.name, place.host.name, why,
+                  gives_up ? "logs in to all further hosts"
+                           : "does it, also after later failures, which it does not report"));
 }
 
 // -- Events
@@ -85,6 +176,7 @@ void HostStarts::on(const Start&) {
 
 void HostStarts::on(const Ready& ready) {
   Place& place = at(ready.node);
+  if (tree_ == Tree::attempt && waits_for_other(place)) tree_ = Tree::on;
   if (place.life == Life::starting) place.life = Life::running;
   place.answered = true;
   place.since = now_;
@@ -104,6 +196,29 @@ void HostStarts::on(const Failed& failed) {
     again(place, pause_after(place.failures), news || left_alone(place));
   } else {
     again(place, doubled(kFirstPause, place.out_of_reach++, kLongestPause), news);
+  }
+}
+
+void HostStarts::on(const Linked& linked) {
+  at(linked.node).linked = linked.here;
+  // Another dlaunch there does not know what this one was asked.
+  for (Place& place : places_) {
+    if (!waits_for_other(place) || place.by != linked.node) continue;
+    actions_.push_back(TakeBack{node_of(place)});
+    take_over(place, "");
+  }
+}
+
+void HostStarts::on(const Refused& refused) {
+  Place& place = at(refused.node);
+  if (waits_for_other(place)) take_over(place, refused.why);
+}
+
+void HostStarts::on(const Clock&) {
+  for (Place& place : places_) {
+    if (!waits_for_other(place) || now_ < deadline_after(place.asked, kPatience)) continue;
+    actions_.push_back(TakeBack{node_of(place)});
+    take_over(place, "no success within " + format_duration(kPatience));
   }
 }
 
@@ -149,8 +264,7 @@ void HostStarts::on(const Drain& drain) {
   place.drained = true;
   place.comes_back = false;
   if (place.life == Life::starting || place.life == Life::running) {
-    place.life = Life::leaving;
-    actions_.push_back(Leave{drain.node});
+    leave(place);
   } else if (place.life != Life::leaving) {
     place.life = Life::vacant;
   }
@@ -167,6 +281,15 @@ void HostStarts::on(const Undrain& undrain) {
   }
 }
 
+void HostStarts::leave(Place& place) {
+  if (waits_for_other(place)) {  // a dlaunch that starts there nevertheless is refused
+    actions_.push_back(TakeBack{node_of(place)});
+    return has_left(place);
+  }
+  place.life = Life::leaving;
+  actions_.push_back(Leave{node_of(place)});
+}
+
 void HostStarts::has_left(Place& place) {
   place.life = Life::vacant;
   if (std::exchange(place.comes_back, false)) start_anew(place);
@@ -177,6 +300,7 @@ void HostStarts::start_anew(Place& place) {
   place.next = now_;
   place.answered = true;  // no caller waits for it
   place.failures = place.out_of_reach = 0;
+  place.ours = place.failed_us = false;
   place.why.clear();
 }
 
@@ -198,10 +322,9 @@ void HostStarts::on(const List& list) {
         break;
       case Life::starting:
       case Life::running:
-        place.life = Life::leaving;
         tell(fmt::format("host {} is not listed any more; its workers leave at their next commit",
                          place.host.name));
-        actions_.push_back(Leave{static_cast<int>(node)});
+        leave(place);
         break;
       case Life::vacant:
       case Life::leaving:

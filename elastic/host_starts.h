@@ -8,14 +8,18 @@
 // then failed, or was lost within 10 minutes; after the third failure in a row it is left alone for
 // 10, 20, 40 s … 1 h. Each pause is a quarter more or less, so that hosts do not come all at once.
 //
-// Starts are flat, not a tree in which hosts start others: a tree needs hosts that may log in to
-// each other, which few sites allow, and pays off late. Simulated (host_starts_test.cc) with logins
-// of 0.25 s at the median and 1 s for the slowest hundredth, including 0.08 s of work for the ssh
-// here; seconds until all hosts have answered:
+// Starts form a tree where that pays: a started host logs in to further hosts (Config::tree). This
+// process logs in first, to `at_once` hosts, so a job with fewer hosts has no tree. A host gets no
+// more than a fair share of those that wait, so that all started hosts log in side by side. If a
+// host cannot log in to another, or does not do it in time, or is lost meanwhile, this process does
+// it itself. Simulated (host_starts_test.cc) with logins of 0.25 s at the median and 1 s for the
+// slowest hundredth, including 0.08 s of work for the ssh of the host that logs in; seconds until
+// all hosts have answered:
 //
-//   hosts   32 at once, 2 cores   32, 16 cores   128, 16 cores   tree of 32 children, 16 cores
-//     100                   4.5            1.7             1.7                             1.9
-//   1,000                  40.6           10.1             5.9                             2.0
+//   hosts   flat, 2 cores   tree, 2 cores   flat, 16 cores   tree, 16 cores
+//      32             2.6             2.6              1.7              1.7
+//     256            10.7             2.6              2.9              1.7
+//   1,000            40.6             2.9             10.1              2.1
 #pragma once
 
 #include <cstdint>
@@ -31,10 +35,16 @@ namespace dlaunch {
 
 class HostStarts {
  public:
+  enum class Tree {
+    off,      // this process logs in to all
+    attempt,  // started hosts log in, once one of them has succeeded; after a failure none does
+    on        // started hosts log in, except those that have failed
+  };
   struct Config {
-    int at_once = 32;        // logins under way
+    int at_once = 32;        // logins under way from one host
     bool again = false;      // start a failed host again
     std::uint64_t seed = 0;  // of the pauses
+    Tree tree = Tree::off;
   };
   // By number of the node.
   struct Host {
@@ -51,6 +61,16 @@ class HostStarts {
   struct Failed {  // instead of Ready
     int node;
     bool reached = false;  // the login succeeded
+    std::string why;
+  };
+  // The started host can be ordered to log in to others, or no longer.
+  struct Linked {
+    int node;
+    bool here;
+  };
+  // The host that should log in there did not: this process must. why "": it was not asked.
+  struct Refused {
+    int node;
     std::string why;
   };
   struct Ended {  // after Ready: its connection ended
@@ -73,12 +93,18 @@ class HostStarts {
     bool runs = false;  // its dlaunch was not yet asked to end
   };
   struct Clock {};
-  using Event = std::variant<Start, Ready, Failed, Ended, List, Drain, Undrain, Clock>;
+  using Event =
+      std::variant<Start, Ready, Failed, Linked, Refused, Ended, List, Drain, Undrain, Clock>;
 
   // -- Actions
+  static constexpr int kSelf = -1;
   struct LogIn {
     int node;
     std::string name;
+    int by = kSelf;  // the node that logs in; kSelf: this process
+  };
+  struct TakeBack {  // forget the login by another host
+    int node;
   };
   struct Leave {  // end it when its workers have ended
     int node;
@@ -86,7 +112,7 @@ class HostStarts {
   struct Tell {
     std::string line;
   };
-  using Action = std::variant<LogIn, Leave, Tell>;
+  using Action = std::variant<LogIn, TakeBack, Leave, Tell>;
 
   HostStarts(const Config& config, std::vector<Host> hosts);
 
@@ -123,16 +149,25 @@ class HostStarts {
     int out_of_reach = 0;  // attempts in a row
     int failures = 0;      // in a row
     std::string why;       // why it is absent
+    // Of the tree.
+    int by = kSelf;          // while it is starting: who logs in
+    TimePoint asked{};       // when that host was asked
+    bool ours = false;       // only this process logs in there
+    bool linked = false;     // it can be asked to log in to others
+    bool failed_us = false;  // it could not
   };
 
   void on(const Start&);
   void on(const Ready& ready);
   void on(const Failed& failed);
+  void on(const Linked& linked);
+  void on(const Refused& refused);
   void on(const Ended& ended);
   void on(const List& list);
   void on(const Drain& drain);
   void on(const Undrain& undrain);
-  void on(const Clock&) {}
+  void on(const Clock&);
+  void leave(Place& place);
   void has_left(Place& place);
   void start_anew(Place& place);
   void start_due();
@@ -140,11 +175,26 @@ class HostStarts {
   static bool left_alone(const Place& place);
   void take_in(const Listed& listed);
   void tell(std::string line) { actions_.push_back(Tell{std::move(line)}); }
-  int logins() const;
+  // Another host is to log in there.
+  static bool waits_for_other(const Place& place) {
+    return place.life == Life::starting && place.by != kSelf;
+  }
+  int logins_by(int node) const;
+  int logins_by_others() const;
+  Place* longest_waiting(bool ours);
+  void log_in(Place& place, int by);
+  void take_over(Place& place, const std::string& why);
+  void take_back_attempt();
+  bool helps(const Place& place) const;
+  int fair_share() const;
+  std::optional<int> login_for_any() const;
+  int node_of(const Place& place) const { return static_cast<int>(&place - places_.data()); }
   Place& at(int node) { return places_[static_cast<std::size_t>(node)]; }
   const Place& at(int node) const { return places_[static_cast<std::size_t>(node)]; }
 
   const Config config_;
+  Tree tree_;  // attempt becomes on, or off
+  bool told_of_tree_ = false;
   TimePoint now_{};
   std::mt19937_64 random_;
   std::vector<Place> places_;

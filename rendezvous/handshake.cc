@@ -43,7 +43,9 @@ Error handshake_error(const char* what) {
   return Error{.code = Errc::protocol, .what = std::string("handshake: ") + what};
 }
 
-bool is_of_ring(Purpose purpose) { return purpose != Purpose::store && purpose != Purpose::node; }
+bool is_of_ring(Purpose purpose) {
+  return purpose != Purpose::store && purpose != Purpose::node && purpose != Purpose::output;
+}
 
 // Why the acceptor rejects this connector; "" if it accepts.
 std::string objection(const HandshakeIdentity& expected, const HandshakeIdentity& got) {

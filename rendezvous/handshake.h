@@ -23,7 +23,8 @@
 namespace dlaunch {
 
 // The purpose of a connection. A ring's acceptor accepts all ring purposes; the store's acceptor
-// accepts those of the store and of nodes (launcher/wire/node_message.h). peer() has the actual
+// accepts those of the store, of nodes (launcher/wire/node_message.h) and of their output
+// (launcher/wire/output_link.h). peer() has the actual
 // one.
 enum class Purpose : std::uint8_t {
   store = 1,
@@ -31,7 +32,8 @@ enum class Purpose : std::uint8_t {
   ring_data = 3,
   ring_messages = 4,
   node = 5,
-  ring_more_data = 6
+  ring_more_data = 6,
+  output = 7
 };
 
 struct HandshakeIdentity {

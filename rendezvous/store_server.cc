@@ -37,6 +37,7 @@ struct Session {
   Handshake handshake;
   bool proven = false;
   bool node = false;     // of Purpose::node
+  bool output = false;   // of Purpose::output: handed on once all is sent
   bool ending = false;   // close it once all is sent
   bool parting = false;  // the other end closes it
   bool closed = false;
@@ -67,6 +68,7 @@ struct StoreServer::Impl {
   void flush(const SessionPtr& session);
   void close(const SessionPtr& session);
   void part(const SessionPtr& session);
+  void hand_on(const SessionPtr& session);
   void complain(const Session& session, const std::string& what);
   void arm_core_timer();
   Crowd crowd() const;
@@ -232,9 +234,11 @@ bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view
   if (!session->handshake.done()) return true;
   session->proven = true;
   session->node = session->handshake.peer().purpose == Purpose::node;
+  session->output = session->handshake.peer().purpose == Purpose::output;
   unproven.erase(session->id);
   sessions.emplace(session->id, session);
   accept();
+  if (session->output) return options.nodes && options.nodes->output;
   if (!session->node) return true;
   retry_steadily(session->socket.native_handle());
   if (!options.nodes) {
@@ -313,6 +317,7 @@ void StoreServer::Impl::flush(const SessionPtr& session) {
                       if (!session->unsent.empty()) return flush(session);
                       if (session->ending) return close(session);
                       if (session->parting) part(session);
+                      if (session->output) hand_on(session);
                     });
 }
 
@@ -332,6 +337,15 @@ void StoreServer::Impl::close(const SessionPtr& session) {
   if (known && keep->node) options.nodes->closed(keep->id);
   if (known && !keep->node) deliver(core.step(steady_now(), StoreCore::Closed{keep->id}));
   accept();
+}
+
+// It has got our welcome, and may begin to write.
+void StoreServer::Impl::hand_on(const SessionPtr& session) {
+  asio::error_code ec;
+  UniqueFd fd(session->socket.release(ec));
+  const HandshakeIdentity peer = session->handshake.peer();
+  close(session);
+  if (!ec && options.nodes) options.nodes->output(std::move(fd), peer.from_rank, peer.to_rank);
 }
 
 // The peer sees our end after all that was sent.

@@ -22,6 +22,7 @@
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "base/secret.h"
+#include "base/unique_fd.h"
 
 namespace dlaunch {
 
@@ -32,6 +33,9 @@ struct NodeHandlers {
   std::function<void(Link, const std::string& address)> opened;
   std::function<void(Link, std::string_view frame)> message;
   std::function<void(Link)> closed;  // also after close()
+  // A proven connection of Purpose::output, from now on the receiver's. Its ranks are the login and
+  // the stream (launcher/wire/output_link.h).
+  std::function<void(UniqueFd, std::int32_t login, std::int32_t stream)> output = nullptr;
 };
 
 struct StoreServerOptions {

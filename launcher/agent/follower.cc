@@ -38,7 +38,9 @@ NodeSession::Config session_config(const Plan& plan, const WorkerPorts& ports) {
 
 Follower::Follower(const Plan& plan, const JobDir& job_dir, UniqueFd signals,
                    const OriginalSignals& original)
-    : AgentBase(plan, job_dir, std::move(signals), original), lifeline_(loop_) {}
+    : AgentBase(plan, job_dir, std::move(signals), original),
+      lifeline_(loop_),
+      login_helper_(loop_, plan, helpers_, [this](const NodeMessage& what) { send(what); }) {}
 
 int Follower::run() {
   const TimePoint began = steady_now();
@@ -95,6 +97,10 @@ void Follower::on_frame(std::string_view frame) {
   if (!message) return log_warn("the leading dlaunch sent {}", message.error().what);
   if (const auto* ping = std::get_if<NodePing>(&*message)) {
     return send(NodePong{ping->sent, steady_now() - link_->origin()});
+  }
+  if (const auto* log_in = std::get_if<NodeLogIn>(&*message)) return login_helper_.take(*log_in);
+  if (const auto* forget = std::get_if<NodeForgetLogIn>(&*message)) {
+    return login_helper_.take(*forget);
   }
   feed(NodeSession::Heard{*message});
 }

@@ -8,6 +8,7 @@
 
 #include "launcher/agent/agent_base.h"
 #include "launcher/agent/campaign.h"
+#include "launcher/agent/login_helper.h"
 #include "launcher/lead/control/redirect.h"
 #include "launcher/node/node_session.h"
 #include "launcher/node/watch/health_check.h"
@@ -62,6 +63,7 @@ class Follower final : private AgentBase {
   std::string leader_;  // host:port
   std::optional<LeaderLink> link_;
   std::unique_ptr<Node> node_;
+  LoginHelper login_helper_;
   bool parted_ = false;
 };
 

@@ -93,6 +93,12 @@ class JobLeader final : private AgentBase,
     telemetry_.events().start_failed(job().rank_of(slot), error);
   }
   bool expects(int login) override { return !started_ || started_->runs(login); }
+  void on_linked(int node, bool here) override {
+    if (started_) started_->linked(node, here);
+  }
+  void on_login_ended(const NodeLoginEnded& ended) override {
+    if (started_) started_->login_ended(ended);
+  }
   void on_input_wanted(int node, bool wants) override { hub_->stdin_pump().host_asks(node, wants); }
   void on_asked(NodeMembership::Link link, const std::string& request) override {
     control_->answer(request, [this, link](const auto& text) { membership_.answer(link, text); });
@@ -272,12 +278,17 @@ void JobLeader::start_hosts() {
     if (driver_) feed(JobCore::NodeDrain{node});
     let_go();
   };
-  started_.emplace(loop_, plan_, *hub_, helpers_,
-                   StartedHosts::Handlers{
-                       .too_few = [this](int exit_code) { end(exit_code, "", {}); },
-                       .leaves = leaves,
-                       .gone = [this](int node) { membership_.release(node); },
-                       .own_failure = [this] { return WorkerStarter::foresee_failure(plan_); }});
+  started_.emplace(
+      loop_, plan_, *hub_, helpers_,
+      StartedHosts::Handlers{
+          .too_few = [this](int exit_code) { end(exit_code, "", {}); },
+          .leaves = leaves,
+          .gone = [this](int node) { membership_.release(node); },
+          .order = [this](int node, const auto& what) { membership_.order(node, what); },
+          .own_failure = [this] { return WorkerStarter::foresee_failure(plan_); }});
+  shell_.on_output([this](UniqueFd fd, std::int32_t login, std::int32_t stream) {
+    started_->take_output(std::move(fd), login, stream);
+  });
   auto started = started_->start(secret_, to_string(shell_.endpoint()));
   if (!started) give_up(kExitRendezvous, started.error().what);  // reported once the loop runs
 }

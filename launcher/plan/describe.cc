@@ -94,6 +94,9 @@ Facts about_hosts(const Plan& plan) {
   if (nodes.logins != usual.nodes.logins) {
     lines.emplace_back("logins at the same time", std::to_string(nodes.logins));
   }
+  if (nodes.tree != usual.nodes.tree) {
+    lines.emplace_back("logins by started hosts", std::string(word_of(kSshTreeWords, nodes.tree)));
+  }
   if (nodes.several() && plan.min_nproc < kMaxWorkers) {
     lines.emplace_back("fewest workers", std::to_string(plan.min_nproc));
   }

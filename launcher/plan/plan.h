@@ -128,6 +128,11 @@ struct HostPlan {
   int place = 0;  // in PBS's list of processes, or Flux's of hosts
 };
 
+// Whether hosts that were started by ssh log in to further hosts: automatic until one cannot.
+enum class SshTree : std::uint8_t { automatic, on, off };
+inline constexpr WordTable<SshTree, 3> kSshTreeWords = {
+    {{"auto", SshTree::automatic}, {"on", SshTree::on}, {"off", SshTree::off}}};
+
 // The hosts of the job.
 struct NodesPlan {
   enum class Lead { yes, if_free, no };  // if_free: follow if a leader listens there already
@@ -152,7 +157,8 @@ struct NodesPlan {
   std::vector<HostPlan> hosts;
   std::vector<std::string> ssh;  // the command that reaches them
   Starter starter = Starter::ssh;
-  int logins = 32;        // at the same time
+  int logins = 32;  // at the same time, by each host that logs in
+  SshTree tree = SshTree::automatic;
   std::string discovery;  // a command that lists the present hosts; "": they never change
   std::string order;      // for the dlaunch there (cli/ssh_order.h)
   Duration host_timeout = std::chrono::seconds(3);  // a host silent for this long is lost

@@ -28,7 +28,8 @@ NodeHandlers NodeLinks::for_store() {
                 links_.erase(link);
                 handlers_.closed(link);
                 parted(link);
-              }};
+              },
+          .output = handlers_.output};
 }
 
 void NodeLinks::send(Link link, const NodeMessage& message) {

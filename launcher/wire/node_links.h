@@ -25,6 +25,7 @@ class NodeLinks {
     // Times in the message are by our clock, with an error of clock_error().
     std::function<void(Link, const NodeMessage&)> message;
     std::function<void(Link)> closed;  // or silent for a lease
+    std::function<void(UniqueFd, std::int32_t login, std::int32_t stream)> output = nullptr;
   };
   NodeLinks(asio::io_context& loop, Duration lease, Handlers handlers);
 

@@ -27,6 +27,13 @@ bool makes_sense(const NodeMessage& message) {
   if (const auto* welcome = std::get_if<NodeWelcome>(&message)) {
     return welcome->slots > 0 && welcome->slots <= kMostSlots;
   }
+  if (const auto* log_in = std::get_if<NodeLogIn>(&message)) {
+    return log_in->login > 0 && log_in->number >= 0 && log_in->nproc >= 0 && log_in->port >= 0 &&
+           log_in->port <= 65535 && !log_in->host.empty() && !log_in->ssh.empty();
+  }
+  if (const auto* ended = std::get_if<NodeLoginEnded>(&message)) {
+    return ended->exit_code > 0 && ended->exit_code < 256;
+  }
   if (const auto* start = std::get_if<NodeStart>(&message)) {
     return start->round > 0 && start->size > 0 && start->nodes > 0;
   }

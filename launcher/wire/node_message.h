@@ -72,6 +72,12 @@ struct NodeSignal {  // sent by the user to that dlaunch
 struct NodeTested {  // answer to NodeTest
   std::string why;   // why the host cannot have workers; "": it can
 };
+struct NodeLoginEnded {  // answer to NodeLogIn, unless the dlaunch there has called the leader
+  std::int32_t login = 0;
+  std::int32_t exit_code = 1;
+  bool reached = false;  // the dlaunch there says why it cannot take part
+  std::string why;
+};
 struct NodeInputWanted {  // wants the next piece of stdin, or none until further notice
   bool wants = false;
 };
@@ -86,6 +92,16 @@ struct NodeWelcome {
 };
 struct NodeClear {};  // end all workers, and join again
 struct NodeTest {};   // test your host before you join: the job has begun
+struct NodeLogIn {    // log in to a host by ssh, and start a dlaunch there
+  std::int32_t login = 0, number = 0, nproc = 0;  // as in its order (ssh_talk.h)
+  std::string host, user;                         // user "": ssh's own choice
+  std::int32_t port = 0;                          // 0: the same
+  std::vector<std::string> ssh;                   // the command with the user's options
+  std::string binary;                             // the path of our program
+};
+struct NodeForgetLogIn {  // end it, if the dlaunch there has not called the leader
+  std::int32_t login = 0;
+};
 struct NodeRefused {
   std::string why;
 };
@@ -142,13 +158,15 @@ struct NodeAnswers {  // a part of the answer; the connection closes after the l
 template <class Message, class... Others>
 inline constexpr bool is_one_of = (std::is_same_v<Message, Others> || ...);
 
-using NodeMessage = std::variant<
-    NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady, NodeProgress,
-    NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused, NodeStart, NodeStop, NodeHandOn,
-    NodeFence, NodeAnnounce, NodeFinish, NodeClear, NodePing, NodeLook, NodeCut, NodeDump, NodeHung,
-    NodeInject, NodeSurvey, NodePong, NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers,
-    NodeInputWanted, NodeInput, NodeTest, NodeTested, NodeThrew, NodeGaveUp, NodeAsks, NodeAnswers,
-    NodeBooks, NodeTrace, NodeAskRecorder, NodeRecorded, NodeTail, NodeOutput, NodeRunProgress>;
+using NodeMessage =
+    std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady,
+                 NodeProgress, NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused,
+                 NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
+                 NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeInject, NodeSurvey, NodePong,
+                 NodeSeen, NodeSpans, NodeTimes, NodeStacks, NodeWorkers, NodeInputWanted,
+                 NodeInput, NodeTest, NodeTested, NodeThrew, NodeGaveUp, NodeAsks, NodeAnswers,
+                 NodeBooks, NodeTrace, NodeAskRecorder, NodeRecorded, NodeTail, NodeOutput,
+                 NodeRunProgress, NodeLogIn, NodeForgetLogIn, NodeLoginEnded>;
 
 // Who takes a kind of message. A new kind that nobody takes does not compile.
 template <class Message>
@@ -165,7 +183,7 @@ inline constexpr bool kIsForNode =
 template <class Message>
 inline constexpr bool kIsForSession =  // or for the agent that has the session
     is_one_of<Message, NodeWelcome, NodeRefused, NodeFinish, NodeClear, NodePing, NodeInput,
-              NodeTest, NodeAnswers>;
+              NodeTest, NodeAnswers, NodeLogIn, NodeForgetLogIn>;
 template <class Message>
 inline constexpr bool kIsFromLeader =
     kIsForMonitor<Message> || kIsForNode<Message> || kIsForSession<Message>;

@@ -28,6 +28,10 @@ MembershipShell::MembershipShell(asio::io_context& loop, const Plan& plan,
                   [this](Link link) {
                     membership_.closed(link);
                     arm();
+                  },
+              .output =
+                  [this](UniqueFd fd, std::int32_t login, std::int32_t stream) {
+                    if (on_output_) on_output_(std::move(fd), login, stream);
                   }}),
       timer_(loop, [this] {
         membership_.on_clock();

@@ -12,6 +12,7 @@
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "base/secret.h"
+#include "base/unique_fd.h"
 #include "launcher/lead/membership/node_membership.h"
 #include "launcher/plan/plan.h"
 #include "launcher/wire/deadline_timer.h"
@@ -32,6 +33,10 @@ class MembershipShell final : public NodeMembership::Effects {
   // Once the store is open.
   void gather();
   void set_own(NodePort& node);
+  // Gets the connections by which started dlaunches send their output
+  // (launcher/wire/output_link.h).
+  using OnOutput = std::function<void(UniqueFd, std::int32_t login, std::int32_t stream)>;
+  void on_output(OnOutput take) { on_output_ = std::move(take); }
   // After NodeMembership::finish(): calls then() once each host has got all that was sent, or has
   // been silent for a lease.
   void part(std::function<void()> then);
@@ -53,6 +58,7 @@ class MembershipShell final : public NodeMembership::Effects {
   NodeLinks links_;
   std::unique_ptr<StoreServer> store_;
   NodePort* own_ = nullptr;
+  OnOutput on_output_;
   DeadlineTimer timer_;
 };
 

@@ -178,6 +178,7 @@ void NodeMembership::take_in(Link link, const NodeJoin& join) {
   remote.found = join.found;
   warn_of_nat(remote, escaped(join.host));
   feed(NodeRoster::Join{link, escaped(join.host), join.number, join.nproc});
+  if (const auto node = roster_.node_of(link)) job_.on_linked(*node, true);
 }
 
 // Once for each host; with --interface we do not know the address on which ranks listen.
@@ -213,6 +214,7 @@ void NodeMembership::judge(const HostHealth::Event& event) {
 void NodeMembership::closed(Link link) {
   remotes_.erase(link);
   judge(HostHealth::Gone{link});
+  if (const auto node = roster_.node_of(link)) job_.on_linked(*node, false);
   if (!finished_) feed(NodeRoster::Gone{link});
 }
 

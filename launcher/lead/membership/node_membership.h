@@ -62,6 +62,10 @@ class NodeMembership {
     virtual void on_start_failed(Slot slot, const SpawnError& error) = 0;
     // Whether a dlaunch may join that names this login as its starter (node_message.h).
     virtual bool expects(int login) = 0;
+    // A host can be given orders, or no longer; also before the job begins.
+    virtual void on_linked(int node, bool here) = 0;
+    // It has not logged in to another host.
+    virtual void on_login_ended(const NodeLoginEnded& ended) = 0;
     // A host wants the next piece of our stdin, or none until further notice.
     virtual void on_input_wanted(int node, bool wants) = 0;
     // dlaunchctl on another machine asks. Call answer().
@@ -187,6 +191,7 @@ class NodeMembership {
   // -- Messages of nodes
   void take(int node, const NodeMessage& message);
   void on(int node, const NodeNotStarted& what) { tell(node, JobCore::Ended{what.slot, true}); }
+  void on(int, const NodeLoginEnded&) {}  // taken before
   void on(int node, const NodeInputWanted& what) { job_.on_input_wanted(node, what.wants); }
   void on(int node, const NodeEnded& ended);
   void on(int node, const NodeStartFailed& failed);

@@ -31,6 +31,8 @@ void NodeMembership::message(Link link, const NodeMessage& message) {
     if (!node) job_.on_asked(link, question->request);
   } else if (const auto* tested = std::get_if<NodeTested>(&message)) {
     judge(HostHealth::Tested{link, escaped(tested->why)});
+  } else if (const auto* ended = std::get_if<NodeLoginEnded>(&message)) {
+    if (node) job_.on_login_ended(*ended);
   } else if (node && (roster_.begun() || link == kOwnLink)) {
     take(*node, message);
   }

@@ -103,6 +103,28 @@ std::vector<std::string> quicker(const std::string& path, const std::vector<std:
   return with_own_connection(ssh, own->path(), seconds);
 }
 
+using SshConfig = std::map<std::string_view, std::string_view>;
+
+SshConfig read_config(std::string_view config) {
+  SshConfig said;
+  for (const std::string_view line : split_words(config, '\n')) {
+    const auto blank = std::min(line.find(' '), line.size());
+    said.emplace(line.substr(0, blank), line.substr(std::min(blank + 1, line.size())));
+  }
+  return said;
+}
+
+// Only a host and a port describe the connection.
+bool is_plain(const SshConfig& said) {
+  for (const char* name : {"hostname", "port", "connecttimeout"}) {
+    if (!said.contains(name)) return false;
+  }
+  return std::all_of(kSettings.begin(), kSettings.end(), [&](const Setting& setting) {
+    const auto found = said.find(setting.name);
+    return found == said.end() || found->second == setting.neutral;
+  });
+}
+
 int say_why_not(const std::string& why) {
   std::fprintf(stderr, "ssh: %s\n", why.c_str());
   return kSshFailed;
@@ -137,18 +159,21 @@ bool is_ssh(const std::string& path) {
 }
 
 int plain_connection(std::string_view config) {
-  std::map<std::string_view, std::string_view> said;
-  for (const std::string_view line : split_words(config, '\n')) {
-    const auto blank = std::min(line.find(' '), line.size());
-    said.emplace(line.substr(0, blank), line.substr(std::min(blank + 1, line.size())));
-  }
-  if (!said.contains("hostname") || !said.contains("port")) return 0;
-  for (const Setting& setting : kSettings) {
-    const auto found = said.find(setting.name);
-    if (found != said.end() && found->second != setting.neutral) return 0;
-  }
-  const auto seconds = parse_int(said["connecttimeout"], 1, kMaxSeconds, "seconds");
+  const SshConfig said = read_config(config);
+  if (!is_plain(said)) return 0;
+  const auto seconds = parse_int(said.at("connecttimeout"), 1, kMaxSeconds, "seconds");
   return seconds ? *seconds : 0;
+}
+
+std::optional<LoginTarget> target_for_others(std::string_view config) {
+  const SshConfig said = read_config(config);
+  if (!is_plain(said) || !said.contains("user")) return std::nullopt;
+  const auto port = parse_int(said.at("port"), 1, 65535, "a port");
+  const std::string host(said.at("hostname"));
+  const bool here = host == "localhost" || host.starts_with("localhost.") ||
+                    host.starts_with("127.") || host == "::1";
+  if (!port || here) return std::nullopt;
+  return LoginTarget{host, std::string(said.at("user")), *port};
 }
 
 std::vector<std::string> asking_for_config(const std::string& path, std::vector<std::string> ssh) {

@@ -14,6 +14,7 @@
 // ssh connects itself; `--ssh-command "ssh -o ProxyCommand=none"` asks for that.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,14 @@ bool is_ssh(const std::string& path);
 // Reads the output of `ssh -G`: the time limit of the connection in seconds, if only a host and a
 // port describe it; 0: the configuration has more.
 int plain_connection(std::string_view config);
+
+// Where the configuration leads, in words that mean the same on other hosts; nullopt: it has more,
+// or leads to this machine.
+struct LoginTarget {
+  std::string host, user;
+  int port = 0;
+};
+std::optional<LoginTarget> target_for_others(std::string_view config);
 
 // The arguments with which the ssh at `path` prints its configuration for such a login.
 std::vector<std::string> asking_for_config(const std::string& path, std::vector<std::string> ssh);

@@ -1,12 +1,9 @@
 #include "launcher/lead/start/ssh_starter.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <utility>
 
 #include <asio/post.hpp>
@@ -15,67 +12,51 @@
 #include "base/endpoint.h"
 #include "base/exit_code.h"
 #include "base/log.h"
-#include "base/signal_name.h"
+#include "base/socket.h"
+#include "base/text.h"
 #include "launcher/lead/report/report.h"
 #include "launcher/lead/start/pbs_login.h"
 #include "launcher/lead/start/ssh_login.h"
-
-extern char** environ;
+#include "launcher/wire/output_link.h"
 
 namespace dlaunch {
 namespace {
 
-using Descriptor = asio::posix::stream_descriptor;
-
 constexpr Duration kTellPatience = std::chrono::seconds(10);
 constexpr Duration kEndPatience = std::chrono::seconds(1);
 constexpr Duration kSilent = std::chrono::seconds(10);
+constexpr Duration kAskLimit = std::chrono::seconds(2);
+constexpr Duration kLostAfter = std::chrono::seconds(45);  // as by ssh's ServerAliveInterval
 
 using Words = std::vector<std::string>;
 
-struct Pipe {
-  UniqueFd reading, writing;
-};
-
-Result<Pipe> make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("pipe for ssh", errno);
-  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-std::string describe_end(const siginfo_t& info) {
-  if (info.si_code != CLD_EXITED) return "was ended by " + describe_signal(info.si_status);
-  return fmt::format("ended with exit code {}", info.si_status);
+// Unasked we use no program of the user's own on other hosts: it may reach a host from here only.
+HostStarts::Tree tree_of(const Plan& plan) {
+  if (plan.nodes.by_scheduler() || plan.nodes.tree == SshTree::off) return HostStarts::Tree::off;
+  if (plan.nodes.tree == SshTree::on) return HostStarts::Tree::on;
+  const auto ssh = find_starter(plan.nodes.ssh.front());
+  return ssh && is_ssh(*ssh) ? HostStarts::Tree::attempt : HostStarts::Tree::off;
 }
 
 }  // namespace
 
-struct SshStarter::Host {
-  Host(asio::io_context& loop, int its_node, int its_login, const std::string& starter)
-      : node(its_node),
+struct SshStarter::Host final : HostLogin {
+  Host(LoginTools& tools, User& user, const Plan& plan, const HostStarts::LogIn& what,
+       int its_login)
+      : HostLogin(tools, user, plan.nodes.ssh.front(), what.name),
+        node(what.node),
         login(its_login),
-        in(loop),
-        outputs{Descriptor(loop), Descriptor(loop)},
-        exited(loop),
-        talk(starter) {}
-  enum class State { starting, ready, failed };
-  const int node, login;
-  State state = State::starting;
-  pid_t pid = -1;
-  Descriptor in;                      // its stdin
-  std::array<Descriptor, 2> outputs;  // until it is ready; see output()
-  Descriptor& output(OutputStream kind) { return outputs[static_cast<std::size_t>(kind)]; }
-  int open_outputs = 2;
-  Descriptor exited;  // the pidfd
-  bool running = false;
-  bool given_up = false;
+        by(what.by),
+        config(tools.loop, tools.helpers) {
+    if (by_other()) await_outputs();
+  }
+  const int node, login, by;
   bool told = false;  // it knows that the job is over
-  std::string how;    // how it ended
-  SshTalk talk;
-  std::string unsent;
-  std::size_t sent = 0;
-
-  bool over() const { return !running && (open_outputs == 0 || given_up); }
+  int awaited = 2;    // outputs, if another host starts it
+  Command config;     // ssh's, for that host
+  bool by_other() const { return by != HostStarts::kSelf; }
+  bool connects() const { return by_other() && state == State::starting; }
+  using HostLogin::have_input;
 };
 
 HostStarts SshStarter::starts_of(const Plan& plan) {
@@ -84,7 +65,10 @@ HostStarts SshStarter::starts_of(const Plan& plan) {
     hosts.push_back({.name = host.name, .slots = std::max(host.nproc, 1), .here = host.leads});
   }
   const auto seed = static_cast<std::uint64_t>(steady_now().time_since_epoch().count());
-  return {{.at_once = plan.nodes.logins, .again = starts_again(plan), .seed = seed},
+  return {{.at_once = plan.nodes.logins,
+           .again = starts_again(plan),
+           .seed = seed,
+           .tree = tree_of(plan)},
           std::move(hosts)};
 }
 
@@ -93,7 +77,7 @@ SshStarter::SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub,
     : loop_(loop),
       plan_(plan),
       hub_(hub),
-      helpers_(helpers),
+      tools_{loop, helpers},
       handlers_(std::move(handlers)),
       starts_(starts_of(plan)),
       hosts_(plan.nodes.hosts),
@@ -101,12 +85,11 @@ SshStarter::SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub,
       patience_(loop) {}
 
 SshStarter::~SshStarter() {
-  for (const auto& host : running_) give_up_on(host);
+  for (const auto& host : running_) host->give_up();
 }
 
 Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint) {
-  const char* path = ::getenv("PATH");
-  auto ssh = find_program(plan_.nodes.ssh.front(), path != nullptr ? path : "/usr/bin:/bin");
+  auto ssh = find_starter(starter());
   if (!ssh) {
     Error error = ssh.error();
     if (plan_.nodes.by_scheduler()) error.what += "; --ssh-command ssh starts the hosts by ssh";
@@ -115,8 +98,8 @@ Result<void> SshStarter::start(const Secret& secret, const std::string& endpoint
   ssh_ = *ssh;
   auto own = OwnBinary::open();
   if (!own) return own.error();
-  binary_ = std::move(*own);
-  order_ = {secret.bytes(), endpoint, 0, 0, 0, plan_.nodes.order};
+  tools_.binary = std::move(*own);
+  order_ = {.secret = secret.bytes(), .endpoint = endpoint, .order = plan_.nodes.order};
   decide(HostStarts::Start{});
   tell_who_is_waited_for();
   return {};
@@ -138,12 +121,15 @@ void SshStarter::decide(const HostStarts::Event& event) {
 
 void SshStarter::perform(const HostStarts::LogIn& login) {
   settle_place(login);
-  const auto host = std::make_shared<Host>(loop_, login.node, ++logins_, starter());
+  HostLogin::User& us = *this;
+  const auto host = std::make_shared<Host>(tools_, us, plan_, login, ++logins_);
   running_.push_back(host);
+  if (host->by_other()) {
+    return is_ssh(ssh_) ? ask_for_config(host) : order_login(*host, host_at(host->node));
+  }
   if (auto ok = log_in(host); !ok) {
-    host->open_outputs = 0;
     const SshTalk::Failed failed{kExitSystem, ok.error().what};
-    asio::post(loop_, [this, host, failed] { failed_there(host, failed, false); });
+    asio::post(loop_, [this, host, failed] { on_failed(*host, failed, false); });
   }
 }
 
@@ -158,14 +144,13 @@ void SshStarter::list(const std::vector<HostEntry>& hosts) {
 
 bool SshStarter::runs(int login) const {
   return std::any_of(running_.begin(), running_.end(), [=](const HostPtr& host) {
-    return host->login == login && host->running && host->state != Host::State::failed;
+    return host->login == login && host->running() && host->state != Host::State::failed;
   });
 }
 
 void SshStarter::end_host(int node) {
   for (const auto& host : running_) {
-    asio::error_code ec;
-    if (host->node == node) host->in.close(ec);
+    if (host->node == node) host->close_in();
   }
 }
 
@@ -194,27 +179,21 @@ void SshStarter::tell_who_is_waited_for() {
 }
 
 Result<SpawnRequest> SshStarter::request_for(const HostPlan& there, std::size_t order_size) const {
-  const SameBinary binary{binary_->path(), binary_->size(), binary_->build_id(),
-                          binary_->build_id_at()};
+  const SameBinary binary = tools_.same_binary(tools_.binary->path());
   SpawnRequest request;
   request.path = ssh_;
-  const auto by_ourselves = [&](std::vector<std::string> words) {
-    request.path = "/proc/self/exe";
-    request.argv.insert(request.argv.begin(), words.begin(), words.end());
-  };
   switch (plan_.nodes.starter) {
     case Starter::ssh:
-      request.argv = ssh_arguments(plan_.nodes.ssh, there, binary, order_size);
-      if (is_ssh(ssh_)) by_ourselves({"dlaunch", kSshLoginWord, ssh_});
-      break;
+      return ssh_request(ssh_, plan_.nodes.ssh, there, binary, order_size);
     case Starter::srun:
       request.argv = srun_arguments(there, binary, order_size);
       break;
     case Starter::pbsdsh: {
       const auto endpoint = parse_endpoint(order_.endpoint);
       if (!endpoint) return endpoint.error();
-      by_ourselves({"dlaunch", kPbsLoginWord, ssh_, std::to_string(there.place), there.name,
-                    endpoint->host, binary.path});
+      request.path = "/proc/self/exe";
+      request.argv = {"dlaunch",  kPbsLoginWord,  ssh_,       std::to_string(there.place),
+                      there.name, endpoint->host, binary.path};
       break;
     }
     case Starter::flux:
@@ -231,172 +210,157 @@ Result<SpawnRequest> SshStarter::request_for(const HostPlan& there, std::size_t 
     }
   }
   const bool by_srun = plan_.nodes.starter == Starter::srun;
-  for (char** item = environ; *item != nullptr; ++item) {
-    if (!by_srun || !asks_srun(*item)) request.env.emplace_back(*item);
-  }
+  request.env = own_environment();
+  if (by_srun) std::erase_if(request.env, asks_srun);
   return request;
 }
 
 Result<void> SshStarter::log_in(const HostPtr& host) {
-  std::array<Pipe, 3> pipes;
-  for (auto& pipe : pipes) {
-    auto made = make_pipe();
-    if (!made) return made.error();
-    pipe = std::move(*made);
-  }
-  const std::string order = order_for(host);
+  std::string order = order_for(*host);
   auto request = request_for(host_at(host->node), order.size());
   if (!request) return request.error();
-  request->in = pipes[0].reading.get();
-  request->out = pipes[1].writing.get();
-  request->err = pipes[2].writing.get();
-  ::getrlimit(RLIMIT_NOFILE, &request->open_files);
-  Spawned spawned;
-  if (const auto error = spawn(*request, spawned); error.stage != Stage::none) {
-    return Error{.what = error.what, .os_errno = error.os_errno};
-  }
-  host->pid = spawned.pid;
-  host->running = true;
-  helpers_.insert(spawned.pid);
-  for (const int fd : {pipes[0].writing.get(), pipes[1].reading.get(), pipes[2].reading.get()}) {
-    ::fcntl(fd, F_SETFL, O_NONBLOCK);
-  }
-  asio::error_code ec;
-  host->in.assign(pipes[0].writing.release(), ec);
-  host->output(OutputStream::out).assign(pipes[1].reading.release(), ec);
-  host->output(OutputStream::err).assign(pipes[2].reading.release(), ec);
-  host->exited.assign(spawned.pidfd.release(), ec);
-  watch(host);
-  for (const OutputStream kind : kOutputStreams) read(host, kind);
-  send(host, order);
-  return {};
+  return host->start(std::move(*request), std::move(order));
 }
 
-void SshStarter::watch(const HostPtr& host) {
-  host->exited.async_wait(Descriptor::wait_read, [this, host](asio::error_code ec) {
-    if (ec || !host->running) return;
-    siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(host->pid), &info, WEXITED | WNOHANG);
-    if (info.si_pid == 0) return watch(host);
-    helpers_.erase(host->pid);
-    host->running = false;
-    host->how = describe_end(info);
-    host->in.close(ec);
-    host->exited.close(ec);
-    over(host);
-  });
-}
-
-// -- Its output until it is ready
-
-void SshStarter::read(const HostPtr& host, OutputStream kind) {
-  host->output(kind).async_wait(Descriptor::wait_read, [this, host, kind](asio::error_code) {
-    Descriptor& stream = host->output(kind);
-    if (!stream.is_open()) return;  // the hub has it now
-    char bytes[4096];
-    const ssize_t size = ::read(stream.native_handle(), bytes, sizeof bytes);
-    if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) {
-      asio::error_code ec;
-      stream.close(ec);
-      --host->open_outputs;
-      return over(host);
-    }
-    const std::string_view got(bytes, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-    kind == OutputStream::err ? host->talk.said(got) : heard(host, got);
-    if (stream.is_open()) read(host, kind);
-  });
-}
-
-void SshStarter::heard(const HostPtr& host, std::string_view bytes) {
-  for (const auto& action : host->talk.heard(bytes)) {
-    if (host->state != Host::State::starting) return;
-    std::visit([&](const auto& what) { on(host, what); }, action);
-  }
-}
-
-void SshStarter::on(const HostPtr& host, const SshTalk::Push&) {
-  log_info("pushing dlaunch to {}", host_at(host->node).name);
-  if (pushed_.empty()) {
-    auto content = binary_->read();
-    if (!content) return on(host, SshTalk::Failed{kExitSystem, content.error().what});
-    pushed_ = std::move(*content);
-  }
-  send(host, pushed_);
-}
-
-void SshStarter::on(const HostPtr& host, const SshTalk::Order&) { send(host, order_for(host)); }
-
-std::string SshStarter::order_for(const HostPtr& host) const {
+std::string SshStarter::order_for(const Host& host) const {
   OrderFrame frame = order_;
-  frame.number = host->node;
-  frame.nproc = host_at(host->node).nproc;
-  frame.login = host->login;
+  frame.number = host.node;
+  frame.nproc = host_at(host.node).nproc;
+  frame.login = host.login;
   return encode(frame);
 }
 
-void SshStarter::on(const HostPtr& host, const SshTalk::Ready& ready) {
-  host->state = Host::State::ready;
+// -- Its answers
+
+void SshStarter::on_ready(HostLogin& login, const SshTalk::Ready& ready) {
+  const HostPtr host = std::static_pointer_cast<Host>(login.shared_from_this());
   for (const OutputStream kind : kOutputStreams) {
-    Descriptor& stream = host->output(kind);
-    if (!stream.is_open()) continue;
-    const std::string begun = kind == OutputStream::err ? "" : ready.begun;
-    hub_.pass_on(UniqueFd(stream.release()), kind, begun, [this, host] {
-      --host->open_outputs;
-      over(host);
-    });
+    UniqueFd stream = host->release(kind);
+    if (stream)
+      pass_on(host, kind, std::move(stream), kind == OutputStream::err ? "" : ready.begun);
   }
   decide(HostStarts::Ready{host->node});
 }
 
-void SshStarter::failed_there(const HostPtr& host, const SshTalk::Failed& failed, bool reached) {
-  host->state = Host::State::failed;
-  if (!all_answered_) failures_.push_back({host->node, failed.exit_code, failed.what});
-  asio::error_code ec;
-  host->in.close(ec);
-  forget_if_over(host);
-  decide(HostStarts::Failed{host->node, reached, failed.what});
+void SshStarter::pass_on(const HostPtr& host, OutputStream kind, UniqueFd from,
+                         const std::string& begun) {
+  hub_.pass_on(std::move(from), kind, begun, [host] { host->output_ended(); });
 }
 
-// -- Messages to it
-
-void SshStarter::send(const HostPtr& host, std::string_view bytes) {
-  const bool idle = host->unsent.empty();
-  host->unsent += bytes;
-  if (idle) write(host);
+void SshStarter::on_failed(HostLogin& login, const SshTalk::Failed& failed, bool reached) {
+  const int node = static_cast<Host&>(login).node;
+  login.fail();
+  if (!all_answered_) failures_.push_back({node, failed.exit_code, failed.what});
+  login.close_in();
+  forget_if_over(login);
+  decide(HostStarts::Failed{node, reached, failed.what});
 }
 
-void SshStarter::write(const HostPtr& host) {
-  host->in.async_write_some(
-      asio::buffer(host->unsent.data() + host->sent, host->unsent.size() - host->sent),
-      [this, host](asio::error_code ec, std::size_t size) {
-        host->sent += size;
-        if (ec || host->sent == host->unsent.size()) {
-          host->unsent.clear();
-          host->sent = 0;
-        } else {
-          write(host);
-        }
-      });
+// -- Logins by another host
+
+// Asks ssh what the user's configuration on this host says of that one: the other hosts may not
+// have it.
+void SshStarter::ask_for_config(const HostPtr& host) {
+  const HostPlan& there = host_at(host->node);
+  const auto ssh = ssh_arguments(plan_.nodes.ssh, there, {}, 0);
+  const auto asked = host->config.run({.argv = asking_for_config(ssh_, ssh),
+                                       .env = own_environment(),
+                                       .keep_errors = true,
+                                       .limit = kAskLimit},
+                                      [this, host](const Command::End& end) {
+                                        if (!host->connects() || finishing_) return;
+                                        const auto target = target_for_others(end.text);
+                                        if (end.status == 0 && !end.too_late && target) {
+                                          HostPlan known = host_at(host->node);
+                                          known.name = target->host;
+                                          known.user = target->user;
+                                          known.port = target->port;
+                                          return order_login(*host, known);
+                                        }
+                                        drop(host);
+                                        decide(HostStarts::Refused{host->node, ""});
+                                      });
+  if (asked) return;
+  drop(host);
+  asio::post(loop_, [this, host] { decide(HostStarts::Refused{host->node, ""}); });
+}
+
+void SshStarter::order_login(const Host& host, const HostPlan& there) {
+  handlers_.order(host.by, NodeLogIn{.login = host.login,
+                                     .number = host.node,
+                                     .nproc = there.nproc,
+                                     .host = there.name,
+                                     .user = there.user,
+                                     .port = there.port.value_or(0),
+                                     .ssh = plan_.nodes.ssh,
+                                     .binary = tools_.binary->path()});
+}
+
+SshStarter::HostPtr SshStarter::find_login(int login) const {
+  const auto found = std::find_if(running_.begin(), running_.end(),
+                                  [=](const HostPtr& host) { return host->login == login; });
+  return found == running_.end() ? nullptr : *found;
+}
+
+// From now on its dlaunch is refused.
+void SshStarter::drop(const HostPtr& host) {
+  host->fail();
+  host->give_up();
+  std::erase(running_, host);
+}
+
+void SshStarter::perform(const HostStarts::TakeBack& login) {
+  const auto found = std::find_if(running_.begin(), running_.end(), [&](const HostPtr& host) {
+    return host->node == login.node && host->connects();
+  });
+  if (found == running_.end()) return;
+  const HostPtr host = *found;
+  drop(host);
+  handlers_.order(host->by, NodeForgetLogIn{host->login});
+}
+
+void SshStarter::login_ended(const NodeLoginEnded& ended) {
+  const HostPtr host = find_login(ended.login);
+  if (!host || !host->connects() || finishing_) return;
+  const std::string why = escaped(ended.why);
+  if (ended.reached) {
+    host->give_up();
+    return on_failed(*host, {ended.exit_code, why}, true);
+  }
+  drop(host);
+  decide(HostStarts::Refused{host->node, why});
+}
+
+void SshStarter::take_output(UniqueFd fd, std::int32_t login, std::int32_t stream) {
+  const HostPtr host = find_login(login);
+  const bool known = stream == kOutputStream || stream == kErrorStream;
+  if (!host || !host->connects() || !known || finishing_) return;
+  end_when_silent(fd.get(), kLostAfter);
+  if (stream == kOutputStream) host->have_input(UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)));
+  pass_on(host, stream == kOutputStream ? OutputStream::out : OutputStream::err, std::move(fd), "");
+  if (--host->awaited > 0) return;
+  host->state = Host::State::ready;
+  decide(HostStarts::Ready{host->node});
 }
 
 // -- Ends
 
-// A host is over when its process and all its outputs have ended.
-void SshStarter::over(const HostPtr& host) {
-  if (!host->over()) return;
-  forget_if_over(host);
+void SshStarter::on_over(HostLogin& login) {
+  const auto host = std::static_pointer_cast<Host>(login.shared_from_this());
+  forget_if_over(login);
   if (host->state == Host::State::starting) {
-    failed_there(host, host->talk.ended(host->how), false);
+    on_failed(login, login.ended(), false);
   } else if (host->state == Host::State::ready && !finishing_) {
-    const std::string why = "its " + starter() + " " + host->how;
+    const std::string why = (host->by_other() ? "it " : "its " + starter() + " ") + host->how();
     handlers_.lost({host->node, kExitRendezvous, why}, starts_again(plan_));
     decide(HostStarts::Ended{host->node, why});
   }
   check_done();
 }
 
-void SshStarter::forget_if_over(const HostPtr& host) {
-  if (host->over()) std::erase(running_, host);
+void SshStarter::forget_if_over(const HostLogin& login) {
+  if (!login.over()) return;
+  std::erase_if(running_, [&](const HostPtr& host) { return host.get() == &login; });
 }
 
 void SshStarter::finish(const std::function<bool(int node)>& linked, std::function<void()> done) {
@@ -405,8 +369,8 @@ void SshStarter::finish(const std::function<bool(int node)>& linked, std::functi
   next_.arm(kNever);
   done_ = std::move(done);
   for (const auto& host : running_) {
-    asio::error_code ec;
-    host->in.close(ec);
+    host->close_in();
+    if (host->connects()) host->give_up();
     // The linked agent may be that of an earlier or later login.
     host->told = host->state == Host::State::ready && linked(host->node);
   }
@@ -422,22 +386,17 @@ void SshStarter::be_patient() {
     if (ec) return;
     const Duration silent = steady_now() - std::max(finished_at_, hub_.passed_at());
     for (const auto& host : running_) {
-      if (host->over() || host->given_up || (host->told && silent < kSilent)) continue;
+      if (host->over() || host->given_up() || (host->told && silent < kSilent)) continue;
       if (host->told) {
         log_warn("the {} of host {} {} and shows nothing; {}", starter(), host_at(host->node).name,
-                 host->running ? "does not end" : "has left its output open",
-                 host->running ? "ending it" : "not waiting for more");
+                 host->running() ? "does not end" : "has left its output open",
+                 host->running() ? "ending it" : "not waiting for more");
       }
-      give_up_on(host);
+      host->give_up();
     }
     check_done();
     be_patient();
   });
-}
-
-void SshStarter::give_up_on(const HostPtr& host) {
-  host->given_up = true;  // do not wait for other processes that hold its outputs
-  if (host->running) ::kill(host->pid, SIGKILL);
 }
 
 void SshStarter::check_done() {

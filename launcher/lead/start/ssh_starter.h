@@ -1,14 +1,15 @@
 // SshStarter: starts a dlaunch on each of the other hosts of a Plan by its Starter, sends each its
-// order, and passes on its output. ssh_talk.h has the protocol and judges the answers;
-// elastic/host_starts.h decides which host is started when, and again. One thread, the loop's.
+// order, and passes on its output. ssh_talk.h has the protocol and judges the answers; host_login.h
+// has the processes; elastic/host_starts.h decides which host is started when, by whom, and again.
+// One thread, the loop's.
 //
 // The dlaunch there lives as long as its stdin is open: the end of this process, of its ssh or of
-// the connection ends it and its workers.
+// the connection ends it and its workers. A dlaunch that another host has started connects to us
+// instead (launcher/wire/output_link.h), so that it does not depend on that host.
 #pragma once
 
 #include <sys/types.h>
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,23 +18,24 @@
 #include <vector>
 
 #include <asio/io_context.hpp>
-#include <asio/posix/stream_descriptor.hpp>
 #include <asio/steady_timer.hpp>
 
 #include "base/clock.h"
 #include "base/secret.h"
 #include "elastic/host_starts.h"
+#include "launcher/lead/start/host_login.h"
 #include "launcher/lead/start/ssh_talk.h"
 #include "launcher/output/output_hub.h"
 #include "launcher/plan/hostfile.h"
 #include "launcher/plan/plan.h"
-#include "launcher/process/own_binary.h"
+#include "launcher/process/command.h"
 #include "launcher/process/spawn.h"
 #include "launcher/wire/deadline_timer.h"
+#include "launcher/wire/node_message.h"
 
 namespace dlaunch {
 
-class SshStarter {
+class SshStarter final : private HostLogin::User {
  public:
   struct Handlers {
     // All hosts have answered; some may not be able to take part.
@@ -43,12 +45,14 @@ class SshStarter {
     std::function<void(const HostFailure&, bool again)> lost;
     // A host should leave the job: call end_host() once no worker of the job is there.
     std::function<void(int node)> leave;
+    // Sends a message to a host of the job.
+    std::function<void(int node, const NodeMessage&)> order;
   };
   // helpers: gets the processes while they run, so that no other code ends or reaps them. All but
   // the handlers must outlive this object.
   SshStarter(asio::io_context& loop, const Plan& plan, OutputHub& hub, std::set<pid_t>& helpers,
              Handlers handlers);
-  ~SshStarter();
+  ~SshStarter() override;
 
   // endpoint: of the leader, as the other hosts reach it. Error: our own binary cannot be read, or
   // there is no such ssh.
@@ -62,6 +66,12 @@ class SshStarter {
   // it.
   void drain(int node) { decide(HostStarts::Drain{node}); }
   void undrain(int node, bool runs) { decide(HostStarts::Undrain{node, runs}); }
+  // The host can be ordered to log in to others, or no longer.
+  void linked(int node, bool here) { decide(HostStarts::Linked{node, here}); }
+  // A host has not logged in to another.
+  void login_ended(const NodeLoginEnded& ended);
+  // A dlaunch that another host has started sends its output by this connection.
+  void take_output(UniqueFd fd, std::int32_t login, std::int32_t stream);
   // Ends the dlaunch there.
   void end_host(int node);
   // The host's problem, in words; "": none.
@@ -85,6 +95,7 @@ class SshStarter {
   using HostPtr = std::shared_ptr<Host>;
   void decide(const HostStarts::Event& event);
   void perform(const HostStarts::LogIn& login);
+  void perform(const HostStarts::TakeBack& login);
   void perform(const HostStarts::Leave& leave) { handlers_.leave(leave.node); }
   void perform(const HostStarts::Tell& tell);
   void settle_place(const HostStarts::LogIn& login);
@@ -93,31 +104,27 @@ class SshStarter {
   void tell_who_is_waited_for();
   Result<void> log_in(const HostPtr& host);
   Result<SpawnRequest> request_for(const HostPlan& there, std::size_t order_size) const;
-  void watch(const HostPtr& host);
-  void read(const HostPtr& host, OutputStream kind);
-  void heard(const HostPtr& host, std::string_view bytes);
-  void on(const HostPtr& host, const SshTalk::Ready& ready);
-  void on(const HostPtr& host, const SshTalk::Failed& failed) { failed_there(host, failed, true); }
-  void failed_there(const HostPtr& host, const SshTalk::Failed& failed, bool reached);
-  void on(const HostPtr& host, const SshTalk::Push&);
-  void on(const HostPtr& host, const SshTalk::Order&);
-  std::string order_for(const HostPtr& host) const;
-  void send(const HostPtr& host, std::string_view bytes);
-  void write(const HostPtr& host);
-  void over(const HostPtr& host);
-  void forget_if_over(const HostPtr& host);
+  void on_ready(HostLogin& login, const SshTalk::Ready& ready) override;
+  void on_failed(HostLogin& login, const SshTalk::Failed& failed, bool reached) override;
+  void on_over(HostLogin& login) override;
+  void pass_on(const HostPtr& host, OutputStream kind, UniqueFd from, const std::string& begun);
+  std::string order_for(const Host& host) const;
+  void forget_if_over(const HostLogin& login);
   void check_done();
   void be_patient();
-  void give_up_on(const HostPtr& host);
+
+  // -- Logins by another host
+  void ask_for_config(const HostPtr& host);
+  void order_login(const Host& host, const HostPlan& there);
+  void drop(const HostPtr& host);
+  HostPtr find_login(int login) const;
 
   asio::io_context& loop_;
   const Plan& plan_;
   OutputHub& hub_;
-  std::set<pid_t>& helpers_;
+  LoginTools tools_;
   const Handlers handlers_;
-  std::string ssh_;                  // the program
-  std::optional<OwnBinary> binary_;  // ours
-  std::string pushed_;               // its content, once a host needs it
+  std::string ssh_;  // the program
   OrderFrame order_;
   HostStarts starts_;
   std::vector<HostPlan> hosts_;    // the plan's, then later ones

@@ -41,6 +41,7 @@ struct OrderFrame {
   std::int32_t number = 0;  // of the node
   std::int32_t nproc = 0;   // 0: the host decides
   std::int32_t login = 0;   // the number of this start of a dlaunch, from 1
+  bool calls = false;       // it opens an OutputLink to the leader (launcher/wire/output_link.h)
   std::string order;        // the same for all: cli/ssh_order.h
 };
 inline constexpr std::uint32_t kMaxOrder = 64 << 20;

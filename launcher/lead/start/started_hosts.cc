@@ -14,14 +14,16 @@ StartedHosts::StartedHosts(asio::io_context& loop, const Plan& plan, OutputHub& 
       helpers_(helpers),
       handlers_(std::move(handlers)),
       quorum_(plan.nodes),
-      starter_(loop, plan, hub, helpers,
-               {.answered = [this](const auto& failures) { on_answered(failures); },
-                .lost = [this](const HostFailure& failure, bool again) { on_lost(failure, again); },
-                .leave =
-                    [this](int node) {
-                      leaving_.insert(node);
-                      handlers_.leaves(node);
-                    }}) {}
+      starter_(
+          loop, plan, hub, helpers,
+          {.answered = [this](const auto& failures) { on_answered(failures); },
+           .lost = [this](const HostFailure& failure, bool again) { on_lost(failure, again); },
+           .leave =
+               [this](int node) {
+                 leaving_.insert(node);
+                 handlers_.leaves(node);
+               },
+           .order = [this](int node, const NodeMessage& what) { handlers_.order(node, what); }}) {}
 
 Result<void> StartedHosts::start(const Secret& secret, const std::string& endpoint) {
   if (auto ok = starter_.start(secret, endpoint); !ok) return ok;

@@ -25,6 +25,8 @@ class StartedHosts {
     std::function<void(int node)> leaves;
     // The host is gone; expect nothing more from it.
     std::function<void(int node)> gone;
+    // Sends a message to a host of the job.
+    std::function<void(int node, const NodeMessage&)> order;
     // Why no worker could start on our own host; see WorkerStarter::foresee_failure().
     std::function<SpawnError()> own_failure;
   };
@@ -44,6 +46,12 @@ class StartedHosts {
   bool some_leave() const { return !leaving_.empty(); }
   // The ssh of that login has not ended.
   bool runs(int login) const { return starter_.runs(login); }
+  // See SshStarter.
+  void linked(int node, bool here) { starter_.linked(node, here); }
+  void login_ended(const NodeLoginEnded& ended) { starter_.login_ended(ended); }
+  void take_output(UniqueFd fd, std::int32_t login, std::int32_t stream) {
+    starter_.take_output(std::move(fd), login, stream);
+  }
   // Its name in the plan or the list.
   const std::string& name(int node) const { return starter_.name(node); }
   // The hosts' problems, one line each.

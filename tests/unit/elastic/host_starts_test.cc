@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <queue>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -31,6 +33,24 @@ std::vector<int> logins(const Actions& actions) {
   std::vector<int> nodes;
   for (const auto& action : actions) {
     if (const auto* login = std::get_if<HostStarts::LogIn>(&action)) nodes.push_back(login->node);
+  }
+  return nodes;
+}
+
+// By whom, and where.
+std::vector<std::pair<int, int>> logins_by(const Actions& actions) {
+  std::vector<std::pair<int, int>> pairs;
+  for (const auto& action : actions) {
+    const auto* login = std::get_if<HostStarts::LogIn>(&action);
+    if (login != nullptr) pairs.emplace_back(login->by, login->node);
+  }
+  return pairs;
+}
+
+std::vector<int> taken_back(const Actions& actions) {
+  std::vector<int> nodes;
+  for (const auto& action : actions) {
+    if (const auto* back = std::get_if<HostStarts::TakeBack>(&action)) nodes.push_back(back->node);
   }
   return nodes;
 }
@@ -206,44 +226,71 @@ Duration in_seconds(double s) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
 }
 
-double flat(int hosts, int at_once, int cores) {
-  HostStarts starts({.at_once = at_once},
+// Each host that logs in has so many cores. A host that cannot log in to others fails as fast as it
+// would have succeeded.
+double until_all_answered(int hosts, HostStarts::Config config, int cores, bool keys = true) {
+  HostStarts starts(config,
                     std::vector<HostStarts::Host>(static_cast<std::size_t>(hosts), {.name = "h"}));
-  Launcher launcher(cores);
+  std::map<int, Launcher> launchers;
+  std::map<int, int> under_way;
   std::mt19937 random(1);
-  using Answer = std::pair<double, int>;
+  using Answer = std::tuple<double, int, int>;  // the node, and who has logged in
   std::priority_queue<Answer, std::vector<Answer>, std::greater<>> answers;
+  std::map<int, int> by_of;
+  std::set<int> forgotten;
   double now = 0;
-  int under_way = 0;
   const auto perform = [&](const Actions& actions) {
-    for (const int node : logins(actions)) {
-      answers.emplace(launcher.login(now, random), node);
-      CHECK(++under_way <= at_once);
+    for (const auto& action : actions) {
+      if (const auto* back = std::get_if<HostStarts::TakeBack>(&action)) {
+        forgotten.insert(back->node);
+        --under_way[by_of[back->node]];
+      }
+      const auto* login = std::get_if<HostStarts::LogIn>(&action);
+      if (login == nullptr) continue;
+      by_of[login->node] = login->by;
+      Launcher& launcher = launchers.try_emplace(login->by, cores).first->second;
+      answers.emplace(launcher.login(now, random), login->node, login->by);
+      CHECK(++under_way[login->by] <= config.at_once);
     }
   };
   perform(starts.step(kStart, HostStarts::Start{}));
   while (!answers.empty()) {
-    const auto [at, node] = answers.top();
+    const auto [at, node, by] = answers.top();
     answers.pop();
+    if (by != HostStarts::kSelf && forgotten.contains(node)) continue;
     now = at;
-    --under_way;
-    perform(starts.step(kStart + in_seconds(now), HostStarts::Ready{node}));
+    --under_way[by];
+    const TimePoint then = kStart + in_seconds(now);
+    if (by != HostStarts::kSelf && !keys) {
+      perform(starts.step(then, HostStarts::Refused{node, "no key"}));
+      continue;
+    }
+    perform(starts.step(then, HostStarts::Ready{node}));
+    perform(starts.step(then, HostStarts::Linked{node, true}));
   }
   CHECK(starts.all_answered());
   return now;
 }
 
-// Each host that is logged in to starts its share of the rest, so many children of one at once.
-double tree(int hosts, int children, int cores, double now, std::mt19937& random) {
-  Launcher launcher(cores);
-  double last = now;
-  const int own = std::min(hosts, children);
-  for (int child = 0; child < own; ++child) {
-    const double there = launcher.login(now, random);
-    const int share = (hosts - own) / own + (child < (hosts - own) % own);
-    last = std::max({last, there, share > 0 ? tree(share, children, cores, there, random) : there});
-  }
-  return last;
+double told_seconds(int hosts, HostStarts::Config config, int cores, bool keys = true) {
+  const double seconds = until_all_answered(hosts, config, cores, keys);
+  MESSAGE(hosts << " hosts, " << config.at_once << " at once, " << cores << " cores, tree "
+                << std::to_string(static_cast<int>(config.tree))
+                << std::string(keys ? "" : " without keys") << ": " << seconds << " s");
+  return seconds;
+}
+
+using Logins = std::vector<std::pair<int, int>>;
+constexpr int kSelf = HostStarts::kSelf;
+
+// Hosts a to f, two at once. a and b run, and a can log in to others; this process logs in to c
+// and, if it has room then, to d.
+HostStarts begun(HostStarts::Tree tree) {
+  HostStarts starts = starts_of(6, {.at_once = 2, .again = true, .tree = tree});
+  starts.step(kStart, HostStarts::Start{});
+  starts.step(kStart, HostStarts::Ready{0});
+  starts.step(kStart, HostStarts::Ready{1});
+  return starts;
 }
 
 }  // namespace
@@ -252,20 +299,144 @@ TEST_CASE("a thousand simulated hosts: limited by this machine's cores, and by t
   for (const auto& [hosts, at_once, cores, most] : {std::tuple{100, 32, 2, 6.0},
                                                     {100, 32, 16, 3.0},
                                                     {100, 128, 16, 3.0},
+                                                    {256, 32, 2, 14.0},
+                                                    {256, 32, 16, 5.0},
                                                     {1000, 32, 2, 45.0},
                                                     {1000, 32, 16, 13.0},
                                                     {1000, 128, 16, 8.0}}) {
-    const double seconds = flat(hosts, at_once, cores);
-    MESSAGE(hosts << " hosts, " << at_once << " at once, " << cores << " cores: " << seconds
-                  << " s");
+    const double seconds = told_seconds(hosts, {.at_once = at_once}, cores);
     CHECK(seconds <= most);
     CHECK(seconds >= hosts * 0.08 / cores);
   }
-  for (const int hosts : {100, 1000}) {
-    std::mt19937 random(1);
-    const double seconds = tree(hosts, 32, 16, 0, random);
-    MESSAGE(hosts << " hosts, a tree of 32: " << seconds << " s");
-    CHECK(seconds <= 6);
+}
+
+TEST_CASE("simulated hosts that log in to others: 256 are there in twice the time of 32") {
+  for (const auto tree : {HostStarts::Tree::on, HostStarts::Tree::attempt}) {
+    for (const int cores : {2, 16}) {
+      const HostStarts::Config config{.tree = tree};
+      const double few = told_seconds(32, config, cores);
+      CHECK(few == until_all_answered(32, {}, cores));
+      CHECK(told_seconds(256, config, cores) <= 2 * few);
+      CHECK(told_seconds(1000, config, cores) <= 3 * few);
+    }
+  }
+}
+
+TEST_CASE("simulated hosts that cannot log in to others are there as soon as without the attempt") {
+  for (const int hosts : {32, 33, 40, 256, 1000}) {
+    const HostStarts::Config attempt{.tree = HostStarts::Tree::attempt};
+    const double flat = until_all_answered(hosts, {}, 16);
+    CHECK(told_seconds(hosts, attempt, 16, false) <= flat * 1.05 + 0.5);
+  }
+}
+TEST_CASE("hosts that fit into the first logins form no tree") {
+  for (const auto tree : {HostStarts::Tree::on, HostStarts::Tree::attempt}) {
+    HostStarts starts = starts_of(3, {.at_once = 3, .again = true, .tree = tree});
+    CHECK(logins_by(starts.step(kStart, HostStarts::Start{})) ==
+          Logins{{kSelf, 0}, {kSelf, 1}, {kSelf, 2}});
+    starts.step(kStart, HostStarts::Ready{0});
+    starts.step(kStart, HostStarts::Linked{0, true});
+    // Nor does a single host that is started again later.
+    starts.step(kStart, HostStarts::Ready{1});
+    starts.step(kStart, HostStarts::Ready{2});
+    starts.step(kStart, HostStarts::Ended{1, "lost"});
+    CHECK(logins_by(starts.step(*starts.deadline(), HostStarts::Clock{})) == Logins{{kSelf, 1}});
+  }
+}
+
+TEST_CASE("started hosts share the others among them") {
+  HostStarts starts = begun(HostStarts::Tree::on);
+  // This process logs in to c and d. e and f wait until a can be asked.
+  CHECK(logins_by(starts.step(kStart, HostStarts::Linked{0, true})) == Logins{{0, 4}});
+  CHECK(logins_by(starts.step(kStart, HostStarts::Linked{1, true})) == Logins{{1, 5}});
+  for (const int node : {2, 3, 4, 5}) starts.step(kStart, HostStarts::Ready{node});
+  CHECK(starts.all_answered());
+}
+
+TEST_CASE("one login shows whether hosts can log in to others, and costs no time if they cannot") {
+  HostStarts starts = begun(HostStarts::Tree::attempt);
+  CHECK(logins_by(starts.step(kStart, HostStarts::Linked{0, true})) == Logins{{0, 4}});
+  CHECK(logins_by(starts.step(kStart, HostStarts::Linked{1, true})).empty());
+  SUBCASE("it succeeds: the others follow") {
+    CHECK(logins_by(starts.step(kStart, HostStarts::Ready{4})) == Logins{{0, 5}});
+  }
+  SUBCASE("it fails: this process logs in to that host and to all others, and says so once") {
+    const auto refused = starts.step(kStart, HostStarts::Refused{4, "Permission denied"});
+    CHECK(told(refused) ==
+          "host a did not log in to host e (Permission denied): this host logs in to all further "
+          "hosts; --ssh-tree off has it log in to all hosts itself\n");
+    CHECK(logins_by(refused).empty());
+    CHECK(logins_by(starts.step(kStart, HostStarts::Ready{2})) == Logins{{kSelf, 4}});
+    CHECK(logins_by(starts.step(kStart, HostStarts::Ready{3})) == Logins{{kSelf, 5}});
+    // The failure of that login is a failure like others.
+    CHECK(starts.step(kStart, HostStarts::Failed{4, false, "unreachable"}).empty());
+    CHECK(starts.words(kStart, 4).starts_with("started again in "));
+  }
+  SUBCASE("no other host waits any more: this process takes it back") {
+    CHECK(logins_by(starts.step(kStart, HostStarts::Ready{2})) == Logins{{kSelf, 5}});
+    const auto back = starts.step(kStart, HostStarts::Ready{3});
+    CHECK(taken_back(back) == std::vector{4});
+    CHECK(logins_by(back) == Logins{{kSelf, 4}});
+    CHECK(told(back).empty());
+    CHECK(starts.step(kStart, HostStarts::Refused{4, "no key"}).empty());  // too late
+  }
+}
+
+TEST_CASE("a host that did not log in to another is not asked again, if hosts should log in") {
+  HostStarts starts = begun(HostStarts::Tree::on);
+  starts.step(kStart, HostStarts::Linked{0, true});
+  starts.step(kStart, HostStarts::Linked{1, true});
+  starts.step(kStart, HostStarts::Ready{2});
+  const auto refused = starts.step(kStart, HostStarts::Refused{4, "no key"});
+  CHECK(logins_by(refused) == Logins{{kSelf, 4}});
+  CHECK(told(refused) ==
+        "host a did not log in to host e (no key): this host does it, also after later failures, "
+        "which it does not report; --ssh-tree off has it log in to all hosts itself\n");
+  // b is asked instead: for a host that is started again while this process has no room.
+  starts.step(kStart, HostStarts::Ended{2, "lost"});
+  starts.step(kStart, HostStarts::Refused{5, "no key"});
+  for (const int node : {3, 4, 5}) starts.step(kStart, HostStarts::Ready{node});
+  CHECK(starts.deadline());
+  CHECK(told(starts.step(*starts.deadline(), HostStarts::Clock{})).empty());
+}
+
+TEST_CASE("a host is lost, or is slow, while it logs in to others: this process takes them over") {
+  HostStarts starts = begun(HostStarts::Tree::on);
+  starts.step(kStart, HostStarts::Linked{0, true});
+  starts.step(kStart, HostStarts::Linked{1, true});
+  starts.step(kStart, HostStarts::Ready{2});
+  SUBCASE("lost") {
+    const auto lost = starts.step(kStart, HostStarts::Linked{0, false});
+    CHECK(taken_back(lost) == std::vector{4});
+    CHECK(logins_by(lost) == Logins{{kSelf, 4}});
+  }
+  SUBCASE("another dlaunch has taken its place") {
+    CHECK(taken_back(starts.step(kStart, HostStarts::Linked{0, true})) == std::vector{4});
+  }
+  SUBCASE("lost, after the other has answered") {
+    starts.step(kStart, HostStarts::Ready{4});
+    CHECK(starts.step(kStart, HostStarts::Linked{0, false}).empty());
+    CHECK(
+        told(starts.step(kStart, HostStarts::Ended{0, "killed"})).starts_with("host a: killed; "));
+    CHECK(starts.words(kStart, 4).empty());
+  }
+  SUBCASE("slow") {
+    CHECK(starts.deadline() == kStart + 15s);
+    CHECK(starts.step(kStart + 14s, HostStarts::Clock{}).empty());
+    const auto late = starts.step(kStart + 15s, HostStarts::Clock{});
+    CHECK(taken_back(late) == std::vector{4, 5});
+    CHECK(logins_by(late) == Logins{{kSelf, 4}});
+    CHECK(told(late).starts_with("host a did not log in to host e (no success within 15 s): "));
+  }
+  SUBCASE("the configuration of this host's ssh is needed: no failure") {
+    CHECK(logins_by(starts.step(kStart, HostStarts::Refused{4, ""})) == Logins{{kSelf, 4}});
+  }
+  SUBCASE("the user drains the other") {
+    const auto drained = starts.step(kStart, HostStarts::Drain{4});
+    CHECK(taken_back(drained) == std::vector{4});
+    CHECK(leaving(drained).empty());
+    CHECK(starts.step(kStart, HostStarts::Refused{4, "ended"}).empty());
+    CHECK(logins_by(starts.step(kStart, HostStarts::Undrain{4})).size() == 1);
   }
 }
 

@@ -87,6 +87,7 @@ class MembershipWorld final : private NodeMembership::Effects, private NodeMembe
   std::vector<JobCore::Event> events;
   // What the job learns, a line each: "begin", "lost 1 b".
   std::vector<std::string> news;
+  std::vector<std::string> logins;  // what it learns of logins by hosts
   std::vector<WorkerEnd> ends;
   std::vector<std::pair<Link, std::string>> asked;
   std::optional<Duration> clock_error_now;
@@ -133,6 +134,12 @@ class MembershipWorld final : private NodeMembership::Effects, private NodeMembe
     news.push_back(fmt::format("not started {}: {}", slot, error.what));
   }
   bool expects(int login) override { return login != gone_login; }
+  void on_linked(int node, bool here) override {
+    logins.push_back(fmt::format("{} {}", here ? "linked" : "unlinked", node));
+  }
+  void on_login_ended(const NodeLoginEnded& ended) override {
+    logins.push_back(fmt::format("login {} ended: {}", ended.login, ended.why));
+  }
   void on_input_wanted(int node, bool wants) override {
     if (wants) news.push_back(fmt::format("input {}", node));
   }

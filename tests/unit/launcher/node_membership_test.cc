@@ -82,6 +82,22 @@ TEST_CASE("membership: a host that leaves before the begin is not counted") {
   CHECK(world.news == Words{"begin"});
 }
 
+TEST_CASE("membership: hosts get orders to log in, and answer them, before the job begins") {
+  MembershipWorld world(membership_plan(3));
+  world.membership.opened(1, "10.0.0.b");
+  world.membership.message(1, NodeLoginEnded{7, 69, false, "of a stranger"});
+  CHECK(world.logins.empty());
+  world.comes(1, "b");
+  CHECK(world.logins == Words{"linked 1"});
+  world.membership.order(1, NodeLogIn{.login = 4, .number = 2, .host = "c", .ssh = {"ssh"}});
+  CHECK(world.got<NodeLogIn>(1)->host == "c");
+  world.membership.message(1, NodeLoginEnded{4, 69, false, "no key"});
+  CHECK(world.logins.back() == "login 4 ended: no key");
+  world.goes(1);
+  CHECK(world.logins.back() == "unlinked 1");
+  CHECK(world.news.empty());
+}
+
 TEST_CASE("membership: a host is lost, and back once it is healthy") {
   MembershipWorld world(membership_plan(3));
   join_b_and_c(world);

@@ -85,6 +85,31 @@ TEST_CASE("what a program reports of its progress arrives, by the clock here") {
         RunProgress{.at = kThere - 1s, .step = 12, .total = 100, .values = {{"loss", 0.5}}});
 }
 
+TEST_CASE("an order to log in arrives, and one that makes no sense does not") {
+  const NodeLogIn sent{.login = 7,
+                       .number = 3,
+                       .nproc = 2,
+                       .host = "c",
+                       .user = "u",
+                       .port = 2222,
+                       .ssh = {"ssh", "-v"},
+                       .binary = "/opt/dlaunch"};
+  const auto got = over(sent);
+  CHECK((got.login == 7 && got.number == 3 && got.nproc == 2 && got.host == "c"));
+  CHECK((got.user == "u" && got.port == 2222 && got.ssh == sent.ssh && got.binary == sent.binary));
+  const auto refused = [](NodeLogIn what) {
+    return !decode_node_message(encode(what, kHere).substr(4), kThere);
+  };
+  CHECK_FALSE(refused(sent));
+  NodeLogIn wrong = sent;
+  CHECK(refused((wrong.ssh.clear(), wrong)));
+  wrong = sent;
+  CHECK(refused((wrong.port = 65536, wrong)));
+  wrong = sent;
+  CHECK(refused((wrong.host.clear(), wrong)));
+  CHECK(over(NodeLoginEnded{7, 127, true, "no program"}).why == "no program");
+}
+
 TEST_CASE("what a worker does, and its GPUs, survive the way") {
   CHECK(over(NodeSurvey{7, true}).gpus);
   NodeWorker worker{.slot = 1, .pid = 7, .started = kHere - 5s, .round = 3, .cpu = 4s};

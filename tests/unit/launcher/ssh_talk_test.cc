@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "launcher/lead/start/ssh_login.h"
 #include "launcher/plan/host_shares.h"
@@ -79,6 +80,16 @@ TEST_CASE("ssh gets a connection only if the configuration does not say how to c
   CHECK(plain_connection("hostname a\nport 22\nconnecttimeout none\n") == 0);
   CHECK(plain_connection("hostname a\nport 22\naddressfamily inet\nconnecttimeout 10") == 0);
 
+  const auto target = target_for_others(plain);
+  REQUIRE(target);
+  CHECK((target->host == "10.0.0.7" && target->user == "root" && target->port == 22));
+  CHECK_FALSE(target_for_others(plain + "proxyjump gate\n"));
+  CHECK_FALSE(target_for_others("hostname a\nport 22\nconnecttimeout 10\n"));
+  for (const char* here : {"localhost", "localhost.localdomain", "127.0.1.1", "::1"}) {
+    CHECK_FALSE(
+        target_for_others(fmt::format("user u\nhostname {}\nport 22\nconnecttimeout 10\n", here)));
+  }
+
   const Words ssh = {"ssh", "-F", "f", "--", "h", "exec sh"};
   CHECK(asking_for_config("/bin/ssh", ssh) ==
         Words{"/bin/ssh", "-G", "-F", "f", "--", "h", "exec sh"});
@@ -122,12 +133,13 @@ TEST_CASE("without a build ID no file is the same") {
 }
 
 TEST_CASE("an order is read as it was written, and malformed ones are refused") {
-  const OrderFrame frame{"secret", "10.0.0.1:4000", 3, 2, 5, std::string("a\0b", 3)};
+  const OrderFrame frame{"secret", "10.0.0.1:4000", 3, 2, 5, true, std::string("a\0b", 3)};
   const std::string bytes = encode(frame).substr(4);
   const auto back = decode_order_frame(bytes);
   REQUIRE(back);
   CHECK((back->secret == frame.secret && back->endpoint == frame.endpoint));
   CHECK((back->number == 3 && back->nproc == 2 && back->login == 5 && back->order == frame.order));
+  CHECK(back->calls);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     CHECK_FALSE(decode_order_frame(std::string_view(bytes).substr(0, size)));
   }

@@ -1,0 +1,108 @@
+#include "launcher/wire/output_link.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include <asio/executor_work_guard.hpp>
+#include <asio/io_context.hpp>
+#include <doctest/doctest.h>
+
+#include "rendezvous/store_server.h"
+
+namespace dlaunch {
+namespace {
+
+std::string read_to_end(int fd) {
+  std::string text;
+  char bytes[4096];
+  for (ssize_t n = 0;; text.append(bytes, static_cast<std::size_t>(n))) {
+    n = ::read(fd, bytes, sizeof bytes);
+    if (n < 0 && errno == EAGAIN) {
+      ::usleep(1000);
+      n = 0;
+      continue;
+    }
+    if (n <= 0) return text;
+  }
+}
+
+// A store that notes the output connections.
+class OutputTaker {
+ public:
+  explicit OutputTaker(const Secret& secret) {
+    NodeHandlers nodes{.opened = [](NodeHandlers::Link, const std::string&) {},
+                       .message = [](NodeHandlers::Link, std::string_view) {},
+                       .closed = [](NodeHandlers::Link) {},
+                       .output =
+                           [this](UniqueFd fd, std::int32_t login, std::int32_t stream) {
+                             const std::lock_guard lock(mutex_);
+                             taken_.emplace_back(std::move(fd), login, stream);
+                           }};
+    auto server = StoreServer::open(
+        loop_,
+        {.listen = {"127.0.0.1", 0}, .job_id = "job", .secret = secret, .nodes = std::move(nodes)});
+    REQUIRE(server);
+    server_ = std::move(*server);
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  ~OutputTaker() {
+    loop_.stop();
+    thread_.join();
+  }
+  Endpoint endpoint() const { return server_->endpoint(); }
+  using Taken = std::vector<std::tuple<UniqueFd, std::int32_t, std::int32_t>>;
+  Taken wait_for(std::size_t number) {
+    const auto until = steady_now() + std::chrono::seconds(20);
+    while (steady_now() < until) {
+      const std::lock_guard lock(mutex_);
+      if (taken_.size() >= number) return std::move(taken_);
+    }
+    return {};
+  }
+
+ private:
+  asio::io_context loop_;
+  asio::executor_work_guard<asio::io_context::executor_type> keep_{loop_.get_executor()};
+  std::unique_ptr<StoreServer> server_;
+  std::thread thread_;
+  std::mutex mutex_;
+  Taken taken_;
+};
+
+TEST_CASE("output link: each stream arrives whole under its login, and its end, too") {
+  const Secret secret(std::string(32, 's'));
+  OutputTaker leader(secret);
+  auto link = open_output_link(leader.endpoint(), secret, "job", 7, "a test");
+  REQUIRE(link);
+  const auto taken = leader.wait_for(2);
+  REQUIRE(taken.size() == 2);
+  CHECK((std::get<1>(taken[0]) == 7 && std::get<2>(taken[0]) == kOutputStream));
+  CHECK((std::get<1>(taken[1]) == 7 && std::get<2>(taken[1]) == kErrorStream));
+  CHECK(::write(link->out.get(), "to the user", 11) == 11);
+  CHECK(::write(link->err.get(), "an error", 8) == 8);
+  // The leader ends the dlaunch there, which still sends the rest.
+  ::shutdown(std::get<0>(taken[0]).get(), SHUT_WR);
+  CHECK(read_to_end(link->out.get()).empty());
+  CHECK(::write(link->out.get(), ", and the rest", 14) == 14);
+  link = OutputLink();
+  CHECK(read_to_end(std::get<0>(taken[0]).get()) == "to the user, and the rest");
+  CHECK(read_to_end(std::get<0>(taken[1]).get()) == "an error");
+}
+
+TEST_CASE("output link: only a process of the same job gets one") {
+  const Secret secret(std::string(32, 's'));
+  OutputTaker leader(secret);
+  const auto other = open_output_link(leader.endpoint(), Secret("other"), "job", 7, "a test");
+  REQUIRE_FALSE(other);
+  CHECK(other.error().code == Errc::auth);
+  CHECK_FALSE(open_output_link(leader.endpoint(), secret, "another job", 7, "a test"));
+}
+
+}  // namespace
+}  // namespace dlaunch
