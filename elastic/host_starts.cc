@@ -15,8 +15,8 @@ constexpr Duration kLongestPause = std::chrono::seconds(60);
 constexpr Duration kFirstCooldown = std::chrono::seconds(10);
 constexpr Duration kLongestCooldown = std::chrono::hours(1);
 constexpr Duration kClean = std::chrono::minutes(10);
-constexpr int kLeftAloneAfter = 3;                        // failures
-constexpr Duration kPatience = std::chrono::seconds(15);  // with a login by another host
+constexpr int kLeftAloneAfter = 3;                             // failures
+constexpr Duration kLeastPatience = std::chrono::seconds(15);  // with a login by another host
 
 Duration doubled(Duration first, int times, Duration longest) {
   Duration pause = first;
@@ -44,7 +44,7 @@ std::optional<TimePoint> HostStarts::deadline() const {
   TimePoint next = kNever;
   for (const Place& place : places_) {
     if (place.life == Life::waiting && !full) next = std::min(next, place.next);
-    if (waits_for_other(place)) next = std::min(next, deadline_after(place.asked, kPatience));
+    if (waits_for_other(place)) next = std::min(next, deadline_after(place.asked, patience()));
   }
   return next == kNever ? std::nullopt : std::optional(next);
 }
@@ -66,6 +66,8 @@ int HostStarts::logins_by(int node) const {
 int HostStarts::logins_by_others() const {
   return static_cast<int>(std::count_if(places_.begin(), places_.end(), waits_for_other));
 }
+
+Duration HostStarts::patience() const { return std::max(kLeastPatience, 2 * slowest_); }
 
 // Those that have waited longest come first.
 HostStarts::Place* HostStarts::longest_waiting(bool ours) {
@@ -101,18 +103,23 @@ bool HostStarts::helps(const Place& place) const {
   return place.linked && place.life == Life::running && !place.failed_us;
 }
 
-// The number of logins for each host that logs in now or soon.
+// The number of logins for each host that logs in now or soon: this one, those that run, and those
+// to which it logged in before any ran.
 int HostStarts::fair_share() const {
-  auto helpers = std::count_if(places_.begin(), places_.end(),
-                               [this](const Place& place) { return helps(place); });
+  const auto helpers = std::count_if(places_.begin(), places_.end(), [](const Place& place) {
+    return place.life == Life::running && !place.failed_us;
+  });
   if (helpers == 0) return config_.at_once;
-  helpers += 1 + logins_by(kSelf);
+  const auto soon = std::count_if(places_.begin(), places_.end(), [this](const Place& place) {
+    return place.life == Life::starting && place.by == kSelf && place.asked < first_ready_;
+  });
   const auto waiting = std::count_if(places_.begin(), places_.end(), [this](const Place& place) {
     return waits_for_other(place) ||
            (place.life == Life::waiting && place.next <= now_ && !place.ours);
   });
-  const auto share = (waiting + helpers - 1) / helpers;
-  return static_cast<int>(std::clamp<std::ptrdiff_t>(share, 1, config_.at_once));
+  const auto all = helpers + soon + 1;
+  return static_cast<int>(
+      std::clamp<std::ptrdiff_t>((waiting + all - 1) / all, 1, config_.at_once));
 }
 
 // Who logs in to the next host that anyone may start; nullopt: nobody has room.
@@ -177,7 +184,11 @@ void HostStarts::on(const Start&) {
 void HostStarts::on(const Ready& ready) {
   Place& place = at(ready.node);
   if (tree_ == Tree::attempt && waits_for_other(place)) tree_ = Tree::on;
-  if (place.life == Life::starting) place.life = Life::running;
+  if (place.life == Life::starting) {
+    place.life = Life::running;
+    slowest_ = std::max(slowest_, now_ - place.asked);
+  }
+  first_ready_ = std::min(first_ready_, now_);
   place.answered = true;
   place.since = now_;
   place.out_of_reach = 0;
@@ -216,9 +227,9 @@ void HostStarts::on(const Refused& refused) {
 
 void HostStarts::on(const Clock&) {
   for (Place& place : places_) {
-    if (!waits_for_other(place) || now_ < deadline_after(place.asked, kPatience)) continue;
+    if (!waits_for_other(place) || now_ < deadline_after(place.asked, patience())) continue;
     actions_.push_back(TakeBack{node_of(place)});
-    take_over(place, "no success within " + format_duration(kPatience));
+    take_over(place, "no success within " + format_duration(patience()));
   }
 }
 

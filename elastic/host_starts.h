@@ -19,7 +19,7 @@
 //   hosts   flat, 2 cores   tree, 2 cores   flat, 16 cores   tree, 16 cores
 //      32             2.6             2.6              1.7              1.7
 //     256            10.7             2.6              2.9              1.7
-//   1,000            40.6             2.9             10.1              2.1
+//   1,000            40.6             3.2             10.1              2.1
 #pragma once
 
 #include <cstdint>
@@ -187,6 +187,7 @@ class HostStarts {
   void take_back_attempt();
   bool helps(const Place& place) const;
   int fair_share() const;
+  Duration patience() const;
   std::optional<int> login_for_any() const;
   int node_of(const Place& place) const { return static_cast<int>(&place - places_.data()); }
   Place& at(int node) { return places_[static_cast<std::size_t>(node)]; }
@@ -195,6 +196,8 @@ class HostStarts {
   const Config config_;
   Tree tree_;  // attempt becomes on, or off
   bool told_of_tree_ = false;
+  TimePoint first_ready_ = kNever;
+  Duration slowest_{};  // login so far
   TimePoint now_{};
   std::mt19937_64 random_;
   std::vector<Place> places_;

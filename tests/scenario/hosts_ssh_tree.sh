@@ -51,6 +51,10 @@ launch 1 $tree --hosts 'host[1-8]' bash -c "$where"; expect_code 0
 [ "$(logged_in_by 1 | wc -l)" = 7 ] || fail "a host without a key has logged in: $(cat out)"
 expect_err '^dlaunch: warning: host host[0-9] did not log in to host host[0-9] \(.*Permission denied.*\): this host does it, '
 [ "$(wc -l < err)" = 1 ] || fail "said more than once"
+launch 1 --ssh-logins 2 --hosts 'host[1-8]' bash -c "$where"; expect_code 0
+[ "$(logged_in_by 1 | wc -l)" = 7 ] || fail "a host without a key has logged in: $(cat out)"
+[ ! -s err ] || expect_err '^dlaunch: warning: host host[0-9] did not .*: this host logs in to all further hosts; --ssh-tree off '
+[ "$(wc -l < err)" -le 1 ] || fail "said more than once"
 all_clean 1 2 3 4 5 6 7 8
 for h in 2 3 4 5 6 7 8; do on $h umount keys/user; done
 
@@ -91,10 +95,19 @@ for h in 1 2 3 4 5 6 7 8; do [ $h = "$lost" ] || all_clean $h; done
 rm -rf "$(host_dir $lost)"/tmp/*; sshd_up "$lost"
 touch go
 
+# Hosts that are listed later are started by others, too.
+echo host2 > list
+start_launch 1 $tree --host-discovery-script 'cat list' --nnodes 1:7 --nproc 1 --max-restarts 9 "${rounds[@]}"
+wait_until 30 round_of 0 1 || { cat err; fail "no first round"; }
+printf 'host%s\n' 2 3 4 5 6 7 8 > list
+wait_until 60 round_of 1 7 || { cat err; fail "the hosts that are listed later do not join"; }
+parent() { for h in 2 3 4 5 6 7 8; do on $h pgrep -x ssh >/dev/null && echo $h && return; done; }
+[ -n "$(parent)" ] || fail "no host has logged in to another"
+kill -INT $launcher; wait_launch 20; expect_code 130; all_clean 1 2 3 4 5 6 7 8
+
 # A host that has logged in to others is lost, and they stay in the job. SIGKILL of the leader ends all.
 start_launch 1 $tree --hosts 'host[1-8]' --nnodes 6:8 --max-restarts 9 "${rounds[@]}"
 wait_until 30 round_of 0 8 || fail "no first round"
-parent() { for h in 2 3 4 5 6 7 8; do on $h pgrep -x ssh >/dev/null && echo $h && return; done; }
 lost=$(parent); [ -n "$lost" ] || fail "no host has logged in to another"
 host_kill "$lost"
 wait_until 30 round_of 1 7 || { cat err; fail "the others do not continue"; }

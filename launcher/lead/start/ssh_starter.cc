@@ -55,7 +55,7 @@ struct SshStarter::Host final : HostLogin {
   int awaited = 2;    // outputs, if another host starts it
   Command config;     // ssh's, for that host
   bool by_other() const { return by != HostStarts::kSelf; }
-  bool connects() const { return by_other() && state == State::starting; }
+  bool connects() const { return by_other() && running() && state == State::starting; }
   using HostLogin::have_input;
 };
 
@@ -268,21 +268,22 @@ void SshStarter::ask_for_config(const HostPtr& host) {
                                        .keep_errors = true,
                                        .limit = kAskLimit},
                                       [this, host](const Command::End& end) {
-                                        if (!host->connects() || finishing_) return;
-                                        const auto target = target_for_others(end.text);
-                                        if (end.status == 0 && !end.too_late && target) {
-                                          HostPlan known = host_at(host->node);
-                                          known.name = target->host;
-                                          known.user = target->user;
-                                          known.port = target->port;
-                                          return order_login(*host, known);
-                                        }
-                                        drop(host);
-                                        decide(HostStarts::Refused{host->node, ""});
+                                        if (host->connects()) have_config(host, end);
                                       });
-  if (asked) return;
-  drop(host);
-  asio::post(loop_, [this, host] { decide(HostStarts::Refused{host->node, ""}); });
+  if (!asked) asio::post(loop_, [this, host] { have_config(host, {.status = 1}); });
+}
+
+void SshStarter::have_config(const HostPtr& host, const Command::End& end) {
+  const auto target = target_for_others(end.text);
+  if (end.status != 0 || end.too_late || !target) {
+    drop(host);
+    return decide(HostStarts::Refused{host->node, ""});
+  }
+  HostPlan known = host_at(host->node);
+  known.name = target->host;
+  known.user = target->user;
+  known.port = target->port;
+  order_login(*host, known);
 }
 
 void SshStarter::order_login(const Host& host, const HostPlan& there) {

@@ -115,6 +115,7 @@ class SshStarter final : private HostLogin::User {
 
   // -- Logins by another host
   void ask_for_config(const HostPtr& host);
+  void have_config(const HostPtr& host, const Command::End& end);
   void order_login(const Host& host, const HostPlan& there);
   void drop(const HostPtr& host);
   HostPtr find_login(int login) const;
