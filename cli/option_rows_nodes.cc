@@ -34,7 +34,7 @@ constexpr OptionRow kNodesRows[] = {
      &Options::ssh_logins},
     {"ssh-tree", "", "", kChoices<kSshTreeWords>, "auto", Group::nodes,
      "Let started hosts log in to further hosts, if there are more than --ssh-logins. With auto "
-     "they do so once one of them has succeeded, and no longer after a failure; with on also if "
+     "they do so until one of them fails; with on also after failures, and if "
      "--ssh-command is another program than ssh. With off this host logs in to all",
      &Options::ssh_tree},
     {"host-discovery-script", "", "", "COMMAND", "", Group::nodes,

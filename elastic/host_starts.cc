@@ -27,7 +27,7 @@ Duration doubled(Duration first, int times, Duration longest) {
 }  // namespace
 
 HostStarts::HostStarts(const Config& config, std::vector<Host> hosts)
-    : config_(config), tree_(config.tree), random_(config.seed) {
+    : config_(config), tree_(config.tree), proven_(config.tree == Tree::on), random_(config.seed) {
   for (Host& host : hosts) places_.push_back({.host = std::move(host)});
 }
 
@@ -63,10 +63,6 @@ int HostStarts::logins_by(int node) const {
   }));
 }
 
-int HostStarts::logins_by_others() const {
-  return static_cast<int>(std::count_if(places_.begin(), places_.end(), waits_for_other));
-}
-
 Duration HostStarts::patience() const { return std::max(kLeastPatience, 2 * slowest_); }
 
 // Those that have waited longest come first.
@@ -89,7 +85,7 @@ void HostStarts::start_due() {
     if (!by) return;
     log_in(*place, *by);
   }
-  if (tree_ == Tree::attempt && logins_by(kSelf) < config_.at_once) take_back_attempt();
+  if (!proven_) take_back_attempts();
 }
 
 void HostStarts::log_in(Place& place, int by) {
@@ -125,8 +121,9 @@ int HostStarts::fair_share() const {
 // Who logs in to the next host that anyone may start; nullopt: nobody has room.
 std::optional<int> HostStarts::login_for_any() const {
   const int own = logins_by(kSelf);
-  if (tree_ != Tree::on && own < config_.at_once) return kSelf;
-  if (tree_ == Tree::off || (tree_ == Tree::attempt && logins_by_others() > 0)) return std::nullopt;
+  const bool as_without = tree_ == Tree::off || !proven_;
+  if (as_without && own < config_.at_once) return kSelf;
+  if (tree_ == Tree::off) return std::nullopt;
   std::vector<int> loads(places_.size());
   for (const Place& place : places_) {
     if (waits_for_other(place)) ++loads[static_cast<std::size_t>(place.by)];
@@ -142,10 +139,11 @@ std::optional<int> HostStarts::login_for_any() const {
   return idlest;
 }
 
-// No other host waits: the login that is to show whether hosts can log in to others must not make
-// the start longer.
-void HostStarts::take_back_attempt() {
+// No other host waits. As long as no started host has logged in to another, the attempts must not
+// make the start longer.
+void HostStarts::take_back_attempts() {
   for (Place& place : places_) {
+    if (logins_by(kSelf) >= config_.at_once) return;
     if (!waits_for_other(place)) continue;
     actions_.push_back(TakeBack{node_of(place)});
     log_in(place, kSelf);
@@ -183,7 +181,7 @@ void HostStarts::on(const Start&) {
 
 void HostStarts::on(const Ready& ready) {
   Place& place = at(ready.node);
-  if (tree_ == Tree::attempt && waits_for_other(place)) tree_ = Tree::on;
+  if (waits_for_other(place)) proven_ = true;
   if (place.life == Life::starting) {
     place.life = Life::running;
     slowest_ = std::max(slowest_, now_ - place.asked);

@@ -19,7 +19,7 @@
 //   hosts   flat, 2 cores   tree, 2 cores   flat, 16 cores   tree, 16 cores
 //      32             2.6             2.6              1.7              1.7
 //     256            10.7             2.6              2.9              1.7
-//   1,000            40.6             3.2             10.1              2.1
+//   1,000            40.6             2.6             10.1              1.8
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ class HostStarts {
  public:
   enum class Tree {
     off,      // this process logs in to all
-    attempt,  // started hosts log in, once one of them has succeeded; after a failure none does
+    attempt,  // started hosts log in, until one of them fails; before one of them has succeeded,
+              // this process logs in to as many hosts as it would do alone
     on        // started hosts log in, except those that have failed
   };
   struct Config {
@@ -180,11 +181,10 @@ class HostStarts {
     return place.life == Life::starting && place.by != kSelf;
   }
   int logins_by(int node) const;
-  int logins_by_others() const;
   Place* longest_waiting(bool ours);
   void log_in(Place& place, int by);
   void take_over(Place& place, const std::string& why);
-  void take_back_attempt();
+  void take_back_attempts();
   bool helps(const Place& place) const;
   int fair_share() const;
   Duration patience() const;
@@ -194,7 +194,8 @@ class HostStarts {
   const Place& at(int node) const { return places_[static_cast<std::size_t>(node)]; }
 
   const Config config_;
-  Tree tree_;  // attempt becomes on, or off
+  Tree tree_;    // attempt may become off
+  bool proven_;  // a started host has logged in to another, or need not
   bool told_of_tree_ = false;
   TimePoint first_ready_ = kNever;
   Duration slowest_{};  // login so far
