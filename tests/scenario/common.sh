@@ -32,6 +32,12 @@ cd "$tmp" || exit 1
 fail() { echo "FAIL: $*" >&2; for f in out err; do [ -f $f ] && { echo "--- $f"; tail -n 40 $f; } >&2; done; exit 1; }
 skip() { echo "SKIP: $*"; exit 77; }
 need_package() { compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"; }
+# has_torch PYTHON: whether this Python has PyTorch with torch.distributed. It does not import PyTorch, which takes a second.
+has_torch() {
+  "$1" -c 'import importlib.util, os, sys
+found = importlib.util.find_spec("torch")
+sys.exit(not found or not os.path.exists(os.path.dirname(found.origin) + "/distributed/run.py"))' 2>/dev/null
+}
 # install_beside MODULE: makes an environment with the package, and with the folder in which $python has MODULE. $python
 # becomes the Python of this environment.
 install_beside() {

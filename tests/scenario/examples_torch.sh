@@ -3,7 +3,7 @@ source "$SOURCE/tests/scenario/common.sh" || exit 1
 source "$SOURCE/tests/scenario/installed_examples.sh"
 export PYTHONWARNINGS=ignore
 python=${TORCH_PYTHON:-/usr/bin/python3}
-"$python" -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
+has_torch "$python" || skip "PyTorch is not installed"
 compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
   skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
 examples_up "$python"

@@ -2,7 +2,7 @@
 # computes while the others wait ends nothing.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
-"$python" -c 'import torch.distributed' 2>/dev/null || skip 'PyTorch is not installed'
+has_torch "$python" || skip 'PyTorch is not installed'
 
 cat >train.py <<'P'
 import os, sys, time

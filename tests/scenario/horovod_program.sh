@@ -2,7 +2,7 @@
 # weights whichever rank is killed; and a program that is not elastic.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
-"$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not installed"
+has_torch "$python" || skip "PyTorch is not installed"
 need_package
 export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 here=$SOURCE/tests/scenario

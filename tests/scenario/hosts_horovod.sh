@@ -2,7 +2,7 @@
 # rank 0, and then another rank, are killed.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
 python=${TORCH_PYTHON:-/usr/bin/python3}
-"$python" -c 'import torch' 2>/dev/null || skip "PyTorch is not installed"
+has_torch "$python" || skip "PyTorch is not installed"
 need_package
 export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 here=$SOURCE/tests/scenario

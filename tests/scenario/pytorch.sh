@@ -1,6 +1,6 @@
 # A plain PyTorch script that reads its rank from the environment runs unchanged.
 source "$SOURCE/tests/scenario/common.sh"
-/usr/bin/python3 -c 'import torch.distributed' 2>/dev/null || skip "PyTorch is not installed"
+has_torch /usr/bin/python3 || skip "PyTorch is not installed"
 
 cat > script.py <<'P'
 import torch, torch.distributed as dist

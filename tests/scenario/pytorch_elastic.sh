@@ -1,7 +1,7 @@
 # A DistributedDataParallel script in torchrun's elastic pattern saves and loads its own checkpoint. dlaunch
 # restarts it as torchrun does: all workers, with the same environment. It reaches the same weights.
 source "$SOURCE/tests/scenario/common.sh"
-/usr/bin/python3 -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
+has_torch /usr/bin/python3 || skip "PyTorch is not installed"
 
 cat > script.py <<'P'
 import os, sys, torch, torch.distributed as dist

@@ -2,7 +2,7 @@
 # as on gloo, also under torchrun. Ranks that wait for a killed worker get an error.
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
-"$python" -c 'import torch.distributed.run' 2>/dev/null || skip "PyTorch is not installed"
+has_torch "$python" || skip "PyTorch is not installed"
 compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
   skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
 export PYTHONPATH="$BUILD/python" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore

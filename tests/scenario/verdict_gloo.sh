@@ -1,7 +1,7 @@
 # Ranks of PyTorch on Gloo give up waiting in a collective: the report names the rank that does not come.
 source "$SOURCE/tests/scenario/verdict.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
-"$python" -c 'import torch.distributed' 2>/dev/null || skip "PyTorch is not installed"
+has_torch "$python" || skip "PyTorch is not installed"
 cat >stuck.py <<'P'
 import datetime, os
 import torch, torch.distributed as dist
