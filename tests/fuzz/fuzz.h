@@ -1,6 +1,6 @@
-// What the targets share. Each is a libFuzzer target (-Dfuzz=true under clang) and, linked with
-// replay.cc, an ordinary test that runs its corpus and mutations of it. A target returns -1 if the
-// parser refuses the input.
+// What the targets share. With libfuzzer.cc each target is a program of libFuzzer (-Dfuzz=true
+// under clang). With replay.cc all targets are one program, which runs the corpus of a target and
+// mutations of it as an ordinary test.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,23 @@
 #include <variant>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+// A constant of this type in each target's file adds the target to the program.
+struct FuzzTarget {
+  std::string_view name;
+  int (*take)(const std::uint8_t* data, std::size_t size);  // -1: the parser refuses the input
+  std::vector<std::string> (*examples)();  // beside the files of the corpus; null if there are none
 
-// The target's own examples, beside the files of its corpus; null if it has none.
-__attribute__((weak)) std::vector<std::string> fuzz_examples();
+  FuzzTarget(std::string_view its_name, int (*its_take)(const std::uint8_t*, std::size_t),
+             std::vector<std::string> (*its_examples)() = nullptr)
+      : name(its_name), take(its_take), examples(its_examples) {
+    all().push_back(*this);
+  }
+
+  static std::vector<FuzzTarget>& all() {
+    static std::vector<FuzzTarget> targets;
+    return targets;
+  }
+};
 
 // The examples given, and one of each other kind of message with its members as they are at first.
 template <class Message, class Encode>
@@ -35,4 +48,8 @@ std::vector<std::string> one_of_each(const std::vector<Message>& given, Encode e
 
 inline std::string_view fuzz_text(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
+}
+
+inline void fuzz_check(bool holds) {
+  if (!holds) __builtin_trap();
 }

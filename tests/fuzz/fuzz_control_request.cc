@@ -1,7 +1,7 @@
 #include "fuzz.h"
 #include "launcher/lead/control/control_request.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_control_request(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const auto request = parse_control_request(fuzz_text(data, size));
   if (!request) return -1;
@@ -18,3 +18,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)decide(*request, job);
   return 0;
 }
+
+static const FuzzTarget control_request_target("control_request", fuzz_control_request);

@@ -1,7 +1,7 @@
 #include "fuzz.h"
 #include "rendezvous/etcd_message.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_etcd_message(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const std::string_view body = fuzz_text(data, size);
   (void)decode_etcd_answer(body);
@@ -15,3 +15,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)refusal.forbidden();
   return 0;
 }
+
+static const FuzzTarget etcd_message_target("etcd_message", fuzz_etcd_message);

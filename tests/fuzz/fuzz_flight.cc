@@ -4,7 +4,7 @@
 #include "base/nccl_record.h"
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_flight(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const TimePoint now(std::chrono::hours(24 * 365));
   const std::string_view bytes = fuzz_text(data, size);
@@ -25,3 +25,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (read_rate(bytes, now).over > std::chrono::seconds(5)) __builtin_trap();
   return 0;
 }
+
+static const FuzzTarget flight_target("flight", fuzz_flight);

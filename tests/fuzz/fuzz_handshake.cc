@@ -1,7 +1,7 @@
 #include "fuzz.h"
 #include "rendezvous/handshake.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_handshake(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const std::string_view bytes = fuzz_text(data, size);
   const HandshakeIdentity self{Purpose::ring_link, "job", 1, 0, -1, "rank 0"};
@@ -13,3 +13,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+static const FuzzTarget handshake_target("handshake", fuzz_handshake);

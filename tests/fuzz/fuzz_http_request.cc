@@ -1,7 +1,7 @@
 #include "fuzz.h"
 #include "launcher/lead/metrics/http_request.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_http_request(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const std::string_view text = fuzz_text(data, size);
   const auto request = parse_http_request(text);
@@ -16,3 +16,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (http_answer(*request, "text/plain", "x").empty()) __builtin_trap();
   return 0;
 }
+
+static const FuzzTarget http_request_target("http_request", fuzz_http_request);

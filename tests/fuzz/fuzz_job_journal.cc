@@ -1,7 +1,7 @@
 #include "fuzz.h"
 #include "launcher/wire/job_journal.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_job_journal(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const auto journal = decode_job_journal(fuzz_text(data, size));
   if (!journal) return -1;
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-std::vector<std::string> fuzz_examples() {
+static std::vector<std::string> job_journal_examples() {
   using namespace dlaunch;
   JobJournal journal{
       .run = "4f", .size = 2, .hosts = {}, .nodes = {0, 1, 1}, .drained = {}, .job = {}};
@@ -31,3 +31,5 @@ std::vector<std::string> fuzz_examples() {
   of_slurm.job.done = {2};
   return {encode(journal), encode(of_slurm)};
 }
+
+static const FuzzTarget job_journal_target("job_journal", fuzz_job_journal, job_journal_examples);

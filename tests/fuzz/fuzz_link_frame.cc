@@ -3,7 +3,7 @@
 #include "fuzz.h"
 #include "ring/links/link_frame.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_link_frame(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   while (true) {
@@ -14,3 +14,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (encode(**frame) != before.substr(0, before.size() - rest.size())) __builtin_trap();
   }
 }
+
+static const FuzzTarget link_frame_target("link_frame", fuzz_link_frame);

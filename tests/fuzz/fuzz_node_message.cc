@@ -3,7 +3,7 @@
 #include "fuzz.h"
 #include "launcher/wire/node_message.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_node_message(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const TimePoint now(std::chrono::hours(24 * 3650));
   const auto message = decode_node_message(fuzz_text(data, size), now);
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-std::vector<std::string> fuzz_examples() {
+static std::vector<std::string> node_message_examples() {
   using namespace dlaunch;
   NodeJoin join{.host = "b", .job = "--nnodes 2", .master_addr = "10.0.0.2", .run = "0123"};
   join.found.push_back({.slot = 1, .linked = true, .in_round = 2, .round = 2, .version = 9});
@@ -35,3 +35,6 @@ std::vector<std::string> fuzz_examples() {
         return encode(message, TimePoint(std::chrono::hours(24 * 3650))).substr(4);
       });
 }
+
+static const FuzzTarget node_message_target("node_message", fuzz_node_message,
+                                            node_message_examples);

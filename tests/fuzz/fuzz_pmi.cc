@@ -4,7 +4,7 @@
 #include "fuzz.h"
 #include "launcher/node/mpi/pmi_core.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_pmi(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   // Two ranks on one of two nodes say the lines in turn; what a node gives the others is read by
   // it.
@@ -24,3 +24,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+static const FuzzTarget pmi_target("pmi", fuzz_pmi);

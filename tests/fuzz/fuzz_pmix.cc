@@ -5,7 +5,7 @@
 #include "launcher/node/mpi/pmix_finder.h"
 #include "launcher/node/mpi/pmix_job.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_pmix(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const std::string_view text = fuzz_text(data, size);
   // What is taken from another node comes out of our own hands as it was.
@@ -23,3 +23,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)path_in_loader_cache(text, "libpmix.so.2");
   return 0;
 }
+
+static const FuzzTarget pmix_target("pmix", fuzz_pmix);

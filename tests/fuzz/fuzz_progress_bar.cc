@@ -11,10 +11,6 @@
 
 namespace {
 
-void check(bool holds) {
-  if (!holds) __builtin_trap();
-}
-
 struct Stream {
   dlaunch::LineSplitter lines;
   std::string seen;
@@ -30,7 +26,7 @@ struct Stream {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_progress_bar(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const std::string_view text = fuzz_text(data, size);
   constexpr LiveBars::Window kWindow{30, 8};
@@ -40,16 +36,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::size_t at = 0; at < text.size(); at += 3) {
     pieces.feed(text.substr(at, 3));
     auto rows = pieces.lines.bar();
-    check(rows.size() <= BarRows::kMaxRows);
-    for (const auto& row : rows) check(columns_of(fit_columns(row, 29)) <= 29);
+    fuzz_check(rows.size() <= BarRows::kMaxRows);
+    for (const auto& row : rows) fuzz_check(columns_of(fit_columns(row, 29)) <= 29);
     bars.set({0, 0, OutputStream::out}, std::move(rows));
     const auto drawn = bars.draw(TimePoint(), kWindow, [](int) { return "[0] "; });
-    check(static_cast<int>(std::count(drawn.begin(), drawn.end(), '\n')) < kWindow.rows);
+    fuzz_check(static_cast<int>(std::count(drawn.begin(), drawn.end(), '\n')) < kWindow.rows);
     bars.erase(kWindow);
   }
   whole.finish();
   pieces.finish();
-  check(whole.seen == pieces.seen);
-  check(!whole.lines.deadline() && whole.lines.bar().empty());
+  fuzz_check(whole.seen == pieces.seen);
+  fuzz_check(!whole.lines.deadline() && whole.lines.bar().empty());
   return 0;
 }
+
+static const FuzzTarget progress_bar_target("progress_bar", fuzz_progress_bar);

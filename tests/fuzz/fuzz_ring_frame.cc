@@ -3,7 +3,7 @@
 #include "fuzz.h"
 #include "ring/stream/frame.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_ring_frame(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   if (size < kFrameHeaderBytes) return -1;
   const auto bytes = std::as_bytes(std::span(data, kFrameHeaderBytes)).first<kFrameHeaderBytes>();
@@ -15,3 +15,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (std::memcmp(again, bytes.data(), kFrameHeaderBytes) != 0) __builtin_trap();
   return 0;
 }
+
+static const FuzzTarget ring_frame_target("ring_frame", fuzz_ring_frame);

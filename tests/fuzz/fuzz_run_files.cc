@@ -7,7 +7,7 @@
 #include "cli/report/report_data.h"
 #include "fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_run_files(const std::uint8_t* data, std::size_t size) {
   std::string_view rest = fuzz_text(data, size);
   dlaunch::RunFiles files;
   for (std::string* file :
@@ -21,3 +21,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (page.find('<') != std::string::npos || !nlohmann::json::accept(page)) std::abort();
   return 0;
 }
+
+static const FuzzTarget run_files_target("run_files", fuzz_run_files);

@@ -7,10 +7,6 @@
 
 namespace {
 
-void check(bool holds) {
-  if (!holds) __builtin_trap();
-}
-
 // A number that is none is equal to no other.
 bool same(const dlaunch::RunProgress& a, const dlaunch::RunProgress& b) {
   return a.at == b.at && a.step == b.step && a.total == b.total &&
@@ -23,19 +19,21 @@ bool same(const dlaunch::RunProgress& a, const dlaunch::RunProgress& b) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_run_progress(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const TimePoint now(std::chrono::hours(24 * 365) / 10);
   const std::string_view text = fuzz_text(data, size);
   ProgressReader whole, pieces, again;
   whole.feed(now, text);
   for (std::size_t at = 0; at < text.size(); at += 3) pieces.feed(now, text.substr(at, 3));
-  check(whole.last().has_value() == pieces.last().has_value());
+  fuzz_check(whole.last().has_value() == pieces.last().has_value());
   if (!whole.last()) return -1;
   const RunProgress& last = *whole.last();
-  check(same(last, *pieces.last()));
-  check(last.step >= 0 && last.total >= 0 && last.values.size() <= kMaxProgressValues);
+  fuzz_check(same(last, *pieces.last()));
+  fuzz_check(last.step >= 0 && last.total >= 0 && last.values.size() <= kMaxProgressValues);
   again.feed(now, progress_line_of(last));
-  check(again.last() && same(*again.last(), last));
+  fuzz_check(again.last() && same(*again.last(), last));
   return 0;
 }
+
+static const FuzzTarget run_progress_target("run_progress", fuzz_run_progress);

@@ -28,7 +28,7 @@ struct Account {
 }  // namespace
 
 // However the answer is cut into pieces, the same is made of it.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_ssh_answer(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes = fuzz_text(data, size);
   SshTalk at_once, one_by_one;
   Account whole, pieces;
@@ -46,3 +46,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!id.empty() && id.data() + id.size() > bytes.data() + size) __builtin_trap();
   return 0;
 }
+
+static const FuzzTarget ssh_answer_target("ssh_answer", fuzz_ssh_answer);

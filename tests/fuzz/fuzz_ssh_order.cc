@@ -17,7 +17,7 @@ void order(std::string_view bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_ssh_order(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes = fuzz_text(data, size);
   order(bytes);
   const auto frame = dlaunch::decode_order_frame(bytes);
@@ -26,3 +26,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   order(frame->order);
   return 0;
 }
+
+static const FuzzTarget ssh_order_target("ssh_order", fuzz_ssh_order);

@@ -2,7 +2,7 @@
 #include "rendezvous/store_core.h"
 #include "rendezvous/wire.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_store_wire(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   FrameBuffer frames;
   frames.append(fuzz_text(data, size));
@@ -19,3 +19,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+static const FuzzTarget store_wire_target("store_wire", fuzz_store_wire);

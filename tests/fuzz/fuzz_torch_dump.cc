@@ -1,7 +1,7 @@
 #include "fuzz.h"
 #include "launcher/node/watch/torch_dump.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_torch_dump(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   if (const auto positions = read_torch_dump(fuzz_text(data, size))) {
     for (const NodePosition& at : *positions) {
@@ -10,3 +10,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+static const FuzzTarget torch_dump_target("torch_dump", fuzz_torch_dump);

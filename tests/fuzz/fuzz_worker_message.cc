@@ -3,7 +3,7 @@
 #include "fuzz.h"
 #include "rendezvous/worker_message.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+static int fuzz_worker_message(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const std::string_view packet(reinterpret_cast<const char*>(data), size);
   const auto message = decode_worker_message(packet);
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return message ? 0 : -1;
 }
 
-std::vector<std::string> fuzz_examples() {
+static std::vector<std::string> worker_message_examples() {
   using namespace dlaunch;
   const RoundNotice notice{.round = 4,
                            .rank = 1,
@@ -24,3 +24,6 @@ std::vector<std::string> fuzz_examples() {
       {Ready{.worker = 7, .left = 3, .version = 41, .why = "a peer was lost"}, notice},
       [](const WorkerMessage& message) { return encode(message); });
 }
+
+static const FuzzTarget worker_message_target("worker_message", fuzz_worker_message,
+                                              worker_message_examples);
