@@ -32,7 +32,7 @@ std::string command_of(const Plan& plan) {
 
 using nlohmann::json;
 
-std::string refusal(const std::string& why) { return json_text({{"ok", false}, {"error", why}}); }
+std::string refused(const std::string& why) { return json_text({{"ok", false}, {"error", why}}); }
 
 // The lines are JSON already.
 std::string feed_text(const char* name, const EventFeed::Answer& answer, bool outlives_leader) {
@@ -123,7 +123,7 @@ JobControl::JobControl(const Plan& plan, JobTelemetry& telemetry, Hosts hosts)
 // Judges the job's state once all hosts have answered.
 void JobControl::answer(const std::string& request, const ControlServer::Reply& reply) {
   const auto parsed = parse_control_request(request);
-  if (!parsed) return reply(refusal(parsed.error().what));
+  if (!parsed) return reply(refused(parsed.error().what));
   if (parsed->command == ControlRequest::Command::events) {
     return telemetry_.ask_events(parsed->after, [reply, outlives = plan_.nodes.outlives_leader()](
                                                     const EventFeed::Answer& answer) {
@@ -137,11 +137,11 @@ void JobControl::answer(const std::string& request, const ControlServer::Reply& 
 
 void JobControl::tail(const ControlRequest& request, const ControlServer::Reply& reply) {
   const int rank = request.number.value_or(-1);
-  if (!job_) return reply(refusal("the job has not begun"));
+  if (!job_) return reply(refused("the job has not begun"));
   if (plan_.output.mode == OutputMode::raw) {
-    return reply(refusal("its output does not pass through dlaunch: it has --output raw"));
+    return reply(refused("its output does not pass through dlaunch: it has --output raw"));
   }
-  if (rank >= job_->core.size()) return reply(refusal(no_such_rank(rank, job_->core.size())));
+  if (rank >= job_->core.size()) return reply(refused(no_such_rank(rank, job_->core.size())));
   job_->monitor.tail(rank, request.after,
                      [reply, outlives = plan_.nodes.outlives_leader()](const auto& answer) {
                        reply(feed_text("lines", answer, outlives));
@@ -160,7 +160,7 @@ void JobControl::look(bool gpus, const std::function<void(const JobStatus&)>& do
 void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
                            const ControlServer::Reply& reply) {
   const ControlDecision decision = decide(request, now);
-  if (!decision.refused.empty()) return reply(refusal(decision.refused));
+  if (!decision.refused.empty()) return reply(refused(decision.refused));
   switch (request.command) {
     case ControlRequest::Command::status:
     case ControlRequest::Command::top:

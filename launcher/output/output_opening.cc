@@ -18,7 +18,7 @@ constexpr std::size_t kAllPipes = 32 << 20;
 // How often a progress bar is shown as a line: on the user's request; in a pipe or file.
 constexpr Duration kBarLines = std::chrono::seconds(1), kBarLinesInFile = std::chrono::seconds(30);
 
-bool has(StreamSet set, OutputStream kind) {
+bool has_stream(StreamSet set, OutputStream kind) {
   return set == StreamSet::both ||
          set == (kind == OutputStream::err ? StreamSet::err : StreamSet::out);
 }
@@ -38,7 +38,7 @@ bool OutputHub::Impl::shows(int rank, OutputStream kind) const {
   if (o.log_dir.empty()) return true;
   const auto local = local_ranks.find(rank);
   const auto said = o.tee_of.find(local == local_ranks.end() ? rank : local->second);
-  return has(said == o.tee_of.end() ? o.tee : said->second, kind);
+  return has_stream(said == o.tee_of.end() ? o.tee : said->second, kind);
 }
 
 bool OutputHub::Impl::takes_stdin(int rank) const {

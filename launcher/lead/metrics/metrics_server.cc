@@ -19,7 +19,7 @@ namespace {
 constexpr int kMostScrapes = 16;
 constexpr std::string_view kUnix = "unix:";
 constexpr const char* kOpenMetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-constexpr const char* kPlain = "text/plain; version=0.0.4; charset=utf-8";
+constexpr const char* kPlainText = "text/plain; version=0.0.4; charset=utf-8";
 
 Error listen_error(const std::string& where, int err) {
   Error error = errno_error("--metrics: listen on " + where, err);
@@ -45,7 +45,7 @@ class MetricsServer::Session final : public AnswerSession {
     }
     const auto form = asked->openmetrics ? MetricsForm::openmetrics : MetricsForm::plain;
     render_(form, [self = shared_from_this(), this, asked = *asked](const std::string& text) {
-      answer(http_answer(asked, asked.openmetrics ? kOpenMetrics : kPlain, text));
+      answer(http_answer(asked, asked.openmetrics ? kOpenMetrics : kPlainText, text));
     });
   }
 
