@@ -134,6 +134,12 @@ std::optional<Carried> reduced(Element element, dl_op op) {
   return std::nullopt;
 }
 
+std::size_t alignment_of(Element element) {
+  const dl_dtype dtype = carried(element).dtype;
+  const bool has_parts = dtype == DL_COMPLEX64 || dtype == DL_COMPLEX128;
+  return dl_dtype_bytes(dtype) / (has_parts ? 2 : 1);
+}
+
 const char* name_of(Element element) {
   static constexpr struct {
     Element element;

@@ -45,6 +45,9 @@ Carried carried(Element element);
 // The carrier for a reduction; nothing if that is not defined.
 std::optional<Carried> reduced(Element element, dl_op op);
 
+// The library's alignment for such elements: a complex number needs only that of its parts.
+std::size_t alignment_of(Element element);
+
 // "int32", "complex128", …
 const char* name_of(Element element);
 

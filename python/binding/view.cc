@@ -127,8 +127,8 @@ bool View::accept(const Claim& claim, Use use, Named named) {
                  named.call, named.argument);
     return false;
   }
-  const std::size_t alignment = dl_dtype_bytes(carried(claim.element).dtype);
-  if (count > 0 && reinterpret_cast<std::uintptr_t>(claim.data) % alignment != 0) {
+  if (count > 0 &&
+      reinterpret_cast<std::uintptr_t>(claim.data) % alignment_of(claim.element) != 0) {
     PyErr_Format(PyExc_ValueError, "%s: %s is not aligned to its %s elements: give a copy",
                  named.call, named.argument, name_of(claim.element));
     return false;

@@ -248,6 +248,32 @@ def whatever_has_memory():
     grown.extend(b"more")  # it is free again
 
 
+def halfway():
+    """Complex arrays with NumPy's own alignment, that of their parts."""
+    for dtype, part in (("complex64", 4), ("complex128", 8)):
+        whole = 2 * part
+
+        def placed(values):
+            memory = np.empty(len(values) * whole + 2 * whole, "uint8")
+            start = (part - memory.ctypes.data) % whole
+            made = memory[start:start + len(values) * whole].view(dtype)
+            assert made.ctypes.data % whole == part and made.flags.aligned
+            made[:] = values
+            return made
+        all_of = [of(r, 1001) + 1j * of(10 + r, 1001) for r in range(size)]
+        mine, out = placed(all_of[rank]), placed(np.zeros(1001))
+        total, product = sum(all_of).astype(dtype), np.prod(all_of, axis=0).astype(dtype)
+        same(comm.all_reduce(mine, out=out), total)
+        same(comm.all_reduce(mine, "product", out=out), product)
+        same(comm.all_reduce(mine, dlaunch.Op(np.add), out=out), total)
+        same(comm.broadcast(placed(all_of[rank]), 1), all_of[1].astype(dtype))
+        request = comm.isend(mine, (rank + 1) % size)
+        same(comm.recv(out, (rank - 1) % size), all_of[rank - 1].astype(dtype))
+        request.wait()
+        unaligned = np.empty(4 * whole, "uint8")[1:1 + whole].view(dtype)
+        raises(ValueError, comm.all_reduce, unaligned, says=f"not aligned to its {dtype} elements")
+
+
 def mistakes():
     x, y = np.ones(4), np.ones((4, 4))
     frozen = np.ones(4)
@@ -359,7 +385,9 @@ def threads_and_children():
     comm.barrier()
 
 
-for part in (reductions, small_floats, own_operations, moves, whatever_has_memory, mistakes, groups_and_keys, threads_and_children):
+PARTS = (reductions, small_floats, own_operations, moves, whatever_has_memory, halfway, mistakes, groups_and_keys,
+         threads_and_children)
+for part in PARTS:
     part()
     comm.barrier()
     if rank == 0:

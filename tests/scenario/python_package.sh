@@ -9,7 +9,7 @@ here=$SOURCE/tests/scenario
 
 run dlaunch --nproc 4 "$python" -X faulthandler "$here/python_package.py" 2
 expect_code 137; expect_err 'rank 2 .* failed first: killed by SIGKILL'
-for part in reductions small_floats own_operations moves whatever_has_memory mistakes groups_and_keys threads_and_children; do
+for part in reductions small_floats own_operations moves whatever_has_memory halfway mistakes groups_and_keys threads_and_children; do
   expect_out "^\[0\] $part is right$"
 done
 [ "$(grep -c 'got PeerLost$' out)" = 3 ] || fail "not every rank has learned of the lost one"
