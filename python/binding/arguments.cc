@@ -100,7 +100,7 @@ bool seconds(const char* call, const char* argument, PyObject* given, double& va
 bool operation(const char* call, PyObject* given, dl_op& op) {
   if (given == nullptr) return true;
   if (const OpParts* const own = own_op(given)) {
-    op = own->op;
+    op = own->any_op();
     return true;
   }
   if (PyUnicode_Check(given) == 0) return wrong_type(call, "op", "a string or an Op", given);

@@ -65,11 +65,9 @@ bool take_out(const Collective& what, PyObject* in, PyObject* out, std::size_t e
   return fits(call.out, expected, call.in, named);
 }
 
-// A call in the background keeps an Op of the program.
 bool takes_op(const char* name, PyObject* given, Call& call) {
-  if (!operation(name, given, call.op)) return false;
-  if (given != nullptr && own_op(given) != nullptr) call.op_object = Ref::of(given);
-  return true;
+  if (given == nullptr || own_op(given) == nullptr) return operation(name, given, call.op);
+  return call.used_op.take(name, given, call.op);
 }
 
 // The type in which libdlring reduces the element by call.op; none: sets an exception.

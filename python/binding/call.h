@@ -13,6 +13,26 @@
 
 namespace dlaunch::python {
 
+struct OpUse;
+
+// A call's use of an Op. It keeps the Op, also in the background.
+class UsedOp {
+ public:
+  UsedOp() = default;
+  ~UsedOp();
+  UsedOp(const UsedOp&) = delete;
+  UsedOp& operator=(const UsedOp&) = delete;
+
+  // op: the operation for libdlring. False: sets an exception.
+  bool take(const char* call, PyObject* object, dl_op& op);
+  // Raises what the Op's function has raised in this call. False: it has raised nothing.
+  bool raise();
+
+ private:
+  Ref object_;
+  OpUse* use_ = nullptr;
+};
+
 struct Call {
   View in, out;
   const void* from = nullptr;
@@ -20,8 +40,8 @@ struct Call {
   std::size_t count = 0;
   dl_dtype dtype = DL_UINT8;
   dl_op op = DL_SUM;
-  Ref op_object;  // of the program, if `op` is
-  int root = 0;   // or the peer
+  UsedOp used_op;  // if `op` is the program's
+  int root = 0;    // or the peer
   int tag = 0;
   int shards = 0;
   int source = -1;

@@ -23,7 +23,7 @@ PyObject* blocking(PyObject* self, PyObject* const* args, Py_ssize_t count, PyOb
     Call call;
     if (!entered || !collective.prepare(handle.comm(), given, call)) return nullptr;
     const dl_result result = beside_others([&] { return collective.run(handle.comm(), call); });
-    if (result != DL_OK && raise_own_error(call)) return nullptr;
+    if (result != DL_OK && call.used_op.raise()) return nullptr;
     if (result != DL_OK) return raise_last(result, handle.comm());
     return result_of(collective, call);
   });

@@ -15,7 +15,7 @@ PyObject* outcome(Request& request) {
   Operation& operation = *request.operation;
   request.handle->forget(operation);
   if (operation.result == DL_OK) return result_of(*request.collective, operation.call);
-  if (raise_own_error(operation.call)) return nullptr;
+  if (operation.call.used_op.raise()) return nullptr;
   const char* const text =
       operation.error_text ? PyBytes_AsString(operation.error_text.get()) : "out of memory";
   return raise_error(operation.result, text, operation.lost);

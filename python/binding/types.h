@@ -45,19 +45,26 @@ struct MemoryParts {
   Py_ssize_t bytes;
   int exports = 0;
 };
-struct OpParts {
-  OpParts() = default;
-  OpParts(OpParts&& other) noexcept
-      : op(std::exchange(other.op, DL_OP_ANY_INT)), function(std::move(other.function)) {}
-  OpParts& operator=(OpParts&&) = delete;
-  // Calls under way keep the object.
-  ~OpParts() {
+// An operation of libdlring for an Op, which one call at a time uses: what the function raises
+// belongs to that call.
+struct OpUse {
+  OpUse() = default;
+  ~OpUse() {
     if (op != DL_OP_ANY_INT) dl_op_free(op);
   }
-  void keep_error();  // Python's current one
+  OpUse(const OpUse&) = delete;
+  OpUse& operator=(const OpUse&) = delete;
+
   dl_op op = DL_OP_ANY_INT;
-  Ref function;                                  // none: a sum of products
-  Ref error_type, error_value, error_traceback;  // what the function has raised
+  PyObject* function = nullptr;  // the Op's
+  bool busy = false;
+  Refusal raised;
+};
+struct OpParts {
+  [[nodiscard]] dl_op any_op() const { return uses.front().op; }
+  Ref function;  // none: a sum of products, or its object is being freed
+  int commutes = 0;
+  std::list<OpUse> uses;  // as many as calls at a time, and at least one
 };
 struct StateObjectParts {
   StateObjectParts(PyObject* of, std::shared_ptr<Handle> its_handle)
@@ -119,9 +126,6 @@ PyTypeObject* make_request_type();
 PyTypeObject* make_memory_type();
 PyTypeObject* make_state_type();
 PyTypeObject* make_op_type();
-
-// Raises what the function of the call's operation has raised. False: it has raised nothing.
-bool raise_own_error(Call& call);
 
 // owner: as Handle's.
 PyObject* new_communicator(dl_comm* comm, Ref owner = {});

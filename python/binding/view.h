@@ -27,6 +27,7 @@ class Refusal {
     value_ = Ref::owned(value);
     trace_ = Ref::owned(trace);
   }
+  explicit operator bool() const { return bool(type_); }
   // False if there is none.
   bool restore() {
     if (!type_) return false;

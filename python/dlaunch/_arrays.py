@@ -1,7 +1,5 @@
 """New arrays for results, and arrays for functions that reduce. Imports NumPy when it is first needed."""
 
-import sys
-
 _DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
            "complex64", "complex128", "float8_e4m3fn", "float8_e5m2")  # of C
 
@@ -30,7 +28,10 @@ def empty(like, shape):
 
 
 def combine(function, left, right, dtype):
-    """Sets the values of the memoryview `right` to function(left, right), where both have elements of this dl_dtype."""
+    """Sets the values of the memoryview `right` to function(left, right), where both have elements of this dl_dtype.
+
+    The function gets copies: it, its exception and the frames of the traceback may keep them, while the library uses
+    the memory of the views for other values after this call."""
     import numpy
     name = _DTYPES[dtype]
     if hasattr(numpy, name):
@@ -38,16 +39,13 @@ def combine(function, left, right, dtype):
     else:
         import ml_dtypes
         kind = getattr(ml_dtypes, name)
-    wholes = [numpy.frombuffer(view, numpy.uint8) for view in (left, right)]
-    unused = [sys.getrefcount(whole) for whole in wholes]
-    a, b = (whole.view(kind) for whole in wholes)
-    result = function(a, b)
-    if result is not None and result is not b:
-        result = numpy.asarray(result)
-        if result.shape != b.shape:
-            raise ValueError(f"Op: the function returned an array of shape {result.shape}, and needs {b.shape}")
-        b[...] = result
-    del a, b, result  # each array refers to the whole
-    if [sys.getrefcount(whole) for whole in wholes] != unused:
-        raise ValueError("Op: the function keeps an array that it was given; it must copy it, because the memory is in "
-                         "use only during the call")
+    with left, right:
+        values = bytearray(right)
+        a, b = numpy.frombuffer(bytes(left), numpy.uint8).view(kind), numpy.frombuffer(values, numpy.uint8).view(kind)
+        result = function(a, b)
+        if result is not None and result is not b:
+            result = numpy.asarray(result)
+            if result.shape != b.shape:
+                raise ValueError(f"Op: the function returned an array of shape {result.shape}, and needs {b.shape}")
+            b[...] = result
+        right[:] = values

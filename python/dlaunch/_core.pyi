@@ -5,9 +5,9 @@ of CuPy for one of CuPy, else a NumPy array. `out` may be `x` itself if both hav
 has a background twin with an i, such as iall_reduce, which returns a Request at once.
 
 Reductions take int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128,
-and float8_e4m3fn and float8_e5m2 of ml_dtypes; complex numbers have no "max" and "min"; "max", "min" and the bitwise ones
-also take bool. All other calls take any elements that are plain memory. <dlaunch/ring.h> says how each call rounds and
-fails.
+and float8_e4m3fn and float8_e5m2 of ml_dtypes; complex numbers have no "max" and "min"; "max", "min" and the bitwise
+ones also take bool. All other calls take any elements that are plain memory. <dlaunch/ring.h> says how each call rounds
+and fails.
 """
 
 from typing import Any, Callable, Literal, Optional, Sequence, Tuple, TypeVar, Union
@@ -54,8 +54,11 @@ class Op:
     a op b, or changes b and returns None. `a` has the values of lower ranks, and cannot be written.
 
     The library calls the function with some elements at a time, as many and as often as it likes, in the thread that
-    carries out the call; it must give the same results on all ranks and must not keep its arrays. An exception in it ends
-    the call: this rank gets that exception, and the others get PeerLost in this call or the next. Arrays must be in host memory.
+    carries out the call; it must give the same results on all ranks. Its arrays are copies, which it may keep. An
+    exception in it ends the call: this rank gets that exception, and the others get PeerLost in this call or the next.
+    The arrays of the call must be in host memory, and have a type that reductions take: not bool.
+    A Python that ends waits for functions that run, and begins no further ones: it aborts background calls that are not
+    done.
 
     commutative=False: each element is ((x0 op x1) op x2) ... in the order of ranks, wherever they are.
     commutative=True: the function must also be associative; between hosts, and over sockets with more than 16 ranks,
@@ -64,7 +67,7 @@ class Op:
     def __new__(cls, function: Callable[[Any, Any], Any], *, commutative: bool = False) -> Op: ...
 
 def premul_sum(factor: float) -> Op:
-    """The sum of values that each rank multiplies by its own factor, for arrays of floats."""
+    """The sum of values that each rank multiplies by its own factor, for arrays of floats and of complex numbers."""
 
 class Communicator:
     """The ranks of a job, or some of them: made by dlaunch.init(), split() and group(). The end of a with statement

@@ -1,11 +1,15 @@
 """Each call of dlaunch gives NumPy's result, wrong calls raise, and ranks that wait for a lost rank get an error."""
 import array
 import ctypes
+import gc
 import itertools
 import os
 import signal
 import sys
 import threading
+import time
+import traceback
+import weakref
 
 import numpy as np
 
@@ -104,7 +108,7 @@ def small_floats():
     try:
         import ml_dtypes
     except ImportError:
-        return
+        return "skipped: ml_dtypes is not installed"
     for name in ("float8_e4m3fn", "float8_e5m2"):
         dtype = np.dtype(getattr(ml_dtypes, name))
         every = np.arange(256, dtype="uint8").view(dtype)
@@ -115,6 +119,21 @@ def small_floats():
         assert got.dtype == dtype
         assert np.array_equal(got.astype("float32"), total.astype("float32"), equal_nan=True), (got, total)
         same(comm.broadcast(np.ones(3, dtype)), np.ones(3, dtype))
+
+
+def of_their_own(error):
+    """The frames of an operation's traceback hold no memory of the library, which has other values by now."""
+    arrays = 0
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        for value in frame.f_locals.values() if frame.f_code.co_name in ("combine", "<lambda>") else ():
+            if isinstance(value, memoryview):
+                raises(ValueError, len, value, says="released memoryview")
+            if isinstance(value, np.ndarray):
+                while isinstance(value, np.ndarray):
+                    value = value.base
+                assert isinstance(value.obj if isinstance(value, memoryview) else value, (bytes, bytearray)), value
+                arrays += 1
+    assert arrays >= 2, "no frame shows the arrays"
 
 
 def own_operations():
@@ -146,21 +165,73 @@ def own_operations():
     raises(TypeError, comm.all_reduce, np.array([True]), op, says="'a function' is not defined for bool")
     raises(TypeError, comm.all_reduce, x, larger, says="op must be a string or an Op")
     kept = []
+
+    def keeps(a, b):
+        kept.append((a, b, a.copy(), b.copy()))
+    comm.scan(np.arange(70000.0) + rank, dlaunch.Op(keeps))
+    comm.scan(np.full(70000, -1.0), dlaunch.Op(np.add))  # the library uses its memory again
+    assert kept or rank == 0
+    for a, b, a_then, b_then in kept:
+        same(a, a_then)
+        same(b, b_then)
+        assert not a.flags.writeable
     for function, kind, says in ((lambda a, b: a[:1], ValueError, "returned an array of shape"),
-                                 (lambda a, b: kept.append(a), ValueError, "keeps an array"),
                                  (lambda a, b: 1 / 0, ZeroDivisionError, "")):
         pair = comm.split(rank // 2)  # the call ends its communicator
         wrong = dlaunch.Op(function if rank % 2 == 0 else lambda a, b: None)
         if rank % 2 == 0:
-            raises(kind, pair.all_reduce, np.ones(300000), wrong, says=says)
+            of_their_own(raises(kind, pair.all_reduce, np.ones(300000), wrong, says=says))
             raises(dlaunch.Aborted, pair.barrier, says="the function of its operation returned 1")
         else:
             def reduces_and_goes_on():
                 pair.all_reduce(np.ones(300000), wrong)
                 pair.barrier()
             assert raises(dlaunch.PeerLost, reduces_and_goes_on).rank == 0
-        kept.clear()
         pair.finalize()
+
+
+def own_errors():
+    """An exception of an operation's function belongs to its call."""
+    def fails(a, b):
+        raise ZeroDivisionError("of fails")
+    op, x = dlaunch.Op(fails), np.ones(300000)
+    queued, dropped, last = (comm.split(rank // 2) for _ in range(3))
+    if rank % 2 == 0:
+        first, second = queued.iall_reduce(x, op), queued.iall_reduce(x, op)
+        raises(dlaunch.Aborted, second.wait)
+        raises(ZeroDivisionError, first.wait, says="of fails")
+        request = dropped.iall_reduce(x, op)
+        while not request.test():
+            time.sleep(0.001)
+        del request
+        assert raises(dlaunch.PeerLost, last.all_reduce, x, op).rank == 1
+    else:
+        none = dlaunch.Op(lambda a, b: None)
+        for pair in (queued, dropped):
+            raises(dlaunch.PeerLost, lambda: [pair.all_reduce(x, none) for _ in range(3)])
+        last.abort()
+    for pair in (queued, dropped, last):
+        pair.finalize()
+
+
+def own_functions_end():
+    """A function and an exception of an Op that refer to it are garbage together."""
+    def function(a, b):
+        raise Refers()
+    class Refers(Exception):
+        pass
+    Refers.op = function.op = dlaunch.Op(function)
+    pair, x = comm.split(rank // 2), np.ones(300000)
+    op, ended = function.op, weakref.ref(function)
+    if rank % 2 == 0:
+        raises(Refers, pair.all_reduce, x, op)
+    else:
+        raises(dlaunch.PeerLost, lambda: [pair.all_reduce(x, dlaunch.Op(np.add)) for _ in range(3)])
+    pair.finalize()
+    assert gc.is_tracked(op)
+    del function, Refers, op
+    gc.collect()
+    assert ended() is None
 
 
 def moves():
@@ -385,13 +456,13 @@ def threads_and_children():
     comm.barrier()
 
 
-PARTS = (reductions, small_floats, own_operations, moves, whatever_has_memory, halfway, mistakes, groups_and_keys,
-         threads_and_children)
+PARTS = (reductions, small_floats, own_operations, own_errors, own_functions_end, moves, whatever_has_memory,
+         halfway, mistakes, groups_and_keys, threads_and_children)
 for part in PARTS:
-    part()
+    outcome = part() or "is right"
     comm.barrier()
     if rank == 0:
-        print(part.__name__, "is right", flush=True)
+        print(part.__name__, outcome, flush=True)
 
 if len(sys.argv) > 1 and rank == int(sys.argv[1]):
     os.kill(os.getpid(), signal.SIGKILL)

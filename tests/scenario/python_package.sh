@@ -9,10 +9,38 @@ here=$SOURCE/tests/scenario
 
 run dlaunch --nproc 4 "$python" -X faulthandler "$here/python_package.py" 2
 expect_code 137; expect_err 'rank 2 .* failed first: killed by SIGKILL'
-for part in reductions small_floats own_operations moves whatever_has_memory halfway mistakes groups_and_keys threads_and_children; do
+for part in reductions own_operations own_errors own_functions_end moves whatever_has_memory halfway mistakes \
+            groups_and_keys threads_and_children; do
   expect_out "^\[0\] $part is right$"
 done
+if "$python" -c 'import ml_dtypes' 2>/dev/null; then
+  expect_out '^\[0\] small_floats is right$'
+else
+  expect_out '^\[0\] small_floats skipped: '
+  echo "ml_dtypes is not installed: 8-bit floats are not tried"
+fi
 [ "$(grep -c 'got PeerLost$' out)" = 3 ] || fail "not every rank has learned of the lost one"
+
+# A program may end while its function runs in the background.
+cat >slow.py <<'P'
+import threading, time
+begun = threading.Event()
+
+def slow(a, b):
+    begun.set()
+    for _ in range(50):
+        time.sleep(0.001)  # takes Python's lock each time
+    return a + b
+P
+cat >ends.py <<'P'
+import numpy as np, dlaunch, slow
+comm = dlaunch.init()
+request = comm.iall_reduce(np.ones(1 << 20), dlaunch.Op(slow.slow))
+assert slow.begun.wait(60)
+print("ends", flush=True)
+P
+run timeout 60 dlaunch --nproc 2 "$python" -X faulthandler ends.py
+expect_code 0; [ "$(grep -c ' ends$' out)" = 2 ] || fail "not every rank has come to its end"
 
 run "$python" -X faulthandler -W ignore "$here/python_fuzz.py" "${FUZZ_SEED:-1}" "${FUZZ_SEEDS:-100}"
 expect_code 0; expect_out '^only results and exceptions$'
