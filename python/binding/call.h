@@ -19,7 +19,7 @@ struct OpUse;
 class UsedOp {
  public:
   UsedOp() = default;
-  ~UsedOp();
+  ~UsedOp() { give_back(); }
   UsedOp(const UsedOp&) = delete;
   UsedOp& operator=(const UsedOp&) = delete;
 
@@ -27,6 +27,8 @@ class UsedOp {
   bool take(const char* call, PyObject* object, dl_op& op);
   // Raises what the Op's function has raised in this call. False: it has raised nothing.
   bool raise();
+  // For another call, when this one is over.
+  void give_back();
 
  private:
   Ref object_;

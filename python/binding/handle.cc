@@ -148,6 +148,8 @@ void take_end(Handle& handle, Operation& operation, dl_result result) {
     const char* const text = dl_last_error(handle.comm());
     operation.lost = dl_peer_lost(handle.comm());
     operation.error_text = Ref::owned(PyBytes_FromString(text));
+  } else {
+    operation.call.used_op.give_back();
   }
   operation.done = true;
   operation.call.drop();

@@ -138,10 +138,10 @@ void delete_op(PyObject* self) {
 
 }  // namespace
 
-UsedOp::~UsedOp() {
+void UsedOp::give_back() {
   if (use_ == nullptr) return;
   use_->raised = Refusal();
-  use_->busy = false;
+  std::exchange(use_, nullptr)->busy = false;
 }
 
 bool UsedOp::take(const char* call, PyObject* object, dl_op& op) {

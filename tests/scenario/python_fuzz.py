@@ -115,7 +115,8 @@ def some_object(rng, comm):
         lambda: b"bytes", lambda: bytearray(8), lambda: array.array("d", [1.0] * 4), lambda: (ctypes.c_int * 4)(),
         lambda: [np.ones(2), np.ones(3)], lambda: [1, 1], lambda: (), lambda: object(), lambda: 0.5, lambda: real,
         lambda: Interface(rng, comm, real), lambda: Dlpack(rng, real), lambda: comm, lambda: mmap.mmap(-1, 4096),
-        lambda: memoryview(np.ones((2, 2)))[::-1], lambda: np.float32(1), lambda: type, lambda: "\udc80"])()
+        lambda: memoryview(np.ones((2, 2)))[::-1], lambda: np.float32(1), lambda: type, lambda: "\udc80", lambda: dlaunch.premul_sum(rng.random()),
+        lambda: dlaunch.Op(rng.choice([np.add, lambda a, b: None, lambda a, b: a[1:], len, type]))])()
 
 
 class Player:
