@@ -44,7 +44,7 @@ def wait_all(requests):
     for request in requests:
         try:
             results.append(request.wait())
-        except Error as error:
+        except Exception as error:  # also of an Op's function
             failed = failed or error
     if failed is not None:
         raise failed

@@ -212,6 +212,17 @@ def own_errors():
         last.abort()
     for pair in (queued, dropped, last):
         pair.finalize()
+    waited = []
+
+    class Fake:
+        def __init__(self, error):
+            self.error = error
+
+        def wait(self):
+            waited.append(self)
+            raise self.error
+    raises(ZeroDivisionError, dlaunch.wait_all, [Fake(ZeroDivisionError()), Fake(dlaunch.Aborted())])
+    assert len(waited) == 2
 
 
 def own_functions_end():

@@ -21,7 +21,7 @@ else
 fi
 [ "$(grep -c 'got PeerLost$' out)" = 3 ] || fail "not every rank has learned of the lost one"
 
-# A program may end while its function runs in the background.
+# A program and its child may end while its function runs in the background. Python runs no function after that.
 cat >slow.py <<'P'
 import threading, time
 begun = threading.Event()
@@ -33,14 +33,30 @@ def slow(a, b):
     return a + b
 P
 cat >ends.py <<'P'
-import numpy as np, dlaunch, slow
+import atexit, os, sys
+import numpy as np, slow
+
+def late():
+    try:
+        comm.all_reduce(np.ones(1), dlaunch.Op(np.add))
+    except RuntimeError as error:
+        print("refused:", error)
+
+atexit.register(late)  # runs after what dlaunch registers
+import dlaunch
 comm = dlaunch.init()
 request = comm.iall_reduce(np.ones(1 << 20), dlaunch.Op(slow.slow))
 assert slow.begun.wait(60)
+child = os.fork()
+if child == 0:
+    atexit.unregister(late)
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
 print("ends", flush=True)
 P
 run timeout 60 dlaunch --nproc 2 "$python" -X faulthandler ends.py
 expect_code 0; [ "$(grep -c ' ends$' out)" = 2 ] || fail "not every rank has come to its end"
+[ "$(grep -c 'refused: all_reduce: Python ends' out)" = 2 ] || fail "a call may use an Op after the end"
 
 run "$python" -X faulthandler -W ignore "$here/python_fuzz.py" "${FUZZ_SEED:-1}" "${FUZZ_SEEDS:-100}"
 expect_code 0; expect_out '^only results and exceptions$'
