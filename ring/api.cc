@@ -28,6 +28,16 @@ dl_comm* comm_of(std::unique_ptr<dlaunch::Communicator> group) {
 
 bool is_forked(const dl_comm* comm) { return comm->impl && comm->impl->forked(); }
 
+Result<void> add_op(const char* maker, const dlaunch::ProgramOp& made, bool commutes, dl_op* op) {
+  const auto added = dlaunch::add_program_op(made, commutes);
+  if (!added) {
+    return Error{.code = added.error().code,
+                 .what = std::string(maker) + ": " + added.error().what};
+  }
+  *op = *added;
+  return {};
+}
+
 // For dl_init, which has no communicator to keep the text in.
 thread_local std::string t_init_error;
 
@@ -176,8 +186,7 @@ dl_result dl_op_create(dl_op_function* function, int commutes, void* context, dl
     if (function == nullptr || op == nullptr) {
       return Error{.code = Errc::usage, .what = "dl_op_create: function or op is null"};
     }
-    *op = dlaunch::add_program_op({.function = function, .context = context}, commutes != 0);
-    return {};
+    return add_op("dl_op_create", {.function = function, .context = context}, commutes != 0, op);
   });
 }
 
@@ -186,8 +195,7 @@ dl_result dl_op_create_premul_sum(double factor, dl_op* op) {
     if (op == nullptr) {
       return Error{.code = Errc::usage, .what = "dl_op_create_premul_sum: op is null"};
     }
-    *op = dlaunch::add_program_op({.factor = factor}, true);
-    return {};
+    return add_op("dl_op_create_premul_sum", {.factor = factor}, true, op);
   });
 }
 

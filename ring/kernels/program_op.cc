@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -20,7 +21,7 @@ struct Table {
   };
   std::mutex mutex;
   std::map<int, Entry> entries;
-  int next = kFirstFunction;
+  OpNumbers numbers;
 };
 // Threads may still reduce while the process ends.
 Table& table() {
@@ -82,15 +83,28 @@ class Fold {
 
 }  // namespace
 
-dl_op add_program_op(const ProgramOp& op, bool commutes) {
+std::optional<dl_op> OpNumbers::take(bool commutes) {
+  if (next_ < kFirstFunction) return std::nullopt;
+  const int number = next_ + (commutes ? 0 : 1);
+  // The last pair ends with the largest int.
+  next_ = next_ < std::numeric_limits<int>::max() - 1 ? next_ + 2 : 0;
+  return static_cast<dl_op>(number);
+}
+
+Result<dl_op> add_program_op(const ProgramOp& op, bool commutes) {
   Table& all = table();
   const std::lock_guard lock(all.mutex);
   std::erase_if(all.entries, [](const auto& entry) { return entry.second.known.expired(); });
-  const int number = all.next + (commutes ? 0 : 1);
-  all.next += 2;
   auto owned = std::make_shared<const ProgramOp>(op);
-  all.entries[number] = {owned, owned};
-  return static_cast<dl_op>(number);
+  const auto number = all.numbers.take(commutes);
+  if (!number) {
+    return Error{.code = Errc::unsupported,
+                 .what =
+                     "this process has made 2^30 operations, and no number is left: make an "
+                     "operation once and use it in every call"};
+  }
+  all.entries[*number] = {owned, owned};
+  return *number;
 }
 
 bool remove_program_op(dl_op op) {

@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 
+#include "base/result.h"
 #include "dlaunch/ring.h"
 
 namespace dlaunch {
@@ -33,7 +35,18 @@ constexpr unsigned op_code(dl_op op) {
                            : kFunction;
 }
 
-dl_op add_program_op(const ProgramOp& op, bool commutes);
+// Gives each operation a number of its own, for ever: a freed one must not stand for another one.
+class OpNumbers {
+ public:
+  explicit OpNumbers(int next = kFirstFunction) : next_(next) {}
+  std::optional<dl_op> take(bool commutes);
+
+ private:
+  int next_;  // even; 0: none is left
+};
+
+// Errc::unsupported: the process has made 2^30 operations.
+Result<dl_op> add_program_op(const ProgramOp& op, bool commutes);
 // False: there is none. Holders of program_op() can still use it.
 bool remove_program_op(dl_op op);
 // For a new call; null: there is none.

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "base/flight.h"
 #include "ring/kernels/codec_kernels.h"
 #include "ring/kernels/copy.h"
 #include "ring/kernels/program_op.h"
@@ -66,8 +67,8 @@ ReduceArgs args_of(std::span<const void* const> in, void* out, std::size_t count
 }  // namespace
 
 std::size_t element_bytes(dl_dtype dtype) {
-  constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 1, 1};
-  return static_cast<std::size_t>(dtype) < std::size(kBytes) ? kBytes[dtype] : 0;
+  const auto index = static_cast<std::size_t>(dtype);
+  return index < std::size(kDtypeBytes) ? kDtypeBytes[index] : 0;
 }
 
 bool reducible(dl_dtype dtype, dl_op op) {

@@ -34,9 +34,9 @@ enum class StoreHint { cached, streaming };
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint = StoreHint::cached);
 
-// out[i] = in[i] * factor, i < count, rounded once, for floats. `out` may be `in`; otherwise they
-// must not overlap. Floats of 8 and 16 bits are multiplied in binary32, by
-// the factor in that format; of complex numbers both parts.
+// out[i] = in[i] * factor, i < count, for floats: the factor is rounded to their type, and then the
+// product. `out` may be `in`; otherwise they must not overlap. Floats of 8 and 16 bits are
+// multiplied in binary32. Both parts of a complex number are multiplied.
 void scale(const void* in, void* out, std::size_t count, dl_dtype dtype, double factor);
 
 // A factor as one element of a type of floats, for libraries that want it so.

@@ -492,11 +492,13 @@ void reduce_integer(const ReduceArgs& args) {
   }
 }
 
-// -- Products of one rank's values, for a sum of products.
+// -- Products of one rank's values, for a sum of products. NCCL takes the factor in the values'
+// type, so it is rounded to that one here, too.
 template <class Format>
 void scale_all(void* out, const void* in, size_t count, double factor) {
   using S = typename Format::Storage;
-  const auto by = static_cast<decltype(Format::widen({}))>(factor);
+  using A = decltype(Format::widen({}));
+  const A by = Format::widen(Format::narrow(static_cast<A>(factor)));
   DL_INDEPENDENT
   for (size_t i = 0; i < count; ++i) {
     store<S>(out, i, Format::narrow(Format::widen(load<S>(in, i)) * by));

@@ -116,12 +116,15 @@ typedef int dl_op_function(const void* in, void* inout, size_t count, dl_dtype d
  * cases: there the values of any ranks may come first and in groups, the same on all ranks and in
  * every run.
  * All ranks get the same bits. Buffers are in host memory: DL_ERR_UNSUPPORTED for memory of a GPU.
- * dl_last_error(NULL) has the text of an error. */
+ * dl_last_error(NULL) has the text of an error. DL_ERR_UNSUPPORTED from this call: the process has
+ * made 2^30 operations, also with dl_op_create_premul_sum(), and freed numbers are not used
+ * again. */
 DL_API dl_result dl_op_create(dl_op_function* function, int commutes, void* context, dl_op* op);
 /* Makes the sum of values that each rank multiplies by its own factor: out = the sum over ranks of
- * factor * in. For floats and complex numbers: DL_ERR_UNSUPPORTED for integers. Each product is
- * rounded to the type of the values, and floats of 8 and 16 bits are multiplied in binary32. Every
- * call that takes a dl_op takes it (all_reduce_shards: for all shards of a rank), also on the
+ * factor * in. For floats and complex numbers: DL_ERR_UNSUPPORTED for integers. The library rounds
+ * the factor to the type of the values, as NCCL needs it, and then each product. So a factor for
+ * values of FLOAT8_E4M3 must not exceed 448. Floats of 8 and 16 bits are multiplied in binary32.
+ * Every call that takes a dl_op takes it (all_reduce_shards: for all shards of a rank), also on the
  * memory of GPUs, where NCCL multiplies if it moves the data. An all_reduce and its list write the
  * products to `out` first; other calls need memory for them, which the library keeps until the
  * communicator ends. wire_codec does not apply. */

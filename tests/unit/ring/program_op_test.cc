@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -400,3 +401,27 @@ TEST_CASE("program op: the result may lie on any operand, and beside another pla
   }
   CHECK(dl_op_free(op) == DL_OK);
 }
+TEST_CASE("program op: a factor is rounded to the values' type, as NCCL takes it") {
+  const std::uint16_t half = 0x4500, brain = 0x40a0;  // 5
+  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
+    if (!use_isa(isa)) continue;
+    std::uint16_t out = 0;
+    scale(&half, &out, 1, DL_FLOAT16, 1.0 / 3);
+    CHECK(out == 0x3eaa);  // 1.66602; by the factor in binary32: 0x3eab
+    scale(&brain, &out, 1, DL_BFLOAT16, 1.0 / 3);
+    CHECK(out == 0x3fd6);  // 1.67188; by the factor in binary32: 0x3fd5
+  }
+}
+
+TEST_CASE("program op: each operation has a number of its own until none is left") {
+  OpNumbers first;
+  CHECK(first.take(true) == static_cast<dl_op>(16));
+  CHECK(first.take(false) == static_cast<dl_op>(19));
+  constexpr int kLargest = std::numeric_limits<int>::max();
+  OpNumbers last(kLargest - 3);
+  CHECK(last.take(true) == static_cast<dl_op>(kLargest - 3));
+  CHECK(last.take(false) == static_cast<dl_op>(kLargest));
+  CHECK(last.take(true) == std::nullopt);
+  CHECK(last.take(false) == std::nullopt);
+}
+
