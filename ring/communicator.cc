@@ -36,11 +36,6 @@ Result<void> run_alone(const Call& call) {
   return {};
 }
 
-Error function_failed(const Call& call, Error error) {
-  error.what = fmt::format("{} #{}: {}", collective_name(call.collective), call.seq, error.what);
-  return error;
-}
-
 Error wrong_call(const Call& call, std::string_view what) {
   return usage_error(fmt::format("{}: {}", collective_name(call.collective), what));
 }
@@ -82,6 +77,14 @@ void find_program_op(Call& call) {
   if (!is_function(call.op) || call.program_op != nullptr) return;
   call.program_op = program_op(call.op);
   if (call.program_op != nullptr && call.program_op->function == nullptr) call.op = kPremulSum;
+}
+
+// Whether one pass over all ranks' values has to make each result: a function does not commute, or
+// 8 bits are too few for partial sums, which could leave the range within an average.
+bool needs_order(const Call& call) {
+  const bool is_float8 = call.dtype == DL_FLOAT8_E4M3 || call.dtype == DL_FLOAT8_E5M2;
+  const bool rounds = call.op != DL_MAX && call.op != DL_MIN && !is_function(call.op);
+  return traits_of(call.collective).reduces && (is_in_order(call.op) || (is_float8 && rounds));
 }
 
 // The distance at which a call is in place: in bytes, from `in` to `out`.
@@ -206,9 +209,8 @@ Result<std::string> Communicator::explain(const Call& given) const {
 
 // Runs as several calls of planes: the collective always does, or this call does here.
 bool Communicator::composes(const Call& call) const {
-  const bool needs_order = traits_of(call.collective).reduces && is_in_order(call.op);
   return is_composed(call.collective) ||
-         (needs_order && job_.size > 1 && !plane_->keeps_order(call));
+         (needs_order(call) && job_.size > 1 && !plane_->keeps_order(call));
 }
 
 // The number of the text about such a call in the trace, 0: none. A new kind of call is explained
@@ -220,14 +222,14 @@ std::uint16_t Communicator::explained(const Call& call, const Plane* plane) {
                        call.dtype,
                        call.task.device >= 0,
                        call.splits != nullptr,
-                       is_in_order(call.op),
+                       needs_order(call),
                        call.shards != nullptr ? call.shards->shards : 0,
                        call.count};
   const auto known = explained_.find(kind);
   if (known != explained_.end()) return known->second;
   if (plane == nullptr || explained_.size() >= kMostKinds) return 0;
   const std::string how =
-      composes(call) ? composition_of(call)
+      composes(call) && !kind.on_device ? composition_of(call)
       // How the parts go depends on the longest one, which the ranks find out in the call.
       : kind.with_splits ? "parts of different lengths, after an exchange of the lengths"
                          : plane->explain(call);
@@ -306,7 +308,6 @@ Result<void> Communicator::tell_splits(const Call& call, Splits& splits) {
 }
 
 Result<void> Communicator::run_on_plane(Call call, const std::function<void(bool failed)>& ended) {
-  if (composes(call)) return run_on_host(call);
   Splits splits;
   if (call.splits != nullptr) {
     splits = *call.splits;
@@ -324,10 +325,8 @@ Result<void> Communicator::run_on_plane(Call call, const std::function<void(bool
 Result<void> Communicator::run(Call call, SpanKind kind) {
   const bool on_device = call.task.device >= 0;
   if (job_.size == 1) {
-    if (is_composed(call.collective)) {
-      return without_exceptions([&] { return run_on_host(call); });
-    }
-    return on_device ? finish(run_on_device(call, [](bool) {})) : run_on_host(call);
+    return finish(without_exceptions_in(
+        call, [&] { return on_device ? run_on_device(call, [](bool) {}) : run_on_host(call); }));
   }
   const TimePoint now = steady_now();
   call.begun = now;
@@ -344,10 +343,7 @@ Result<void> Communicator::run(Call call, SpanKind kind) {
     failpoint("communicator.called");
     if (!failed) links_->complete(seq);
   };
-  auto done = without_exceptions([&] { return run_on_plane(call, ended); });
-  if (!done && done.error().code == Errc::aborted && !abort_.raised()) {
-    done = function_failed(call, done.error());
-  }
+  auto done = without_exceptions_in(call, [&] { return run_on_plane(call, ended); });
   if (on_device) explained(call, device_.get());
   // In shared memory no rank sees whether a rank that has arrived stands still, or waits itself.
   if (!done && done.error().code == Errc::timeout && regions_ && !abort_.raised()) {

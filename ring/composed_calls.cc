@@ -2,8 +2,8 @@
 // elements. It gets that slice of all ranks' values, reduces it, and gives each rank its result: so
 // the ranks move as many bytes as in a ring's all_reduce. For small calls every rank gets
 // everything. all_reduce_shards: ring/call/shard_tree.h has the order. scan, exscan: from rank to
-// rank. Reductions by a function that does not commute, where the plane does not keep the order of
-// ranks: in that order.
+// rank. Reductions by a function that does not commute, and those of 8-bit floats, which are
+// rounded once, where the plane does not keep the order of ranks: in that order.
 //
 // A sum of products is no call of its own: this rank's values are multiplied on their way into any
 // of the calls.
@@ -67,7 +67,7 @@ Within within_steps_of(Collective collective) {
   }
 }
 
-// What ranks must have in common.
+// A hash of the values that must be equal on all ranks: Call::layout of the steps.
 std::uint64_t layout_in(const Call& call, int ranks) {
   if (call.shards != nullptr) return call.layout;
   if (is_composed(call.collective)) return layout_of({}, call.count, call.op);
@@ -159,7 +159,7 @@ Result<void> Communicator::check_shards(const Call& call) {
 
 std::string Communicator::composition_of(const Call& call) const {
   const bool in_order = !is_composed(call.collective);
-  std::string text = in_order ? "a function in the order of ranks" : "prefixes from rank to rank";
+  std::string text = in_order ? "a reduction in the order of ranks" : "prefixes from rank to rank";
   auto parts = static_cast<std::size_t>(job_.size);
   if (call.shards != nullptr) {
     text = fmt::format("a tree over {} virtual shards", call.shards->shards);
@@ -376,7 +376,8 @@ Result<void> Communicator::gather_in_order(const Call& call) {
   gather.out = step_memory_.data();
   gather.count = call.count;
   if (auto done = run_step(gather); !done) return done;
-  reduce(places_in(step_memory_.data(), n, bytes), call.out, call.count, call.dtype, call.op, 0);
+  reduce(places_in(step_memory_.data(), n, bytes), call.out, call.count, call.dtype, call.op,
+         job_.size);
   return {};
 }
 
@@ -407,7 +408,8 @@ Result<void> Communicator::reduce_in_order(const Call& call) {
   std::byte* const result = keeps    ? static_cast<std::byte*>(call.out)
                             : in_out ? static_cast<std::byte*>(call.out) + first * element
                                      : step_memory_.data() + n * count * element;
-  reduce(places_in(step_memory_.data(), n, count * element), result, count, call.dtype, call.op, 0);
+  reduce(places_in(step_memory_.data(), n, count * element), result, count, call.dtype, call.op,
+         job_.size);
   if (keeps) return {};
   std::vector<std::size_t> counts;
   for (const Part& slice : slices) counts.push_back(slice.count);

@@ -40,7 +40,11 @@ constexpr std::string_view kWithinNames[] = {"",
                                              "all_reduce_shards",
                                              "scan",
                                              "exscan",
-                                             "a reduction by a function in the order of ranks"};
+                                             "a reduction in the order of ranks"};
+// CallSignature::packed has 4 bits for the type, and 4 for the operation or Within.
+static_assert(std::size(kDtypeNames) == DL_FLOAT8_E5M2 + 1 && DL_FLOAT8_E5M2 < 16);
+static_assert(std::size(kOpNames) <= 16 && std::size(kWithinNames) <= 16);
+static_assert(op_code(static_cast<dl_op>(kFirstFunction + 1)) + 1 == std::size(kOpNames));
 constexpr std::uint32_t kWithCounts = 0x80;  // beside the collective
 template <std::size_t N>
 std::string_view name_at(const std::string_view (&names)[N], std::size_t index) {
@@ -308,6 +312,13 @@ Error op_timeout_error(const Call& given, Duration waited, std::string_view miss
       .code = Errc::timeout,
       .what = fmt::format("{} #{} timed out after {}: waiting for rank {}; arrived: {}",
                           call_name(call), call.seq, format_duration(waited), missing, arrived)};
+}
+
+Error named_in(const Call& given, const Error& error) {
+  const Call& call = users_call(given);
+  Error named = error;
+  named.what = fmt::format("{} #{}: {}", call_name(call), call.seq, error.what);
+  return named;
 }
 
 }  // namespace dlaunch

@@ -130,7 +130,7 @@ struct ShardInput {
   std::vector<const void*> in;  // `count` elements each
 };
 
-// What ranks must have in common in a composed call: Call::layout of its steps.
+// A hash of what must be equal on all ranks in a composed call: Call::layout of its steps.
 std::uint64_t layout_of(const ShardInput& input, std::size_t count, dl_op op);
 
 // One collective call of one rank, with arguments already checked. Counts as in ring.h.
@@ -164,7 +164,8 @@ struct Call {
   DeviceTask task;
   std::uint16_t past = 0;          // rooted_past() of the communicator; of the user's call
   Within within = Within::itself;  // anything else: only where nothing is reduced
-  std::shared_ptr<const ProgramOp> program_op = nullptr;  // the one of `op`, if the program made it
+  // What `op` stands for, if the program made it.
+  std::shared_ptr<const ProgramOp> program_op = nullptr;
   Duration limit{-1};  // makes `deadline` when the call begins; negative: none
 };
 
@@ -234,11 +235,25 @@ Duration waited_in(const Call& call, TimePoint now);
 Error op_timeout_error(const Call& call, Duration waited, std::string_view missing,
                        std::string_view arrived);
 
+// "all_reduce #17: the function of its operation returned 42 on this rank"
+Error named_in(const Call& call, const Error& error);
+// without_exceptions() for a call: the text of a Thrown gets the user's call.
+template <class Body>
+Result<void> without_exceptions_in(const Call& call, Body body) {
+  return without_exceptions([&]() -> Result<void> {
+    try {
+      return body();
+    } catch (const Thrown& thrown) {
+      return named_in(call, thrown.error());
+    }
+  });
+}
+
 class Plane {
  public:
   virtual ~Plane() = default;
-  // Errors are final for the communicator. When the AbortFlag given at construction is raised while
-  // waiting, the flag's error is returned within a millisecond.
+  // Errors are final for the communicator, and so is a Thrown. When the AbortFlag given at
+  // construction is raised while waiting, the flag's error is returned within a millisecond.
   virtual Result<void> run(const Call& call) = 0;
   virtual const char* name() const = 0;  // "shm", "tcp"
   // Whether this reduction combines the ranks' values in the order of ranks.

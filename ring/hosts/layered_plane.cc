@@ -49,7 +49,9 @@ class LayeredPlane final : public Plane {
   Result<void> run(const Call& call) override;
   std::string explain(const Call& call) const override;
   // A host's ranks need not be neighbours.
-  bool keeps_order(const Call& /*call*/) const override { return false; }
+  bool keeps_order(const Call& call) const override {
+    return !sums_in_layers(call) && between_->keeps_order(call);
+  }
 
  private:
   std::size_t locals() const { return hosts_.ranks_of(0).size(); }
@@ -81,6 +83,9 @@ class LayeredPlane final : public Plane {
   Result<void> broadcast(const Call& call);
   Call move(const Call& of, Collective collective, EncodedSlice& encoded) const;
   bool encodes(const Call& call) const;
+  bool sums_in_layers(const Call& call) const {
+    return call.collective == Collective::all_reduce && (local_ || encodes(call));
+  }
 
   const HostMap hosts_;
   const int place_;  // of this rank among those of its host
@@ -100,8 +105,8 @@ class LayeredPlane final : public Plane {
   // Exchanges one slice between hosts while this rank's own thread works on others.
   Background exchanger_{[this](OperationQueue& queue) {
     while (auto operation = queue.take()) {
-      operation->finish(
-          without_exceptions([&] { return over_sockets(operation->call, &column_); }));
+      const Call& call = operation->call;
+      operation->finish(without_exceptions_in(call, [&] { return over_sockets(call, &column_); }));
     }
   }};
 };
@@ -110,10 +115,7 @@ Result<void> LayeredPlane::run(const Call& call) {
   if (call.list != nullptr) {
     return packer_.run(call, [this](const Call& packed) { return run(packed); });
   }
-  const bool layered = local_ || encodes(call);
-  if (call.collective == Collective::all_reduce && call.count > 0 && layered) {
-    return all_reduce(call);
-  }
+  if (sums_in_layers(call) && call.count > 0) return all_reduce(call);
   if (call.collective == Collective::broadcast && call.count > 0 && local_) return broadcast(call);
   Call flat = call;
   flat.step_of = &users_call(call);
@@ -121,7 +123,7 @@ Result<void> LayeredPlane::run(const Call& call) {
 }
 
 std::string LayeredPlane::explain(const Call& call) const {
-  const bool sums = call.collective == Collective::all_reduce && (local_ || encodes(call));
+  const bool sums = sums_in_layers(call);
   if (!sums && (call.collective != Collective::broadcast || !local_))
     return between_->explain(call);
   const auto hosts = fmt::format("{} hosts x {} ranks: ", hosts_.hosts(), locals());
@@ -140,14 +142,10 @@ std::string LayeredPlane::explain(const Call& call) const {
 
 // -- Steps
 
-// An average is divided once, at the end. For floats of a small range the sum over many ranks may
-// be out of it, so the average over each host comes first, then the average of these; all hosts are
-// equal.
-bool divides_at_end(const Call& call) {
-  const bool small_range =
-      call.dtype == DL_FLOAT16 || call.dtype == DL_FLOAT8_E4M3 || call.dtype == DL_FLOAT8_E5M2;
-  return call.op == DL_AVG && !small_range;
-}
+// An average is divided once, at the end. The sum of float16 over many ranks may be out of its
+// range, so the average over each host comes first, then the average of these; all hosts are equal.
+// (The communicator composes averages of 8-bit floats of other calls.)
+bool divides_at_end(const Call& call) { return call.op == DL_AVG && call.dtype != DL_FLOAT16; }
 
 Call LayeredPlane::step(const Call& of, Collective collective, const void* in, void* out,
                         std::size_t count, int root) const {
@@ -223,8 +221,8 @@ Result<void> LayeredPlane::all_reduce_blocks(const Call& call) {
   // in between while another one crosses.
   Block blocks[kBlocks];
   const std::size_t count = (sliced + most - 1) / most, lag = encodes(call) ? 2 : 1;
-  Result<void> done;
-  for (std::size_t i = 0; done && i < count + lag; ++i) {
+  const auto advance = [&](std::size_t i) -> Result<void> {
+    Result<void> done;
     if (i < count) {
       Block& block = blocks[i % kBlocks];
       block = {.from = i * most, .count = std::min(most, sliced - i * most), .slot = i % kBlocks};
@@ -232,6 +230,11 @@ Result<void> LayeredPlane::all_reduce_blocks(const Call& call) {
     }
     if (done && i >= 1 && i <= count) done = turn(call, blocks[(i - 1) % kBlocks]);
     if (done && i >= lag) done = end(call, blocks[(i - lag) % kBlocks]);
+    return done;
+  };
+  Result<void> done;
+  for (std::size_t i = 0; done && i < count + lag; ++i) {
+    done = without_exceptions_in(call, [&] { return advance(i); });
   }
   if (!done) {
     // Pending exchanges must end before their memory is reused.

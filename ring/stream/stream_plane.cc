@@ -135,6 +135,7 @@ class SocketPlane final : public StreamPlane {
     return call.members != nullptr ? static_cast<int>(call.members->size()) : ranks_;
   }
   Tuning tuning_for(const Shape& shape) const { return tuning_by(rules_, shape, ranks_, tuning_); }
+  Result<void> carry_out(const Call& call);
   bool choose_sockets(std::size_t bytes);
   Result<void> drive();
   Result<void> push(int peer, bool& moved);
@@ -173,6 +174,13 @@ Result<void> SocketPlane::run(const Call& call) {
   if (call.list != nullptr) {
     return packer_.run(call, [this](const Call& packed) { return run(packed); });
   }
+  auto outcome = without_exceptions_in(call, [&] { return carry_out(call); });
+  meter_.tell(link_listener_);
+  if (!outcome) failed_ = outcome.error();
+  return outcome;
+}
+
+Result<void> SocketPlane::carry_out(const Call& call) {
   Shape shape = shape_of(call, ranks_);
   const Tuning tuning = tuning_for(shape);
   const Program& program = programs_.get(std::move(shape), rank_, ranks_, tuning);
@@ -192,8 +200,6 @@ Result<void> SocketPlane::run(const Call& call) {
     const std::lock_guard lock(count_mutex_);
     count_.end(steady_now() - begun);
   }
-  meter_.tell(link_listener_);
-  if (!outcome) failed_ = outcome.error();
   return outcome;
 }
 

@@ -76,8 +76,10 @@ typedef enum dl_dtype {
  * DL_ERR_UNSUPPORTED: a type that the op does not take. Floats of 8 and 16 bits are added in
  * binary32 and rounded once, to nearest even. A result beyond the range of FLOAT8_E4M3 is NaN, and
  * infinite in the other formats, as in PyTorch and ml_dtypes. On several hosts, or over sockets
- * with more than 16 ranks, partial sums are rounded, too (for averages of FLOAT16 and of 8-bit
- * floats on several hosts: the averages of each host).
+ * with more than 16 ranks, partial sums of 16-bit floats are rounded, too (for averages of FLOAT16
+ * on several hosts: the averages of each host). There the ranks reduce 8-bit floats as dl_op_create
+ * says of functions that do not commute, because rounded partial sums would lose too much. Where
+ * NCCL moves the data of GPUs, it also adds and rounds.
  * A value outside this enum may stand for an operation of dl_op_create() or
  * dl_op_create_premul_sum(). */
 typedef enum dl_op {
@@ -108,10 +110,10 @@ typedef int dl_op_function(const void* in, void* inout, size_t count, dl_dtype d
  *
  * commutes == 0: each element is ((x0 op x1) op x2) ... in the order of ranks, on any hosts and
  * through any transport; that needs no associativity either. dl_all_reduce_shards() combines the
- * values along its tree, in the order of shards. Where the usual algorithm would change the order,
- * which is between hosts with several ranks each, and over sockets with more than 16 ranks, each
- * rank gets the values of a slice of the elements from all others: that moves more bytes between
- * hosts.
+ * values along its tree, in the order of shards. The usual algorithm would change the order in an
+ * all_reduce between hosts with several ranks each, and over sockets with more than 16 ranks. There
+ * each rank gets the values of a slice of the elements from all others, which moves more bytes
+ * between hosts.
  * commutes != 0: the function must also be associative. The order is the same, but for those two
  * cases: there the values of any ranks may come first and in groups, the same on all ranks and in
  * every run.
@@ -292,7 +294,7 @@ DL_API dl_result dl_broadcast_list(dl_comm* comm, size_t tensors, void* const* b
 
 /* out[i] on rank r = op over the ranks 0 to r of in[i]; with dl_exscan over the ranks before r, and
  * rank 0's `out` stays as it is and may be NULL. The library reduces from rank 0 upwards, and
- * rounds 16-bit floats after each rank. On one host the ranks move as many bytes as in an
+ * rounds floats of 8 and 16 bits after each rank. On one host the ranks move as many bytes as in an
  * all_reduce; on several hosts with several ranks each they move more. In place: out == in.
  * DL_ERR_UNSUPPORTED: DL_AVG, and buffers in the memory of a GPU (see dl_copy). */
 DL_API dl_result dl_scan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
@@ -309,9 +311,9 @@ DL_API dl_result dl_exscan(dl_comm* comm, const void* in, void* out, size_t coun
  * one's payload may survive.)
  * in[i] has the values of shard first + i, `count` elements. out[j] = op over all shards of their
  * element j, on every rank; AVG divides by `shards`. `out` may be one of the in[i]; otherwise it
- * must not overlap them. Each node of the tree rounds 16-bit floats. A sum of float16 that leaves
- * its range is infinite, also within an average. If there are more ranks than shards, some ranks
- * have none, and give no values.
+ * must not overlap them. Each node of the tree rounds floats of 8 and 16 bits. A sum of float16
+ * that leaves its range is infinite, and one of FLOAT8_E4M3 is NaN, also within an average. If
+ * there are more ranks than shards, some ranks have none, and give no values.
  * Cost: a rank sends up to 2 log2(shards) partial results. It sends one if each rank has one shard,
  * or if both numbers are powers of two; then the ranks of one host move as many bytes as in an
  * all_reduce. Several hosts with several ranks each move more. The library keeps memory for partial

@@ -6,10 +6,13 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <thread>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "equal_runs.h"
+#include "ring/kernels/program_op.h"
 #include "ring/kernels/reduce.h"
 #include "shm_world.h"
 #include "stream_world.h"
@@ -95,6 +98,14 @@ class LayeredWorld {
     }
   }
   SocketWorld<Plane>& ranks() { return sockets_; }
+  // As the links of communicators do: all other ranks learn that this one has failed.
+  void tell_failure_of(int rank) {
+    const Error lost{.code = Errc::peer_lost, .what = "another rank failed", .rank = rank};
+    for (const auto& flag : sockets_.flags) flag->raise(lost);
+    for (const auto& host : hosts_) {
+      for (int place = 0; place < host->ranks(); ++place) host->abort(place).raise(lost);
+    }
+  }
 
  private:
   std::vector<std::unique_ptr<ShmWorld>> hosts_;
@@ -265,6 +276,148 @@ TEST_CASE("layered: a rank that never comes ends the call for all, and the calls
     CHECK(said[static_cast<std::size_t>(r)].find("all_reduce #17 timed out") == 0);
   }
   CHECK(said[1].find("waiting for rank 3") != std::string::npos);  // on its host
+}
+
+// Affine functions x -> a*x + b modulo 2^32, one after the other, which does not commute; and the
+// larger low half, which does.
+std::uint64_t affine_after(std::uint64_t first, std::uint64_t then) {
+  const auto a = static_cast<std::uint32_t>(then), b = static_cast<std::uint32_t>(then >> 32);
+  const auto low = a * static_cast<std::uint32_t>(first);
+  return low | std::uint64_t{a * static_cast<std::uint32_t>(first >> 32) + b} << 32;
+}
+std::uint64_t larger_low(std::uint64_t x, std::uint64_t y) {
+  const auto key = [](std::uint64_t of) { return of << 32 | of >> 32; };
+  return key(x) > key(y) ? x : y;
+}
+template <std::uint64_t combine(std::uint64_t, std::uint64_t)>
+int combine_all(const void* in, void* inout, std::size_t count, dl_dtype, void*) {
+  const auto* x = static_cast<const std::uint64_t*>(in);
+  auto* y = static_cast<std::uint64_t*>(inout);
+  for (std::size_t i = 0; i < count; ++i) y[i] = combine(x[i], y[i]);
+  return 0;
+}
+std::uint64_t scattered(int rank, std::size_t i) {
+  const std::uint64_t x = (i + 1) * 0x9e3779b97f4a7c15 + static_cast<std::uint64_t>(rank + 1);
+  return (x ^ x >> 29) * 0xbf58476d1ce4e5b9;
+}
+
+using Combine64 = std::uint64_t(std::uint64_t, std::uint64_t);
+// Runs a reduction of each kind by this function, where its order fits; says what is wrong.
+std::string functions_are_right(Plane& plane, int rank, int n, std::size_t count, dl_op op,
+                                Combine64* combine, bool keeps_all_reduce, std::uint64_t& seq) {
+  const auto ranks = static_cast<std::size_t>(n);
+  std::vector<std::uint64_t> in(count * ranks), all(count * ranks);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    in[i] = scattered(rank, i);
+    all[i] = scattered(0, i);
+    for (int r = 1; r < n; ++r) all[i] = combine(all[i], scattered(r, i));
+  }
+  for (const auto collective :
+       {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter}) {
+    const bool scatters = collective == Collective::reduce_scatter;
+    std::vector<std::uint64_t> out(count);
+    Call call{.collective = collective,
+              .in = in.data(),
+              .out = out.data(),
+              .count = count,
+              .dtype = DL_UINT64,
+              .op = op,
+              .root = collective == Collective::reduce ? n - 1 : -1,
+              .deadline = steady_now() + std::chrono::seconds(60)};
+    const bool keeps = keeps_all_reduce || collective != Collective::all_reduce;
+    if (plane.keeps_order(call) != keeps) return "a wrong answer of keeps_order()";
+    if (is_in_order(op) && !keeps) continue;
+    call.seq = ++seq;
+    if (const auto done = plane.run(call); !done) return done.error().what;
+    if (collective == Collective::reduce && rank != n - 1) continue;
+    const auto* const want = all.data() + (scatters ? static_cast<std::size_t>(rank) * count : 0);
+    if (!std::equal(out.begin(), out.end(), want)) {
+      return fmt::format("a wrong {} of {}", collective_name(collective), count);
+    }
+  }
+  return "";
+}
+
+TEST_CASE("layered: functions of the program, and the order of ranks where the plane keeps it") {
+  const auto op_of = [](dl_op_function* function, bool commutes) {
+    return *add_program_op({.function = function}, commutes);
+  };
+  const dl_op in_order = op_of(combine_all<affine_after>, false);
+  const dl_op commuting = op_of(combine_all<larger_low>, true);
+  for (const auto& [hosts, locals] : {std::pair(2, 2), {3, 2}, {2, 3}, {3, 1}}) {
+    LayeredWorld world(hosts, locals, locals == 1 ? WireCodec::bf16 : WireCodec::none);
+    const int n = hosts * locals;
+    const auto said = world.ranks().each<std::string>([&](int rank) -> std::string {
+      Plane& plane = *world.ranks().ends[static_cast<std::size_t>(rank)];
+      std::uint64_t seq = 0;
+      for (const std::size_t count : {1, 7, 4099, 40'009, 1'200'007}) {
+        if (count > 1'000'000 && n > 4) continue;
+        for (const auto& [op, combine] :
+             {std::pair(in_order, &affine_after), {commuting, &larger_low}}) {
+          auto wrong = functions_are_right(plane, rank, n, count, op, combine, locals == 1, seq);
+          if (!wrong.empty()) return wrong;
+        }
+      }
+      return "";
+    });
+    for (const auto& wrong : said) CHECK(wrong == "");
+  }
+  CHECK((remove_program_op(in_order) && remove_program_op(commuting)));
+}
+
+// Fails once it has had so many elements, on the thread of the caller or on another one.
+struct FailsAfter {
+  std::size_t elements;
+  bool on_callers_thread;
+  std::thread::id caller;
+};
+int fail_after(const void*, void*, std::size_t count, dl_dtype, void* context) {
+  auto& fails = *static_cast<FailsAfter*>(context);
+  if ((std::this_thread::get_id() == fails.caller) != fails.on_callers_thread) return 0;
+  if (fails.elements < count) return 42;
+  fails.elements -= count;
+  return 0;
+}
+int never_fail(const void*, void*, std::size_t, dl_dtype, void*) { return 0; }
+
+TEST_CASE("layered: a function that fails in the second block ends the exchanges under way") {
+  constexpr int kFails = 1;
+  for (const bool within_host : {true, false}) {
+    CAPTURE(within_host);
+    LayeredWorld world(2, 2, WireCodec::none);
+    const auto outcomes = world.ranks().each<Result<void>>([&](int rank) {
+      // Each of four blocks has 262,144 elements for this rank on its host, half as many between
+      // hosts.
+      std::vector<std::uint64_t> values(2'000'000);
+      FailsAfter fails{within_host ? 300'000UL : 150'000UL, within_host,
+                       std::this_thread::get_id()};
+      const dl_op op = *add_program_op(
+          {.function = rank == kFails ? fail_after : never_fail, .context = &fails}, true);
+      auto done = without_exceptions([&] {
+        return world.ranks().ends[static_cast<std::size_t>(rank)]->run(
+            {.collective = Collective::all_reduce,
+             .in = values.data(),
+             .out = values.data(),
+             .count = values.size(),
+             .dtype = DL_UINT64,
+             .op = op,
+             .seq = 17,
+             .deadline = steady_now() + std::chrono::seconds(60)});
+      });
+      if (!done) world.tell_failure_of(rank);
+      remove_program_op(op);
+      return done;
+    });
+    for (int r = 0; r < 4; ++r) {
+      const auto& done = outcomes[static_cast<std::size_t>(r)];
+      CAPTURE(r);
+      REQUIRE(!done);
+      INFO(done.error().what);
+      CHECK(done.error().code == (r == kFails ? Errc::aborted : Errc::peer_lost));
+    }
+    CHECK(words(outcomes[kFails]) ==
+          "all_reduce #17: the function of its operation returned 42 on this rank");
+  }
 }
 
 }  // namespace

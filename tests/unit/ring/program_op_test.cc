@@ -1,10 +1,11 @@
 // Operations that a program makes, between processes: dl_op_create().
 #include "ring/kernels/program_op.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -204,7 +205,7 @@ TEST_CASE("program op: a function that fails ends the call on all ranks") {
     for (const bool commutes : {false, true}) {
       static Together<3> together;
       all_well({.ranks = 3, .transport = transport}, [&](int rank, dl_comm*& comm) {
-        // Of rank 1 it fails.
+        // It fails on rank 1.
         dl_op op = DL_OP_ANY_INT;
         EXPECT(dl_op_create([](const void*, void*, std::size_t, dl_dtype,
                                void* fails) -> int { return fails == nullptr ? 0 : 42; },
@@ -225,27 +226,84 @@ TEST_CASE("program op: a function that fails ends the call on all ranks") {
 }
 
 TEST_CASE("program op: ranks that give different kinds of operations learn it") {
+  constexpr int kMismatch = 50, kLost = 51;
+  const std::pair<std::string, dl_op (*)()> other_kinds[] = {
+      {"sum", [] { return DL_SUM; }}, {"function", [] { return op_of(kFunctions[2]); }}};
   for (const char* transport : kTransports) {
-    all_well({.ranks = 2, .transport = transport}, [](int rank, dl_comm*& comm) {
-      const dl_op op = rank == 0 ? op_of(kFunctions[0]) : DL_SUM;
-      Values x(100);
-      const auto result = dl_all_reduce(comm, x.data(), x.data(), x.size(), DL_UINT64, op);
-      EXPECT((result == DL_ERR_MISMATCH || result == DL_ERR_PEER_LOST));
-      const std::string said = dl_last_error(comm);
-      EXPECT((result == DL_ERR_PEER_LOST ||
-              (said.find("rank 0 called all_reduce(count 100, uint64, function_in_order)") !=
-                   said.npos &&
-               said.find("rank 1 called all_reduce(count 100, uint64, sum)") != said.npos)));
-      return 0;
-    });
-    all_well({.ranks = 2, .transport = transport}, [](int rank, dl_comm*& comm) {
-      const dl_op op = op_of(kFunctions[rank == 0 ? 0 : 2]);
-      Values x(100);
-      const auto result = dl_all_reduce(comm, x.data(), x.data(), x.size(), DL_UINT64, op);
-      EXPECT((result == DL_ERR_MISMATCH || result == DL_ERR_PEER_LOST));
-      return 0;
-    });
+    for (const auto& [kind, make] : other_kinds) {
+      CAPTURE(kind);
+      const auto codes = run({.ranks = 2, .transport = transport}, [&](int rank, dl_comm*& comm) {
+        const dl_op op = rank == 0 ? op_of(kFunctions[0]) : make();
+        Values x(100);
+        const auto result = dl_all_reduce(comm, x.data(), x.data(), x.size(), DL_UINT64, op);
+        if (result == DL_ERR_PEER_LOST) return kLost;
+        EXPECT(result == DL_ERR_MISMATCH);
+        const std::string said = dl_last_error(comm),
+                          call = "called all_reduce(count 100, uint64, ";
+        EXPECT(said.find("rank 0 " + call + "function_in_order)") != said.npos);
+        EXPECT(said.find("rank 1 " + call + kind + ")") != said.npos);
+        return kMismatch;
+      });
+      // One may only learn that the other one has failed.
+      CHECK(std::count(codes.begin(), codes.end(), kMismatch) > 0);
+      for (const int code : codes) CHECK((code == kMismatch || code == kLost));
+    }
   }
+}
+
+TEST_CASE("program op: in a world of one an error names the call, and takes no thread down") {
+  all_well({.ranks = 1}, [](int rank, dl_comm*& comm) {
+    dl_op op = DL_OP_ANY_INT;
+    EXPECT(dl_op_create([](const void*, void*, std::size_t, dl_dtype, void*) { return 42; }, 0,
+                        nullptr, &op) == DL_OK);
+    float x[] = {1, 2}, sum = 0;
+    const void* shards[] = {x, x + 1};
+    EXPECT(dl_all_reduce_shards(comm, 2, shards, &sum, 1, DL_FLOAT32, op) == DL_ERR_ABORTED);
+    EXPECT(std::string(dl_last_error(comm)) ==
+           "all_reduce_shards #1: the function of its operation returned 42 on this rank");
+    return 0;
+  });
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they end the process
+  all_well({.ranks = 1}, [](int rank, dl_comm*& comm) {
+    dl_op op = DL_OP_ANY_INT;
+    EXPECT(dl_op_create_premul_sum(2, &op) == DL_OK);
+    double x = 1;
+    dl_request* request = nullptr;
+    // No machine has memory for so many products.
+    EXPECT(dl_ireduce(comm, &x, &x, PTRDIFF_MAX / sizeof x, DL_FLOAT64, op, 0, &request) == DL_OK);
+    EXPECT(dl_wait(&request) == DL_ERR_IO);
+    return 0;
+  });
+#endif
+}
+
+TEST_CASE("program op: 8-bit floats are rounded once, also over sockets with many ranks") {
+  constexpr unsigned char k32 = 0x60, k16 = 0x58, kHalf = 0x30, k24 = 0x5c;  // of E4M3
+  all_well({.ranks = 18, .transport = "tcp"}, [&](int rank, dl_comm*& comm) {
+    using Bytes = std::vector<unsigned char>;
+    const dl_dtype dtype = DL_FLOAT8_E4M3;
+    for (const std::size_t count : {1UL, 40UL, 9001UL}) {
+      // The sum, 576, is out of range.
+      Bytes in(18 * count, k32), out(count);
+      EXPECT(dl_all_reduce(comm, in.data(), out.data(), count, dtype, DL_AVG) == DL_OK);
+      EXPECT(out == Bytes(count, k32));
+      EXPECT(dl_reduce_scatter(comm, in.data(), out.data(), count, dtype, DL_AVG) == DL_OK);
+      EXPECT(out == Bytes(count, k32));
+      // 16 + 17 * 0.5 = 24.5. Rounded after each rank, it would stay 16.
+      in.assign(count, rank == 0 ? k16 : kHalf);
+      EXPECT(dl_reduce(comm, in.data(), out.data(), count, dtype, DL_SUM, 3) == DL_OK);
+      EXPECT((rank != 3 || out == Bytes(count, k24)));
+      const void* ins[] = {in.data()};
+      void* outs[] = {out.data()};
+      EXPECT(dl_all_reduce_list(comm, 1, ins, outs, &count, dtype, DL_SUM) == DL_OK);
+      EXPECT(out == Bytes(count, k24));
+      dl_op one = DL_OP_ANY_INT;
+      EXPECT(dl_op_create_premul_sum(1, &one) == DL_OK);
+      EXPECT(dl_all_reduce(comm, in.data(), out.data(), count, dtype, one) == DL_OK);
+      EXPECT(out == Bytes(count, k24));
+    }
+    return 0;
+  });
 }
 
 namespace {
@@ -353,6 +411,30 @@ TEST_CASE("program op: products are rounded once to 16-bit floats, with equal bi
   }
 }
 
+TEST_CASE("program op: a factor is rounded to the values' type, as NCCL takes it") {
+  const std::uint16_t half = 0x4500, brain = 0x40a0;  // 5
+  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
+    if (!use_isa(isa)) continue;
+    std::uint16_t out = 0;
+    scale(&half, &out, 1, DL_FLOAT16, 1.0 / 3);
+    CHECK(out == 0x3eaa);  // 1.66602; by the factor in binary32: 0x3eab
+    scale(&brain, &out, 1, DL_BFLOAT16, 1.0 / 3);
+    CHECK(out == 0x3fd6);  // 1.67188; by the factor in binary32: 0x3fd5
+  }
+}
+
+TEST_CASE("program op: each operation has a number of its own until none is left") {
+  OpNumbers first;
+  CHECK(first.take(true) == static_cast<dl_op>(16));
+  CHECK(first.take(false) == static_cast<dl_op>(19));
+  constexpr int kLargest = std::numeric_limits<int>::max();
+  OpNumbers last(kLargest - 3);
+  CHECK(last.take(true) == static_cast<dl_op>(kLargest - 3));
+  CHECK(last.take(false) == static_cast<dl_op>(kLargest));
+  CHECK(last.take(true) == std::nullopt);
+  CHECK(last.take(false) == std::nullopt);
+}
+
 TEST_CASE("program op: arguments, and numbers that no operation has") {
   dl_op op = DL_OP_ANY_INT;
   CHECK(dl_op_create(nullptr, 0, nullptr, &op) == DL_ERR_INVALID);
@@ -401,27 +483,3 @@ TEST_CASE("program op: the result may lie on any operand, and beside another pla
   }
   CHECK(dl_op_free(op) == DL_OK);
 }
-TEST_CASE("program op: a factor is rounded to the values' type, as NCCL takes it") {
-  const std::uint16_t half = 0x4500, brain = 0x40a0;  // 5
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
-    if (!use_isa(isa)) continue;
-    std::uint16_t out = 0;
-    scale(&half, &out, 1, DL_FLOAT16, 1.0 / 3);
-    CHECK(out == 0x3eaa);  // 1.66602; by the factor in binary32: 0x3eab
-    scale(&brain, &out, 1, DL_BFLOAT16, 1.0 / 3);
-    CHECK(out == 0x3fd6);  // 1.67188; by the factor in binary32: 0x3fd5
-  }
-}
-
-TEST_CASE("program op: each operation has a number of its own until none is left") {
-  OpNumbers first;
-  CHECK(first.take(true) == static_cast<dl_op>(16));
-  CHECK(first.take(false) == static_cast<dl_op>(19));
-  constexpr int kLargest = std::numeric_limits<int>::max();
-  OpNumbers last(kLargest - 3);
-  CHECK(last.take(true) == static_cast<dl_op>(kLargest - 3));
-  CHECK(last.take(false) == static_cast<dl_op>(kLargest));
-  CHECK(last.take(true) == std::nullopt);
-  CHECK(last.take(false) == std::nullopt);
-}
-

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "ring/kernels/program_op.h"
 #include "ring/stream/frame.h"
 #include "stream_world.h"
 
@@ -257,6 +258,25 @@ TEST_CASE("frames of another round and frames of a wrong length are refused") {
           (other_round ? "rank 1 sent a frame of round 2, this is round 3"
                        : "rank 1 sent 404 bytes during all_reduce #1 where 400 were expected"));
   }
+}
+
+TEST_CASE("a function of the program that fails ends this call and later ones on its plane") {
+  const dl_op op = *add_program_op(
+      {.function = [](const void*, void*, std::size_t, dl_dtype, void*) { return 42; }}, true);
+  StreamWorld world(2);
+  const auto said = world.each<std::string>([&](int rank) {
+    Ones ones(1000, 7), later(1000, 8);
+    ones.call.op = op;
+    const auto run = [&](const Call& call) {
+      return words(without_exceptions([&] { return world.ends[rank]->run(call); }));
+    };
+    const std::string first = run(ones.call);
+    return first + "; " + run(later.call);
+  });
+  const std::string failed =
+      "all_reduce #7: the function of its operation returned 42 on this rank";
+  for (const auto& both : said) CHECK(both == failed + "; " + failed);
+  CHECK(remove_program_op(op));
 }
 
 }  // namespace
