@@ -77,9 +77,9 @@ typedef enum dl_dtype {
  * binary32 and rounded once, to nearest even. A result beyond the range of FLOAT8_E4M3 is NaN, and
  * infinite in the other formats, as in PyTorch and ml_dtypes. On several hosts, or over sockets
  * with more than 16 ranks, partial sums of 16-bit floats are rounded, too (for averages of FLOAT16
- * on several hosts: the averages of each host). There the ranks reduce 8-bit floats as dl_op_create
- * says of functions that do not commute, because rounded partial sums would lose too much. Where
- * NCCL moves the data of GPUs, it also adds and rounds.
+ * on several hosts: the averages of each host). There the ranks move 8-bit floats as they do for a
+ * function of dl_op_create() that does not commute, because rounded partial sums would lose too
+ * much. Where NCCL moves the data of GPUs, NCCL also adds and rounds.
  * A value outside this enum may stand for an operation of dl_op_create() or
  * dl_op_create_premul_sum(). */
 typedef enum dl_op {
