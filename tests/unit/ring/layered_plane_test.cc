@@ -150,6 +150,7 @@ TEST_CASE(
   for (const auto& [hosts, locals] : {std::pair(2, 2), {3, 2}, {2, 3}}) {
     LayeredWorld world(hosts, locals, WireCodec::none);
     const int n = hosts * locals;
+    const bool one_a_host = locals == 1;
     const auto said = world.ranks().each<std::string>([&](int rank) -> std::string {
       Plane& plane = *world.ranks().ends[static_cast<std::size_t>(rank)];
       std::uint64_t seq = 0;
@@ -354,7 +355,7 @@ TEST_CASE("layered: functions of the program, and the order of ranks where the p
         if (count > 1'000'000 && n > 4) continue;
         for (const auto& [op, combine] :
              {std::pair(in_order, &affine_after), {commuting, &larger_low}}) {
-          auto wrong = functions_are_right(plane, rank, n, count, op, combine, locals == 1, seq);
+          auto wrong = functions_are_right(plane, rank, n, count, op, combine, one_a_host, seq);
           if (!wrong.empty()) return wrong;
         }
       }

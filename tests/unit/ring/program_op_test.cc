@@ -227,13 +227,17 @@ TEST_CASE("program op: a function that fails ends the call on all ranks") {
 
 TEST_CASE("program op: ranks that give different kinds of operations learn it") {
   constexpr int kMismatch = 50, kLost = 51;
-  const std::pair<std::string, dl_op (*)()> other_kinds[] = {
-      {"sum", [] { return DL_SUM; }}, {"function", [] { return op_of(kFunctions[2]); }}};
+  struct OtherKind {
+    std::string name;
+    dl_op (*make)();
+  };
+  const OtherKind other_kinds[] = {{"sum", [] { return DL_SUM; }},
+                                   {"function", [] { return op_of(kFunctions[2]); }}};
   for (const char* transport : kTransports) {
-    for (const auto& [kind, make] : other_kinds) {
-      CAPTURE(kind);
+    for (const OtherKind& kind : other_kinds) {
+      CAPTURE(kind.name);
       const auto codes = run({.ranks = 2, .transport = transport}, [&](int rank, dl_comm*& comm) {
-        const dl_op op = rank == 0 ? op_of(kFunctions[0]) : make();
+        const dl_op op = rank == 0 ? op_of(kFunctions[0]) : kind.make();
         Values x(100);
         const auto result = dl_all_reduce(comm, x.data(), x.data(), x.size(), DL_UINT64, op);
         if (result == DL_ERR_PEER_LOST) return kLost;
@@ -241,7 +245,7 @@ TEST_CASE("program op: ranks that give different kinds of operations learn it") 
         const std::string said = dl_last_error(comm),
                           call = "called all_reduce(count 100, uint64, ";
         EXPECT(said.find("rank 0 " + call + "function_in_order)") != said.npos);
-        EXPECT(said.find("rank 1 " + call + kind + ")") != said.npos);
+        EXPECT(said.find("rank 1 " + call + kind.name + ")") != said.npos);
         return kMismatch;
       });
       // One may only learn that the other one has failed.
