@@ -32,10 +32,11 @@ constexpr OptionRow kNodesRows[] = {
      "Log in to at most this many hosts at the same time, also from each host that logs in to "
      "others",
      &Options::ssh_logins},
-    {"ssh-tree", "", "", kChoices<kSshTreeWords>, "auto", Group::nodes,
+    {"ssh-tree", "", "", kChoices<kSshTreeWords>, "off", Group::nodes,
      "Let started hosts log in to further hosts, if there are more than --ssh-logins. With auto "
      "they do so until one of them fails; with on also after failures, and if "
-     "--ssh-command is another program than ssh. With off this host logs in to all",
+     "--ssh-command is another program than ssh. The output of those further hosts comes by TCP, "
+     "encrypted only with --tls. With off this host logs in to all",
      &Options::ssh_tree},
     {"host-discovery-script", "", "", "COMMAND", "", Group::nodes,
      "Run this command every second to list the hosts, instead of --hosts. It prints HOST:SLOTS "

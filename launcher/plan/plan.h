@@ -155,10 +155,12 @@ struct NodesPlan {
 
   // If one dlaunch starts all others; node by node. Empty: started by hand, or only one host.
   std::vector<HostPlan> hosts;
-  std::vector<std::string> ssh;  // the command that reaches them
+  // The command that reaches them. In a dlaunch that was started by ssh: the command with which it
+  // may log in to further hosts; empty: it may not.
+  std::vector<std::string> ssh;
   Starter starter = Starter::ssh;
   int logins = 32;  // at the same time, by each host that logs in
-  SshTree tree = SshTree::automatic;
+  SshTree tree = SshTree::off;
   std::string discovery;  // a command that lists the present hosts; "": they never change
   std::string order;      // for the dlaunch there (cli/ssh_order.h)
   Duration host_timeout = std::chrono::seconds(3);  // a host silent for this long is lost

@@ -102,7 +102,7 @@ const std::map<std::string, Case> kCases = {
      {{"-H", "a:4", "--include", "a:0,2"}, "env: CUDA_VISIBLE_DEVICES=0,2", {"-H", "a:2"}}},
     {"exclude", {{"-H", "a:2,b", "--exclude", "b"}, "workers: 2 on a, by ssh", {"-H", "a,b"}}},
     {"ssh-logins", {{"-H", "a", "--ssh-logins", "4"}, "logins at the same time: 4", {"-H", "a"}}},
-    {"ssh-tree", {{"-H", "a", "--ssh-tree", "off"}, "logins by started hosts: off", {"-H", "a"}}},
+    {"ssh-tree", {{"-H", "a", "--ssh-tree", "auto"}, "logins by started hosts: auto", {"-H", "a"}}},
     {"host-discovery-script",
      {{"--host-discovery-script", "./list", "--nnodes", "1:2", "--nproc", "1"},
       "workers: 1 on each of 1 to 2 hosts that ./list lists, by ssh"}},

@@ -115,9 +115,9 @@ TEST_CASE("hosts: options that contradict a start from here") {
         "64 --ssh-logins has no effect without --hosts or --hostfile");
   CHECK(fake.refused({"-H", "a", "--ssh-logins", "0", "p"}).starts_with("64 --ssh-logins: '0' "));
   CHECK(fake.plan({"-H", "a", "--ssh-logins", "64", "p"}).nodes.logins == 64);
-  CHECK(fake.plan({"-H", "a", "p"}).nodes.tree == SshTree::automatic);
+  CHECK(fake.plan({"-H", "a", "p"}).nodes.tree == SshTree::off);
   CHECK(fake.plan({"-H", "a", "--ssh-tree", "on", "p"}).nodes.tree == SshTree::on);
-  CHECK(fake.plan({"-H", "a", "--ssh-tree", "off", "p"}).nodes.tree == SshTree::off);
+  CHECK(fake.plan({"-H", "a", "--ssh-tree", "auto", "p"}).nodes.tree == SshTree::automatic);
   CHECK(fake.refused({"-H", "a", "--ssh-tree", "deep", "p"}).starts_with("64 --ssh-tree: 'deep'"));
   CHECK(fake.refused({"--ssh-tree", "on", "p"}) ==
         "64 --ssh-tree has no effect without --hosts or --hostfile");
