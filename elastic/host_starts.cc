@@ -17,6 +17,8 @@ constexpr Duration kLongestCooldown = std::chrono::hours(1);
 constexpr Duration kClean = std::chrono::minutes(10);
 constexpr int kLeftAloneAfter = 3;                             // failures
 constexpr Duration kLeastPatience = std::chrono::seconds(15);  // with a login by another host
+constexpr Duration kMostPatience = std::chrono::seconds(60);
+constexpr int kMostAttempts = 8;  // before a started host has logged in to another
 
 Duration doubled(Duration first, int times, Duration longest) {
   Duration pause = first;
@@ -40,10 +42,10 @@ std::vector<HostStarts::Action> HostStarts::step(TimePoint now, const Event& eve
 }
 
 std::optional<TimePoint> HostStarts::deadline() const {
-  const bool full = tree_ == Tree::off && logins_by(kSelf) >= config_.at_once;
   TimePoint next = kNever;
   for (const Place& place : places_) {
-    if (place.life == Life::waiting && !full) next = std::min(next, place.next);
+    // A due place that still waits has no room: another event makes it.
+    if (place.life == Life::waiting && place.next > now_) next = std::min(next, place.next);
     if (waits_for_other(place)) next = std::min(next, deadline_after(place.asked, patience()));
   }
   return next == kNever ? std::nullopt : std::optional(next);
@@ -63,7 +65,9 @@ int HostStarts::logins_by(int node) const {
   }));
 }
 
-Duration HostStarts::patience() const { return std::max(kLeastPatience, 2 * slowest_); }
+Duration HostStarts::patience() const {
+  return std::clamp<Duration>(2 * slowest_, kLeastPatience, kMostPatience);
+}
 
 // Those that have waited longest come first.
 HostStarts::Place* HostStarts::longest_waiting(bool ours) {
@@ -85,7 +89,7 @@ void HostStarts::start_due() {
     if (!by) return;
     log_in(*place, *by);
   }
-  if (!proven_) take_back_attempts();
+  if (!proven_ || tree_ == Tree::off) take_back_attempts();
 }
 
 void HostStarts::log_in(Place& place, int by) {
@@ -125,9 +129,13 @@ std::optional<int> HostStarts::login_for_any() const {
   if (as_without && own < config_.at_once) return kSelf;
   if (tree_ == Tree::off) return std::nullopt;
   std::vector<int> loads(places_.size());
+  int others = 0;
   for (const Place& place : places_) {
-    if (waits_for_other(place)) ++loads[static_cast<std::size_t>(place.by)];
+    if (!waits_for_other(place)) continue;
+    ++loads[static_cast<std::size_t>(place.by)];
+    ++others;
   }
+  if (!proven_ && others >= kMostAttempts) return std::nullopt;
   std::optional<int> idlest;
   int least = fair_share();
   if (own < least) idlest = kSelf, least = own;
@@ -139,8 +147,8 @@ std::optional<int> HostStarts::login_for_any() const {
   return idlest;
 }
 
-// No other host waits. As long as no started host has logged in to another, the attempts must not
-// make the start longer.
+// No other host waits. As long as no started host has logged in to another, or once one has failed,
+// the attempts must not make the start longer.
 void HostStarts::take_back_attempts() {
   for (Place& place : places_) {
     if (logins_by(kSelf) >= config_.at_once) return;
@@ -162,7 +170,7 @@ void HostStarts::take_over(Place& place, const std::string& why) {
   if (gives_up) tree_ = Tree::off;
   if (std::exchange(told_of_tree_, true)) return;
   tell(
-      fmt::format("host {} did not log in to host {} ({}): this host {}; --ssh-tree off has it log "
+      fmt::format("host {} did not start host {} ({}): this host {}; --ssh-tree off has it log "
                   "in to all hosts itself",
                   helper.host.name, place.host.name, why,
                   gives_up ? "logs in to all further hosts"

@@ -49,7 +49,7 @@ all_clean 1 2 3 4 5 6 7 8
 for h in 2 3 4 5 6 7 8; do on $h mount --bind /dev/null keys/user; done
 launch 1 $tree --hosts 'host[1-8]' bash -c "$where"; expect_code 0
 [ "$(logged_in_by 1 | wc -l)" = 7 ] || fail "a host without a key has logged in: $(cat out)"
-expect_err '^dlaunch: warning: host host[0-9] did not log in to host host[0-9] \(.*Permission denied.*\): this host does it, '
+expect_err '^dlaunch: warning: host host[0-9] did not start host host[0-9] \(.*Permission denied.*\): this host does it, '
 [ "$(wc -l < err)" = 1 ] || fail "said more than once"
 launch 1 --ssh-logins 2 --hosts 'host[1-8]' bash -c "$where"; expect_code 0
 [ "$(logged_in_by 1 | wc -l)" = 7 ] || fail "a host without a key has logged in: $(cat out)"

@@ -240,6 +240,8 @@ double until_all_answered(int hosts, HostStarts::Config config, int cores, bool 
   std::set<int> forgotten;
   double now = 0;
   const auto perform = [&](const Actions& actions) {
+    // Nothing is left to do now: else the caller would spin.
+    if (const auto deadline = starts.deadline()) CHECK(*deadline > kStart + in_seconds(now));
     for (const auto& action : actions) {
       if (const auto* back = std::get_if<HostStarts::TakeBack>(&action)) {
         forgotten.insert(back->node);
@@ -329,6 +331,7 @@ TEST_CASE("simulated hosts that cannot log in to others are there as soon as wit
     CHECK(told_seconds(hosts, attempt, 16, false) <= flat * 1.05 + 0.5);
   }
 }
+
 TEST_CASE("hosts that fit into the first logins form no tree") {
   for (const auto tree : {HostStarts::Tree::on, HostStarts::Tree::attempt}) {
     HostStarts starts = starts_of(3, {.at_once = 3, .again = true, .tree = tree});
@@ -364,7 +367,7 @@ TEST_CASE("attempts of hosts to log in to others cost no time if they cannot") {
   SUBCASE("one fails: this process logs in to all others, and says so once") {
     const auto refused = starts.step(kStart, HostStarts::Refused{4, "Permission denied"});
     CHECK(told(refused) ==
-          "host a did not log in to host e (Permission denied): this host logs in to all further "
+          "host a did not start host e (Permission denied): this host logs in to all further "
           "hosts; --ssh-tree off has it log in to all hosts itself\n");
     CHECK(logins_by(refused).empty());
     CHECK(logins_by(starts.step(kStart, HostStarts::Ready{2})) == Logins{{kSelf, 4}});
@@ -375,6 +378,18 @@ TEST_CASE("attempts of hosts to log in to others cost no time if they cannot") {
     CHECK(starts.step(kStart, HostStarts::Failed{4, false, "unreachable"}).empty());
     CHECK(starts.words(kStart, 4).starts_with("started again in "));
   }
+  SUBCASE("one succeeds, then one fails: this process takes the third back when it has room") {
+    starts.step(kStart, HostStarts::Ready{4});
+    starts.step(kStart, HostStarts::Ended{4, "lost"});
+    const TimePoint later = *starts.deadline();
+    CHECK(logins_by(starts.step(later, HostStarts::Clock{})) == Logins{{0, 4}});
+    CHECK(logins_by(starts.step(later, HostStarts::Refused{4, "no key"})).empty());
+    const auto back = starts.step(later, HostStarts::Ready{2});
+    CHECK(logins_by(back) == Logins{{kSelf, 4}});
+    const auto last = starts.step(later, HostStarts::Ready{3});
+    CHECK(taken_back(last) == std::vector{5});
+    CHECK(logins_by(last) == Logins{{kSelf, 5}});
+  }
   SUBCASE("no other host waits any more: this process takes one back when it has room") {
     const auto back = starts.step(kStart, HostStarts::Ready{2});
     CHECK(taken_back(back) == std::vector{4});
@@ -382,6 +397,20 @@ TEST_CASE("attempts of hosts to log in to others cost no time if they cannot") {
     CHECK(told(back).empty());
     CHECK(starts.step(kStart, HostStarts::Refused{4, "no key"}).empty());  // too late
   }
+}
+
+TEST_CASE("before one has succeeded, started hosts attempt no more than eight logins") {
+  HostStarts starts = starts_of(26, {.at_once = 4, .tree = HostStarts::Tree::attempt});
+  starts.step(kStart, HostStarts::Start{});
+  std::vector<std::pair<int, int>> attempts;
+  for (const int node : {0, 1, 2, 3}) {
+    starts.step(kStart, HostStarts::Ready{node});
+    for (const auto& pair : logins_by(starts.step(kStart, HostStarts::Linked{node, true}))) {
+      attempts.push_back(pair);
+    }
+  }
+  CHECK(attempts.size() == 8);
+  CHECK(logins_by(starts.step(kStart, HostStarts::Ready{attempts[0].second})).size() > 1);
 }
 
 TEST_CASE("a host that did not log in to another is not asked again, if hosts should log in") {
@@ -392,7 +421,7 @@ TEST_CASE("a host that did not log in to another is not asked again, if hosts sh
   const auto refused = starts.step(kStart, HostStarts::Refused{3, "no key"});
   CHECK(logins_by(refused) == Logins{{kSelf, 3}});
   CHECK(told(refused) ==
-        "host a did not log in to host d (no key): this host does it, also after later failures, "
+        "host a did not start host d (no key): this host does it, also after later failures, "
         "which it does not report; --ssh-tree off has it log in to all hosts itself\n");
   CHECK(starts.step(kStart, HostStarts::Refused{4, "no key"}).empty());
   CHECK(logins_by(starts.step(kStart, HostStarts::Ready{5})) == Logins{{kSelf, 4}});
@@ -426,11 +455,15 @@ TEST_CASE("a host is lost, or is slow, while it logs in to others: this process 
     const auto late = starts.step(kStart + 15s, HostStarts::Clock{});
     CHECK(taken_back(late) == std::vector{3, 4});
     CHECK(logins_by(late) == Logins{{kSelf, 3}});
-    CHECK(told(late).starts_with("host a did not log in to host d (no success within 15 s): "));
+    CHECK(told(late).starts_with("host a did not start host d (no success within 15 s): "));
   }
   SUBCASE("slow, like others") {
     starts.step(kStart + 10s, HostStarts::Ready{4});
     CHECK(starts.deadline() == kStart + 20s);
+  }
+  SUBCASE("slow, but not for ever") {
+    starts.step(kStart + 10min, HostStarts::Ready{4});
+    CHECK(starts.deadline() == kStart + 60s);
   }
   SUBCASE("the configuration of this host's ssh is needed: no failure") {
     CHECK(logins_by(starts.step(kStart, HostStarts::Refused{3, ""})) == Logins{{kSelf, 3}});
