@@ -208,7 +208,8 @@ void StoreServer::Impl::read(const SessionPtr& session) {
           if (!session->proven) ++dropped;
           return close(session);
         }
-        read(session);
+        // The rest is for the reader to which it is handed on.
+        if (!session->output) read(session);
       });
 }
 
@@ -238,6 +239,10 @@ bool StoreServer::Impl::on_handshake(const SessionPtr& session, std::string_view
   unproven.erase(session->id);
   sessions.emplace(session->id, session);
   accept();
+  if (session->output && !bytes.empty()) {
+    complain(*session, session->handshake.peer().who + " did not wait for our welcome");
+    return false;
+  }
   if (session->output) return options.nodes && options.nodes->output;
   if (!session->node) return true;
   retry_steadily(session->socket.native_handle());

@@ -22,7 +22,8 @@ struct OutputLink {
   UniqueFd out, err;  // blocking
 };
 
-// Blocks for at most ten seconds. login: the leader's number of the start (ssh_talk.h).
+// Blocks for ten seconds at most, and while the leader's name is resolved. login: the leader's
+// number of the start (ssh_talk.h).
 Result<OutputLink> open_output_link(const Endpoint& leader, const Secret& secret,
                                     const std::string& job_id, std::int32_t login,
                                     const std::string& who);

@@ -3,16 +3,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <doctest/doctest.h>
 
+#include "base/address.h"
+#include "base/socket.h"
+#include "rendezvous/handshake.h"
 #include "rendezvous/store_server.h"
 
 namespace dlaunch {
@@ -43,6 +48,7 @@ class OutputTaker {
                            [this](UniqueFd fd, std::int32_t login, std::int32_t stream) {
                              const std::lock_guard lock(mutex_);
                              taken_.emplace_back(std::move(fd), login, stream);
+                             come_.notify_all();
                            }};
     auto server = StoreServer::open(
         loop_,
@@ -59,11 +65,10 @@ class OutputTaker {
   using Taken = std::vector<std::tuple<UniqueFd, std::int32_t, std::int32_t>>;
   Taken wait_for(std::size_t number) {
     const auto until = steady_now() + std::chrono::seconds(20);
-    while (steady_now() < until) {
-      const std::lock_guard lock(mutex_);
-      if (taken_.size() >= number) return std::move(taken_);
+    std::unique_lock lock(mutex_);
+    while (taken_.size() < number && come_.wait_until(lock, until) != std::cv_status::timeout) {
     }
-    return {};
+    return std::exchange(taken_, {});
   }
 
  private:
@@ -72,6 +77,7 @@ class OutputTaker {
   std::unique_ptr<StoreServer> server_;
   std::thread thread_;
   std::mutex mutex_;
+  std::condition_variable come_;
   Taken taken_;
 };
 
@@ -93,6 +99,55 @@ TEST_CASE("output link: each stream arrives whole under its login, and its end, 
   link = OutputLink();
   CHECK(read_to_end(std::get<0>(taken[0]).get()) == "to the user, and the rest");
   CHECK(read_to_end(std::get<0>(taken[1]).get()) == "an error");
+}
+
+// Speaks the handshake byte by byte: `early` goes out with its proof.
+class RawClient {
+ public:
+  RawClient(const Endpoint& leader, const Secret& secret, const std::string& early = "") {
+    const auto address = resolve("127.0.0.1", leader.port);
+    REQUIRE(address);
+    const auto until = deadline_after(steady_now(), std::chrono::seconds(20));
+    auto made = connect_socket(address->front().get(), address->front().size, "here", until);
+    REQUIRE(made);
+    fd_ = std::move(*made);
+    const HandshakeIdentity self{.purpose = Purpose::output, .job_id = "job", .who = "raw"};
+    auto handshake = Handshake::connector(secret, self, std::string(kNonceBytes, 'n'));
+    say(handshake.take_output());
+    while (!handshake.done() && steady_now() < until) {
+      char byte = 0;  // does not wait: the store must not have the time to look away
+      if (::recv(fd_.get(), &byte, 1, MSG_DONTWAIT) != 1) continue;
+      REQUIRE(handshake.feed({&byte, 1}));
+      if (const std::string proof = handshake.take_output(); !proof.empty()) say(proof + early);
+    }
+  }
+  void say(const std::string& text) const {
+    REQUIRE(::send(fd_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
+  }
+  int fd() const { return fd_.get(); }
+
+ private:
+  UniqueFd fd_;
+};
+
+TEST_CASE("output link: nothing is lost that a client writes directly after the welcome") {
+  const Secret secret(std::string(32, 's'));
+  OutputTaker leader(secret);
+  for (int round = 0; round < 300; ++round) {
+    const RawClient client(leader.endpoint(), secret);
+    client.say("text");
+    ::shutdown(client.fd(), SHUT_WR);
+    const auto taken = leader.wait_for(1);
+    REQUIRE(taken.size() == 1);
+    CHECK(read_to_end(std::get<0>(taken[0]).get()) == "text");
+  }
+}
+
+TEST_CASE("output link: a client that writes before the welcome is turned away") {
+  const Secret secret(std::string(32, 's'));
+  OutputTaker leader(secret);
+  const RawClient client(leader.endpoint(), secret, "x");
+  CHECK(read_to_end(client.fd()).empty());  // it ends
 }
 
 TEST_CASE("output link: only a process of the same job gets one") {
