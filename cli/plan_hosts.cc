@@ -370,6 +370,7 @@ Result<void> plan_orders(PlanDraft& draft) {
   if (nodes.hosts.empty()) return {};
   auto folder = draft.machine.folder();
   if (!folder) return folder.error();
+  const bool has_tree = !nodes.by_scheduler() && nodes.tree != SshTree::off;
   SshOrder order{
       .folder = *folder,
       .stdout_is_terminal = draft.machine.stdout_is_terminal,
@@ -379,6 +380,7 @@ Result<void> plan_orders(PlanDraft& draft) {
       .max_nodes = nodes.max,
       .total = nodes.total,
       .by_scheduler = nodes.by_scheduler(),
+      .tree_ssh = has_tree ? nodes.ssh : std::vector<std::string>(),
       .options = forwarded_options(draft.options)};
   const Text& nproc = draft.options.nproc;
   if (nodes.total == 0) order.options.nproc = nproc;

@@ -124,7 +124,9 @@ std::variant<BuiltPlan, Refusal> prepare(const OrderFrame& frame) {
   auto built = build_plan(options, machine, &nodes);
   if (!built) return Refusal{exit_code_of(built.error()), built.error().what};
   built->plan.secret = frame.secret;
-  built->plan.nodes.order = frame.order;  // for hosts to which this one logs in
+  // For hosts to which this one logs in.
+  built->plan.nodes.order = frame.order;
+  built->plan.nodes.ssh = std::move(order->tree_ssh);
   built->plan.output.passed_on = true;
   built->plan.output.color &= machine.stderr_is_terminal;
   if (const auto error = WorkerStarter::foresee_failure(built->plan); error.stage != Stage::none) {
@@ -157,7 +159,8 @@ int run_ssh_node(const std::string& folder) {
     ::close(*lifeline);
     lifeline = call_leader(built.plan);
     if (!lifeline) {  // the host that has started us tells the leader
-      std::fprintf(stderr, "dlaunch cannot call its leader: %s\n", lifeline.error().what.c_str());
+      std::fprintf(stderr, "the dlaunch there cannot call the leader: %s\n",
+                   lifeline.error().what.c_str());
       return kExitRendezvous;
     }
   } else {

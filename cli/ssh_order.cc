@@ -153,6 +153,7 @@ std::string encode(const SshOrder& order) {
   out.put(order.max_nodes);
   out.put(order.total);
   out.put(static_cast<std::uint8_t>(order.by_scheduler));
+  put_list(out, order.tree_ssh);
   put_options(out, order.options);
   return out.take();
 }
@@ -168,6 +169,7 @@ Result<SshOrder> decode_ssh_order(std::string_view bytes) {
   order.max_nodes = in.get<std::int32_t>();
   order.total = in.get<std::int32_t>();
   order.by_scheduler = in.get<std::uint8_t>() != 0;
+  order.tree_ssh = get_list(in);
   if (get_options(in, order.options) && in.done() && order.min_nodes > 0 &&
       order.max_nodes >= order.min_nodes && order.total >= 0) {
     return order;

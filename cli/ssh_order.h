@@ -19,7 +19,9 @@ struct SshOrder {
   std::int32_t min_nodes = 1, max_nodes = 1;
   std::int32_t total = 0;     // workers of all hosts; 0: not known
   bool by_scheduler = false;  // srun and the like get its exit code, and would report each
-  Options options;            // without the leader's own
+  // The ssh command with which it may log in to further hosts (--ssh-tree); empty: it may not.
+  std::vector<std::string> tree_ssh;
+  Options options;  // without the leader's own
 };
 
 std::string encode(const SshOrder& order);

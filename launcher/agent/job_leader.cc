@@ -96,8 +96,8 @@ class JobLeader final : private AgentBase,
   void on_linked(int node, bool here) override {
     if (started_) started_->linked(node, here);
   }
-  void on_login_ended(const NodeLoginEnded& ended) override {
-    if (started_) started_->login_ended(ended);
+  void on_login_ended(int node, const NodeLoginEnded& ended) override {
+    if (started_) started_->login_ended(node, ended);
   }
   void on_input_wanted(int node, bool wants) override { hub_->stdin_pump().host_asks(node, wants); }
   void on_asked(NodeMembership::Link link, const std::string& request) override {

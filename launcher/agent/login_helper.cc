@@ -3,12 +3,15 @@
 #include <utility>
 
 #include "base/exit_code.h"
+#include "base/log.h"
+#include "base/secret.h"
+#include "base/text.h"
 
 namespace dlaunch {
 
 struct LoginHelper::Login final : HostLogin {
-  Login(LoginTools& tools, User& user, const NodeLogIn& what)
-      : HostLogin(tools, user, what.ssh.front(), what.host), number(what.login) {}
+  Login(LoginTools& tools, User& user, const std::string& starter, const NodeLogIn& what)
+      : HostLogin(tools, user, starter, what.host), number(what.login) {}
   const int number;
   bool said = false;  // that it has failed
 };
@@ -21,9 +24,22 @@ LoginHelper::~LoginHelper() {
   for (const auto& [number, login] : logins_) login->give_up();
 }
 
+// "": the leader has sent it to this dlaunch, once, and our order allows it.
+std::string LoginHelper::why_not(const NodeLogIn& what) const {
+  if (plan_.nodes.ssh.empty()) return "its order allows no logins to further hosts";
+  const auto proof = proof_of(what, plan_.nodes.login, Secret(plan_.secret));
+  if (!macs_equal(what.proof, proof)) return "the message does not come from the leader";
+  return asked_.contains(what.login) ? "the message has come before" : "";
+}
+
 void LoginHelper::take(const NodeLogIn& what) {
+  if (const std::string why = why_not(what); !why.empty()) {
+    log_warn("refused to log in to host {}: {}", escaped(what.host), why);
+    return say_(NodeLoginEnded{what.login, kExitRendezvous, false, why});
+  }
+  asked_.insert(what.login);
   HostLogin::User& us = *this;
-  const auto login = std::make_shared<Login>(tools_, us, what);
+  const auto login = std::make_shared<Login>(tools_, us, plan_.nodes.ssh.front(), what);
   auto started = start(*login, what);
   if (!started) return say_once(*login, {kExitSystem, started.error().what}, false);
   logins_[what.login] = login;
@@ -35,7 +51,7 @@ Result<void> LoginHelper::start(Login& login, const NodeLogIn& what) {
     if (!own) return own.error();
     tools_.binary = std::move(*own);
   }
-  auto ssh = find_starter(what.ssh.front());
+  auto ssh = find_starter(plan_.nodes.ssh.front());
   if (!ssh) return ssh.error();
   HostPlan there{.name = what.host, .user = what.user, .port = std::nullopt};
   if (what.port > 0) there.port = what.port;
@@ -46,7 +62,8 @@ Result<void> LoginHelper::start(Login& login, const NodeLogIn& what) {
                                         .login = what.login,
                                         .calls = true,
                                         .order = plan_.nodes.order});
-  auto request = ssh_request(*ssh, what.ssh, there, tools_.same_binary(what.binary), order.size());
+  auto request =
+      ssh_request(*ssh, plan_.nodes.ssh, there, tools_.same_binary(what.binary), order.size());
   return login.start(std::move(request), std::move(order));
 }
 

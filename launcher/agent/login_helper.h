@@ -25,11 +25,13 @@ class LoginHelper final : private HostLogin::User {
   // Ends the processes that still run.
   ~LoginHelper() override;
 
+  // Refuses it if our order allows no tree, or if another process than the leader has made it.
   void take(const NodeLogIn& what);
   void take(const NodeForgetLogIn& what);
 
  private:
   struct Login;
+  std::string why_not(const NodeLogIn& what) const;
   Result<void> start(Login& login, const NodeLogIn& what);
   void say_once(Login& login, const SshTalk::Failed& failed, bool reached);
   // Only a dlaunch that does not call the leader would be ready here.
@@ -41,6 +43,7 @@ class LoginHelper final : private HostLogin::User {
   const Say say_;
   LoginTools tools_;
   std::map<int, std::shared_ptr<Login>> logins_;  // by the leader's number
+  std::set<int> asked_;                           // the numbers so far
 };
 
 }  // namespace dlaunch

@@ -29,7 +29,7 @@ bool makes_sense(const NodeMessage& message) {
   }
   if (const auto* log_in = std::get_if<NodeLogIn>(&message)) {
     return log_in->login > 0 && log_in->number >= 0 && log_in->nproc >= 0 && log_in->port >= 0 &&
-           log_in->port <= 65535 && !log_in->host.empty() && !log_in->ssh.empty();
+           log_in->port <= 65535 && !log_in->host.empty();
   }
   if (const auto* ended = std::get_if<NodeLoginEnded>(&message)) {
     return ended->exit_code > 0 && ended->exit_code < 256;
@@ -44,6 +44,13 @@ bool makes_sense(const NodeMessage& message) {
 }
 
 }  // namespace
+
+std::string proof_of(NodeLogIn what, int to_login, const Secret& secret) {
+  what.proof.clear();
+  const std::string head = "log in, start " + std::to_string(to_login) + ": ";
+  const Mac mac = secret.mac(head + encode(what, TimePoint{}));
+  return {mac.begin(), mac.end()};
+}
 
 std::string encode(const NodeMessage& message, TimePoint origin) {
   RecordWriter out(kNodeLimits, origin);

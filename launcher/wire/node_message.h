@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/secret.h"
 #include "elastic/job_core.h"
 #include "launcher/wire/monitor_message.h"
 #include "launcher/wire/worker_end.h"
@@ -92,12 +93,14 @@ struct NodeWelcome {
 };
 struct NodeClear {};  // end all workers, and join again
 struct NodeTest {};   // test your host before you join: the job has begun
-struct NodeLogIn {    // log in to a host by ssh, and start a dlaunch there
+// Log in to a host by ssh, and start a dlaunch there. The ssh command is in the order that the node
+// got through ssh. A link without TLS does not protect its messages, but this one has a proof.
+struct NodeLogIn {
   std::int32_t login = 0, number = 0, nproc = 0;  // as in its order (ssh_talk.h)
   std::string host, user;                         // user "": ssh's own choice
   std::int32_t port = 0;                          // 0: the same
-  std::vector<std::string> ssh;                   // the command with the user's options
   std::string binary;                             // the path of our program
+  std::string proof;                              // see proof_of()
 };
 struct NodeForgetLogIn {  // end it, if the dlaunch there has not called the leader
   std::int32_t login = 0;
@@ -190,6 +193,11 @@ inline constexpr bool kIsFromLeader =
 template <class Message>
 inline constexpr bool kIsFromStranger =  // what the leader takes also from a host that is none yet
     is_one_of<Message, NodeJoin, NodeAsks, NodeTested, NodePong>;
+
+// The proof that the holder of the job's secret has sent `what`, except for its own proof, to the
+// dlaunch of that start (ssh_talk.h): nobody else on the way can make one, or use it elsewhere. A
+// dlaunch must take each login once only.
+std::string proof_of(NodeLogIn what, int to_login, const Secret& secret);
 
 // With the frame's size in front. origin: the sender's.
 std::string encode(const NodeMessage& message, TimePoint origin);

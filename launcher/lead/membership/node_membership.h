@@ -65,7 +65,7 @@ class NodeMembership {
     // A host can be given orders, or no longer; also before the job begins.
     virtual void on_linked(int node, bool here) = 0;
     // It has not logged in to another host.
-    virtual void on_login_ended(const NodeLoginEnded& ended) = 0;
+    virtual void on_login_ended(int node, const NodeLoginEnded& ended) = 0;
     // A host wants the next piece of our stdin, or none until further notice.
     virtual void on_input_wanted(int node, bool wants) = 0;
     // dlaunchctl on another machine asks. Call answer().

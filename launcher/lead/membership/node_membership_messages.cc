@@ -32,7 +32,7 @@ void NodeMembership::message(Link link, const NodeMessage& message) {
   } else if (const auto* tested = std::get_if<NodeTested>(&message)) {
     judge(HostHealth::Tested{link, escaped(tested->why)});
   } else if (const auto* ended = std::get_if<NodeLoginEnded>(&message)) {
-    if (node) job_.on_login_ended(*ended);
+    if (node) job_.on_login_ended(*node, *ended);
   } else if (node && (roster_.begun() || link == kOwnLink)) {
     take(*node, message);
   }

@@ -138,6 +138,7 @@ void HostLogin::act(const SshTalk::Push&) {
 
 void HostLogin::act(const SshTalk::Ready& ready) {
   state = State::ready;
+  order_.clear();  // it has the secret
   user_.on_ready(*this, ready);
 }
 

@@ -52,8 +52,10 @@ struct SshStarter::Host final : HostLogin {
   }
   const int node, login, by;
   bool told = false;  // it knows that the job is over
-  int awaited = 2;    // outputs, if another host starts it
-  Command config;     // ssh's, for that host
+  // Whether the output has come, if another host starts it.
+  bool& has(OutputStream kind) { return has_[static_cast<std::size_t>(kind)]; }
+  std::array<bool, 2> has_{};
+  Command config;  // ssh's, for that host
   bool by_other() const { return by != HostStarts::kSelf; }
   bool connects() const { return by_other() && running() && state == State::starting; }
   using HostLogin::have_input;
@@ -125,7 +127,8 @@ void SshStarter::perform(const HostStarts::LogIn& login) {
   const auto host = std::make_shared<Host>(tools_, us, plan_, login, ++logins_);
   running_.push_back(host);
   if (host->by_other()) {
-    return is_ssh(ssh_) ? ask_for_config(host) : order_login(*host, host_at(host->node));
+    if (is_ssh(ssh_)) return ask_for_config(host);
+    return asio::post(loop_, [this, host] { order_login(host, host_at(host->node)); });
   }
   if (auto ok = log_in(host); !ok) {
     const SshTalk::Failed failed{kExitSystem, ok.error().what};
@@ -236,8 +239,9 @@ void SshStarter::on_ready(HostLogin& login, const SshTalk::Ready& ready) {
   const HostPtr host = std::static_pointer_cast<Host>(login.shared_from_this());
   for (const OutputStream kind : kOutputStreams) {
     UniqueFd stream = host->release(kind);
-    if (stream)
+    if (stream) {
       pass_on(host, kind, std::move(stream), kind == OutputStream::err ? "" : ready.begun);
+    }
   }
   decide(HostStarts::Ready{host->node});
 }
@@ -267,34 +271,46 @@ void SshStarter::ask_for_config(const HostPtr& host) {
                                        .env = own_environment(),
                                        .keep_errors = true,
                                        .limit = kAskLimit},
-                                      [this, host](const Command::End& end) {
-                                        if (host->connects()) have_config(host, end);
+                                      [this, weak = std::weak_ptr(host)](const auto& end) {
+                                        if (const HostPtr known = weak.lock()) {
+                                          have_config(known, end);
+                                        }
                                       });
   if (!asked) asio::post(loop_, [this, host] { have_config(host, {.status = 1}); });
 }
 
 void SshStarter::have_config(const HostPtr& host, const Command::End& end) {
+  if (!host->connects()) return;
   const auto target = target_for_others(end.text);
-  if (end.status != 0 || end.too_late || !target) {
-    drop(host);
-    return decide(HostStarts::Refused{host->node, ""});
-  }
+  if (end.status != 0 || end.too_late || !target) return refuse(host);
   HostPlan known = host_at(host->node);
   known.name = target->host;
   known.user = target->user;
   known.port = target->port;
-  order_login(*host, known);
+  order_login(host, known);
 }
 
-void SshStarter::order_login(const Host& host, const HostPlan& there) {
-  handlers_.order(host.by, NodeLogIn{.login = host.login,
-                                     .number = host.node,
-                                     .nproc = there.nproc,
-                                     .host = there.name,
-                                     .user = there.user,
-                                     .port = there.port.value_or(0),
-                                     .ssh = plan_.nodes.ssh,
-                                     .binary = tools_.binary->path()});
+void SshStarter::order_login(const HostPtr& host, const HostPlan& there) {
+  if (!host->connects()) return;
+  const auto by = std::find_if(running_.begin(), running_.end(), [&](const HostPtr& other) {
+    return other->node == host->by && other->state == Host::State::ready;
+  });
+  if (by == running_.end()) return refuse(host);
+  NodeLogIn what{.login = host->login,
+                 .number = host->node,
+                 .nproc = there.nproc,
+                 .host = there.name,
+                 .user = there.user,
+                 .port = there.port.value_or(0),
+                 .binary = tools_.binary->path()};
+  what.proof = proof_of(what, (*by)->login, Secret(order_.secret));
+  handlers_.order(host->by, what);
+}
+
+// This process must log in there, without a fault of the other host.
+void SshStarter::refuse(const HostPtr& host) {
+  drop(host);
+  decide(HostStarts::Refused{host->node, ""});
 }
 
 SshStarter::HostPtr SshStarter::find_login(int login) const {
@@ -320,9 +336,9 @@ void SshStarter::perform(const HostStarts::TakeBack& login) {
   handlers_.order(host->by, NodeForgetLogIn{host->login});
 }
 
-void SshStarter::login_ended(const NodeLoginEnded& ended) {
+void SshStarter::login_ended(int node, const NodeLoginEnded& ended) {
   const HostPtr host = find_login(ended.login);
-  if (!host || !host->connects() || finishing_) return;
+  if (!host || host->by != node || !host->connects() || finishing_) return;
   const std::string why = escaped(ended.why);
   if (ended.reached) {
     host->give_up();
@@ -336,10 +352,16 @@ void SshStarter::take_output(UniqueFd fd, std::int32_t login, std::int32_t strea
   const HostPtr host = find_login(login);
   const bool known = stream == kOutputStream || stream == kErrorStream;
   if (!host || !host->connects() || !known || finishing_) return;
+  const auto kind = stream == kOutputStream ? OutputStream::out : OutputStream::err;
+  if (std::exchange(host->has(kind), true)) return;  // it comes once
   end_when_silent(fd.get(), kLostAfter);
-  if (stream == kOutputStream) host->have_input(UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)));
-  pass_on(host, stream == kOutputStream ? OutputStream::out : OutputStream::err, std::move(fd), "");
-  if (--host->awaited > 0) return;
+  if (kind == OutputStream::out) {
+    UniqueFd input(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+    if (!input) return refuse(host);  // out of descriptors; the dlaunch there ends with `fd`
+    host->have_input(std::move(input));
+  }
+  pass_on(host, kind, std::move(fd), "");
+  if (!host->has(OutputStream::out) || !host->has(OutputStream::err)) return;
   host->state = Host::State::ready;
   decide(HostStarts::Ready{host->node});
 }

@@ -68,8 +68,8 @@ class SshStarter final : private HostLogin::User {
   void undrain(int node, bool runs) { decide(HostStarts::Undrain{node, runs}); }
   // The host can be ordered to log in to others, or no longer.
   void linked(int node, bool here) { decide(HostStarts::Linked{node, here}); }
-  // A host has not logged in to another.
-  void login_ended(const NodeLoginEnded& ended);
+  // The host has not logged in to another.
+  void login_ended(int node, const NodeLoginEnded& ended);
   // A dlaunch that another host has started sends its output by this connection.
   void take_output(UniqueFd fd, std::int32_t login, std::int32_t stream);
   // Ends the dlaunch there.
@@ -116,7 +116,8 @@ class SshStarter final : private HostLogin::User {
   // -- Logins by another host
   void ask_for_config(const HostPtr& host);
   void have_config(const HostPtr& host, const Command::End& end);
-  void order_login(const Host& host, const HostPlan& there);
+  void order_login(const HostPtr& host, const HostPlan& there);
+  void refuse(const HostPtr& host);
   void drop(const HostPtr& host);
   HostPtr find_login(int login) const;
 

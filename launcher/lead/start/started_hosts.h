@@ -48,7 +48,7 @@ class StartedHosts {
   bool runs(int login) const { return starter_.runs(login); }
   // See SshStarter.
   void linked(int node, bool here) { starter_.linked(node, here); }
-  void login_ended(const NodeLoginEnded& ended) { starter_.login_ended(ended); }
+  void login_ended(int node, const NodeLoginEnded& ended) { starter_.login_ended(node, ended); }
   void take_output(UniqueFd fd, std::int32_t login, std::int32_t stream) {
     starter_.take_output(std::move(fd), login, stream);
   }

@@ -252,6 +252,20 @@ TEST_CASE("hosts: the order to the others makes the same plan there") {
   }
 }
 
+TEST_CASE("hosts: the order says with which ssh the others may log in to further hosts") {
+  FakeMachine fake;
+  const auto allowed = [&](const Words& options) {
+    Words words = {"-H", "here,a", "--ssh-command", "ssh -x"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.emplace_back("p");
+    return decode_ssh_order(fake.plan(words).nodes.order)->tree_ssh;
+  };
+  CHECK(allowed({}).empty());
+  CHECK(allowed({"--ssh-tree", "off"}).empty());
+  CHECK(allowed({"--ssh-tree", "auto"}) == Words{"ssh", "-x"});
+  CHECK(allowed({"--ssh-tree", "on", "--ssh-identity-file", "k"}) == Words{"ssh", "-x", "-i", "k"});
+}
+
 TEST_CASE("one node, and the options that say so") {
   FakeMachine fake;
   CHECK(fake.plan({"--nnodes=1:1", "--node-rank=0", "--standalone", "p"}).nproc == 1);

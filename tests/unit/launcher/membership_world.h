@@ -137,7 +137,7 @@ class MembershipWorld final : private NodeMembership::Effects, private NodeMembe
   void on_linked(int node, bool here) override {
     logins.push_back(fmt::format("{} {}", here ? "linked" : "unlinked", node));
   }
-  void on_login_ended(const NodeLoginEnded& ended) override {
+  void on_login_ended(int, const NodeLoginEnded& ended) override {
     logins.push_back(fmt::format("login {} ended: {}", ended.login, ended.why));
   }
   void on_input_wanted(int node, bool wants) override {

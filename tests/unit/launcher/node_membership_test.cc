@@ -89,7 +89,7 @@ TEST_CASE("membership: hosts get orders to log in, and answer them, before the j
   CHECK(world.logins.empty());
   world.comes(1, "b");
   CHECK(world.logins == Words{"linked 1"});
-  world.membership.order(1, NodeLogIn{.login = 4, .number = 2, .host = "c", .ssh = {"ssh"}});
+  world.membership.order(1, NodeLogIn{.login = 4, .number = 2, .host = "c"});
   CHECK(world.got<NodeLogIn>(1)->host == "c");
   world.membership.message(1, NodeLoginEnded{4, 69, false, "no key"});
   CHECK(world.logins.back() == "login 4 ended: no key");

@@ -92,22 +92,44 @@ TEST_CASE("an order to log in arrives, and one that makes no sense does not") {
                        .host = "c",
                        .user = "u",
                        .port = 2222,
-                       .ssh = {"ssh", "-v"},
-                       .binary = "/opt/dlaunch"};
+                       .binary = "/opt/dlaunch",
+                       .proof = "p"};
   const auto got = over(sent);
   CHECK((got.login == 7 && got.number == 3 && got.nproc == 2 && got.host == "c"));
-  CHECK((got.user == "u" && got.port == 2222 && got.ssh == sent.ssh && got.binary == sent.binary));
+  CHECK((got.user == "u" && got.port == 2222 && got.binary == sent.binary && got.proof == "p"));
   const auto refused = [](NodeLogIn what) {
     return !decode_node_message(encode(what, kHere).substr(4), kThere);
   };
   CHECK_FALSE(refused(sent));
   NodeLogIn wrong = sent;
-  CHECK(refused((wrong.ssh.clear(), wrong)));
-  wrong = sent;
   CHECK(refused((wrong.port = 65536, wrong)));
   wrong = sent;
   CHECK(refused((wrong.host.clear(), wrong)));
   CHECK(over(NodeLoginEnded{7, 127, true, "no program"}).why == "no program");
+}
+
+TEST_CASE("the proof of an order to log in holds for all of it, and for one receiver") {
+  const Secret secret(std::string(32, 's'));
+  const NodeLogIn sent{
+      .login = 7, .number = 3, .nproc = 2, .host = "c", .user = "u", .port = 22, .binary = "/b"};
+  const auto proof = proof_of(sent, 4, secret);
+  CHECK(proof.size() == kMacBytes);
+  NodeLogIn what = sent;
+  CHECK(proof_of((what.proof = proof, what), 4, secret) == proof);
+  CHECK(proof_of(sent, 5, secret) != proof);
+  CHECK(proof_of(sent, 4, Secret("another")) != proof);
+  const auto changed = [&](auto change) {
+    NodeLogIn other = sent;
+    change(other);
+    return proof_of(other, 4, secret) != proof;
+  };
+  CHECK(changed([](NodeLogIn& other) { other.login = 8; }));
+  CHECK(changed([](NodeLogIn& other) { other.number = 8; }));
+  CHECK(changed([](NodeLogIn& other) { other.nproc = 8; }));
+  CHECK(changed([](NodeLogIn& other) { other.host = "d"; }));
+  CHECK(changed([](NodeLogIn& other) { other.user = "v"; }));
+  CHECK(changed([](NodeLogIn& other) { other.port = 23; }));
+  CHECK(changed([](NodeLogIn& other) { other.binary = "/c"; }));
 }
 
 TEST_CASE("what a worker does, and its GPUs, survive the way") {
