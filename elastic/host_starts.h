@@ -38,7 +38,8 @@ class HostStarts {
   enum class Tree {
     off,      // this process logs in to all
     attempt,  // started hosts log in, until one of them fails; before one of them has succeeded,
-              // this process logs in to as many hosts as it would do alone
+              // this process logs in to as many hosts as it would do alone, and the others
+              // together attempt eight logins at most
     on        // started hosts log in, except those that have failed
   };
   struct Config {
