@@ -150,7 +150,6 @@ TEST_CASE(
   for (const auto& [hosts, locals] : {std::pair(2, 2), {3, 2}, {2, 3}}) {
     LayeredWorld world(hosts, locals, WireCodec::none);
     const int n = hosts * locals;
-    const bool one_a_host = locals == 1;
     const auto said = world.ranks().each<std::string>([&](int rank) -> std::string {
       Plane& plane = *world.ranks().ends[static_cast<std::size_t>(rank)];
       std::uint64_t seq = 0;
@@ -348,6 +347,7 @@ TEST_CASE("layered: functions of the program, and the order of ranks where the p
   for (const auto& [hosts, locals] : {std::pair(2, 2), {3, 2}, {2, 3}, {3, 1}}) {
     LayeredWorld world(hosts, locals, locals == 1 ? WireCodec::bf16 : WireCodec::none);
     const int n = hosts * locals;
+    const bool one_a_host = locals == 1;
     const auto said = world.ranks().each<std::string>([&](int rank) -> std::string {
       Plane& plane = *world.ranks().ends[static_cast<std::size_t>(rank)];
       std::uint64_t seq = 0;
