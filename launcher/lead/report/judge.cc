@@ -245,7 +245,9 @@ void Judge::find_doubts() {
 void Judge::find_other_end() {
   const auto root = verdict_.root;
   if (!root || kinds_[*root] != Kind::broken_connection || !verdict_.own_failures.empty()) return;
-  if (!verdict_.suspects.ranks.empty()) return;  // stacks say more than the time of an end
+  // JAX had ended it, and stacks say why.
+  const bool ended_by_service = complaints_[*root] == Complaint::lost_service;
+  if (ended_by_service && !verdict_.suspects.ranks.empty()) return;
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     const bool told = facts_.workers[i].signal_we_sent != 0;
     if (kinds_[i] == Kind::stopped || (kinds_[i] == Kind::fine && told)) {

@@ -604,6 +604,14 @@ WorkerEnd gave_up_in_jax(int rank, int ms) {
                 {"jax.errors.JaxRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: step::0."});
 }
 
+TEST_CASE("a lost connection may be due to a rank that still ran, whatever its stack shows") {
+  const auto f =
+      with_stacks({says(exited(0, 5000, 1), kReset), stopped(1, 5500)}, {{1, kHeldByLock}});
+  const auto verdict = judge(f);
+  CHECK(verdict.suspects.ranks == RankSet{1});
+  CHECK(ranks(f, verdict.maybe_cause) == RankSet{1});
+}
+
 TEST_CASE("a rank that JAX ends because the first one has ended may be the suspect") {
   const auto f =
       with_stacks({gave_up_in_jax(0, 9000), told(gave_up_in_jax(2, 9001)), ended_by_jax(1, 9001)},
