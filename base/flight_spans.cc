@@ -90,7 +90,9 @@ SpanFile read_with(Read read, std::uint64_t after, TimePoint now) {
   if (head.capacity == 0 || head.capacity > kMostSpans) return file;
   file.exists = true;
   file.joined = time_at(std::max<std::int64_t>(head.joined_ns, 0));
-  file.blocked = std::chrono::nanoseconds(std::max<std::int64_t>(head.blocked_ns, 0));
+  // Nonsense must not overflow: no rank was blocked for longer than its machine runs.
+  file.blocked = std::clamp<Duration>(std::chrono::nanoseconds(head.blocked_ns), Duration::zero(),
+                                      std::max(Duration::zero(), now.time_since_epoch()));
   if (head.depth > 0 && head.since_ns > 0) {
     file.blocked += std::max(Duration::zero(), now - time_at(head.since_ns));
   }

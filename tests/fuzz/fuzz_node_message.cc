@@ -29,8 +29,16 @@ static std::vector<std::string> node_message_examples() {
   ended.end.signal = 9;
   ended.end.stderr_tail = {"Traceback", "E: x"};
   ended.end.flight = {{"all_reduce #1", FlightState::failed, {}, {}}};
+  const NodeLogIn log_in{.login = 3,
+                         .number = 4,
+                         .nproc = 2,
+                         .host = "c",
+                         .user = "u",
+                         .port = 22,
+                         .binary = "/usr/bin/dlaunch",
+                         .proof = std::string(32, 'p')};
   return one_of_each<NodeMessage>(
-      {join, start, announce, ended, NodeCut{.look = 1, .first = 3, .last = 9}},
+      {join, start, announce, ended, NodeCut{.look = 1, .first = 3, .last = 9}, log_in},
       [](const NodeMessage& message) {
         return encode(message, TimePoint(std::chrono::hours(24 * 3650))).substr(4);
       });

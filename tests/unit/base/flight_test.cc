@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "base/flight_rate.h"
+#include "base/flight_spans.h"
 
 using namespace dlaunch;
 
@@ -78,6 +79,19 @@ TEST_CASE("bytes of a peer are read unless they are being written") {
   CHECK(read_received(bytes_of(file).substr(0, sizeof file.records)).empty());
   CHECK(read_received(bytes_of(file).substr(0, kFlightBytes - 1)).size() == 1);
   CHECK(read_flight(bytes_of(file)).empty());
+}
+
+TEST_CASE("no rank was blocked for longer than its machine runs, whatever its file says") {
+  SpanHead head;
+  head.capacity = 1;
+  head.blocked_ns = INT64_MAX;
+  head.depth = 1;
+  head.since_ns = 1;
+  const std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
+  const SpanFile file = read_spans_of(bytes, 0, TimePoint(std::chrono::seconds(10)));
+  CHECK(file.exists);
+  CHECK(file.blocked > std::chrono::seconds(10));
+  CHECK(file.blocked <= std::chrono::seconds(20));
 }
 
 TEST_CASE("a reader survives any content of the file") {
