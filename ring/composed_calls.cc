@@ -412,6 +412,7 @@ Result<void> Communicator::reduce_in_order(const Call& call) {
          job_.size);
   if (keeps) return {};
   std::vector<std::size_t> counts;
+  counts.reserve(slices.size());
   for (const Part& slice : slices) counts.push_back(slice.count);
   const bool to_root = call.collective == Collective::reduce;
   Call gather =

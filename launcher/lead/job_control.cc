@@ -207,6 +207,7 @@ JobStatus JobControl::status_before() const {
 // The first of several late ranks stands for all of them.
 Goodput JobControl::goodput_with(const std::vector<LateRanks>& late) const {
   std::vector<OpenWait> open;
+  open.reserve(late.size());
   for (const LateRanks& wait : late) {
     open.push_back({wait.waiting, wait.ranks.empty() ? -1 : *wait.ranks.begin(), wait.waited});
   }

@@ -421,8 +421,8 @@ RollCall Links::call_roll(std::uint64_t seq) {
     return roll.silent.empty();
   };
   const auto until =
-      steady_now() + (neighbours_.empty() ? Duration(std::chrono::milliseconds(kRollCallPatienceMs))
-                                          : kRollCallTime);
+      steady_now() +
+      (few_ ? kRollCallTime : Duration(std::chrono::milliseconds(kRollCallPatienceMs)));
   std::unique_lock lock(roll_mutex_);
   // In slices, because the flag does not wake this wait.
   while (!look() && !abort_.raised() && steady_now() < until) {
