@@ -177,6 +177,9 @@ class Communicator : private ProcessEvents {
   Result<void> run_shards(const Call& call);
   Result<void> run_scan(const Call& call);
   Result<void> scan_slices(const Call& call);
+  Result<void> take_values(const Call& call);
+  Result<void> take_slice(const Call& call, const std::vector<Part>& slices);
+  Result<void> give_slices(const Call& call, const std::vector<Part>& slices, const void* result);
   Result<void> run_in_order(const Call& call);
   Result<void> gather_in_order(const Call& call);
   Result<void> reduce_in_order(const Call& call);

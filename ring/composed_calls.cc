@@ -129,6 +129,25 @@ std::vector<const void*> places_in(const std::byte* at, std::size_t number, std:
   return places;
 }
 
+// The memory gets room for so many bytes, and keeps it.
+std::byte* room_in(std::vector<std::byte>& memory, std::size_t bytes) {
+  memory.resize(std::max(memory.size(), bytes));
+  return memory.data();
+}
+
+// Each rank gives to each other rank its values of that one's slice, and takes those of its own.
+Splits splits_by(const std::vector<Part>& slices, int rank) {
+  const auto [first, count] = slices[static_cast<std::size_t>(rank)];
+  const std::vector<std::size_t> alike(slices.size(), count);
+  const auto longest = std::max_element(slices.begin(), slices.end(),
+                                        [](auto& a, auto& b) { return a.count < b.count; });
+  return {.rank = rank,
+          .given = slices,
+          .taken = parts_of(alike.data(), static_cast<int>(slices.size())),
+          .from = std::vector<std::size_t>(slices.size(), first),
+          .longest = longest->count};
+}
+
 // What each rank reduces of a reduction in the order of ranks.
 std::vector<Part> slices_in(const Call& call, int ranks) {
   if (call.collective != Collective::reduce_scatter) return slices_of(call.count, ranks);
@@ -180,10 +199,7 @@ Result<void> Communicator::run_multiplied(Call call) {
     scale(in, out, count, call.dtype, call.program_op->factor);
     return out;
   };
-  const auto room = [&](std::size_t count) {
-    products_.resize(std::max(products_.size(), count * element));
-    return products_.data();
-  };
+  const auto room = [&](std::size_t count) { return room_in(products_, count * element); };
   TensorList list;
   ShardInput shards;
   if (call.list != nullptr) {
@@ -230,9 +246,8 @@ Result<void> Communicator::gather_and_reduce(const Call& call, const ShardTree& 
     return {};
   }
   const std::size_t bytes = call.count * dtype_bytes(call.dtype);
-  step_memory_.resize(std::max(step_memory_.size(), moves.all_nodes() * bytes));
   std::vector<std::size_t> counts;
-  std::byte* at = step_memory_.data();
+  std::byte* at = room_in(step_memory_, moves.all_nodes() * bytes);
   Call gather = step_of_call(call, Collective::all_gather, job_.size);
   gather.out = step_memory_.data();
   for (int r = 0; r < job_.size; ++r) {
@@ -260,8 +275,7 @@ Result<void> Communicator::reduce_slices(const Call& call, const ShardTree& tree
   const auto [first, count] = moves.slices[own];
   const std::size_t sent = own_nodes.size() * call.count * element;
   const bool as_given = own_nodes.size() == 1 && own_nodes.front().level == 0;
-  const std::size_t needed = moves.all_nodes() * count * element + (as_given ? 0 : sent);
-  step_memory_.resize(std::max(step_memory_.size(), needed));
+  room_in(step_memory_, moves.all_nodes() * count * element + (as_given ? 0 : sent));
   ShardReducer reducer(tree, call.dtype, call.op);
   const Splits splits = splits_of(moves, job_.rank);
   Call exchange = step_of_call(call, Collective::all_to_all, job_.size);
@@ -283,13 +297,45 @@ Result<void> Communicator::reduce_slices(const Call& call, const ShardTree& tree
   const ReceivedNodes received(moves, static_cast<const std::byte*>(exchange.out), count * element);
   auto* const slice_out = static_cast<std::byte*>(call.out) + first * element;
   reducer.reduce(tree.root(), received, 0, count, slice_out);
-  std::vector<std::size_t> counts;
-  for (const auto& slice : moves.slices) counts.push_back(slice.count);
+  return give_slices(call, moves.slices, slice_out);
+}
+
+// Every rank gets all ranks' values, end to end in step_memory_.
+Result<void> Communicator::take_values(const Call& call) {
+  const std::size_t bytes = call.count * dtype_bytes(call.dtype);
   Call gather = step_of_call(call, Collective::all_gather, job_.size);
-  gather.in = slice_out;
+  gather.in = call.in;
+  gather.out = room_in(step_memory_, static_cast<std::size_t>(job_.size) * bytes);
+  gather.count = call.count;
+  return run_step(gather);
+}
+
+// Each rank gets all ranks' values of its slice, end to end in step_memory_.
+Result<void> Communicator::take_slice(const Call& call, const std::vector<Part>& slices) {
+  const Splits splits = splits_by(slices, job_.rank);
+  const std::size_t bytes = splits.taken.front().count * dtype_bytes(call.dtype);
+  Call exchange = step_of_call(call, Collective::all_to_all, job_.size);
+  exchange.in = call.in;
+  exchange.out = room_in(step_memory_, static_cast<std::size_t>(job_.size) * bytes);
+  exchange.splits = &splits;
+  exchange.count = splits.average();
+  return run_step(exchange);
+}
+
+// Each rank gives its result of its slice to all ranks, or to the root of a reduce.
+Result<void> Communicator::give_slices(const Call& call, const std::vector<Part>& slices,
+                                       const void* result) {
+  std::vector<std::size_t> counts(slices.size());
+  std::transform(slices.begin(), slices.end(), counts.begin(),
+                 [](const Part& slice) { return slice.count; });
+  const bool to_root = call.collective == Collective::reduce;
+  Call gather =
+      step_of_call(call, to_root ? Collective::gather : Collective::all_gather, job_.size);
+  gather.in = result;
   gather.out = call.out;
   gather.counts = counts.data();
-  gather.count = count;
+  gather.count = counts[static_cast<std::size_t>(job_.rank)];
+  gather.root = call.root;
   return run_step(gather);
 }
 
@@ -303,12 +349,7 @@ Result<void> Communicator::run_scan(const Call& call) {
     return {};
   }
   if (!goes_to_all(bytes, n)) return scan_slices(call);
-  step_memory_.resize(std::max(step_memory_.size(), n * bytes));
-  Call gather = step_of_call(call, Collective::all_gather, job_.size);
-  gather.in = call.in;
-  gather.out = step_memory_.data();
-  gather.count = call.count;
-  if (auto done = run_step(gather); !done) return done;
+  if (auto done = take_values(call); !done) return done;
   add_prefixes(step_memory_.data(), own + 1, call.count, call.dtype, call.op);
   if (exclusive && own == 0) return {};
   if (bytes > 0) {
@@ -318,18 +359,10 @@ Result<void> Communicator::run_scan(const Call& call) {
 }
 
 Result<void> Communicator::scan_slices(const Call& call) {
-  const std::size_t element = dtype_bytes(call.dtype);
   const auto n = static_cast<std::size_t>(job_.size), own = static_cast<std::size_t>(job_.rank);
   const std::size_t skipped = call.collective == Collective::exscan ? 1 : 0;
   const std::vector<Part> slices = slices_of(call.count, job_.size);
-  const auto [first, count] = slices[own];
-  step_memory_.resize(std::max(step_memory_.size(), n * count * element));
-  const std::vector<std::size_t> alike(n, count);
-  const Splits come{.rank = job_.rank,
-                    .given = slices,
-                    .taken = parts_of(alike.data(), job_.size),
-                    .from = std::vector<std::size_t>(n, first),
-                    .longest = slices.front().count};
+  const std::size_t count = slices[own].count;
   // Rank r gets the prefix of the rank before it from an exscan, and rank 0 nothing.
   const auto prefix = [skipped](std::size_t rank, std::size_t length) {
     return rank < skipped ? Part{} : Part{(rank - skipped) * length, length};
@@ -338,18 +371,14 @@ Result<void> Communicator::scan_slices(const Call& call) {
             .given = {},
             .taken = own < skipped ? std::vector<Part>(n) : slices,
             .from = {},
-            .longest = come.longest};
+            .longest = slices.front().count};
   for (std::size_t r = 0; r < n; ++r) {
     go.given.push_back(prefix(r, count));
     go.from.push_back(prefix(own, slices[r].count).first);
   }
-  Call exchange = step_of_call(call, Collective::all_to_all, job_.size);
-  exchange.in = call.in;
-  exchange.out = step_memory_.data();
-  exchange.splits = &come;
-  exchange.count = come.average();
-  if (auto done = run_step(exchange); !done) return done;
+  if (auto done = take_slice(call, slices); !done) return done;
   add_prefixes(step_memory_.data(), n, count, call.dtype, call.op);
+  Call exchange = step_of_call(call, Collective::all_to_all, job_.size);
   exchange.in = step_memory_.data();
   exchange.out = call.out;
   exchange.splits = &go;
@@ -370,12 +399,7 @@ Result<void> Communicator::run_in_order(const Call& call) {
 Result<void> Communicator::gather_in_order(const Call& call) {
   const auto n = static_cast<std::size_t>(job_.size);
   const std::size_t bytes = call.count * dtype_bytes(call.dtype);
-  step_memory_.resize(std::max(step_memory_.size(), n * bytes));
-  Call gather = step_of_call(call, Collective::all_gather, job_.size);
-  gather.in = call.in;
-  gather.out = step_memory_.data();
-  gather.count = call.count;
-  if (auto done = run_step(gather); !done) return done;
+  if (auto done = take_values(call); !done) return done;
   reduce(places_in(step_memory_.data(), n, bytes), call.out, call.count, call.dtype, call.op,
          job_.size);
   return {};
@@ -390,39 +414,14 @@ Result<void> Communicator::reduce_in_order(const Call& call) {
   const bool in_out = call.collective == Collective::all_reduce || job_.rank == call.root;
   const std::vector<Part> slices = slices_in(call, job_.size);
   const auto [first, count] = slices[own];
-  step_memory_.resize(std::max(step_memory_.size(), (n + 1) * count * element));
-  const std::vector<std::size_t> alike(n, count);
-  const auto longest = std::max_element(slices.begin(), slices.end(),
-                                        [](auto& a, auto& b) { return a.count < b.count; });
-  const Splits come{.rank = job_.rank,
-                    .given = slices,
-                    .taken = parts_of(alike.data(), job_.size),
-                    .from = std::vector<std::size_t>(n, first),
-                    .longest = longest->count};
-  Call exchange = step_of_call(call, Collective::all_to_all, job_.size);
-  exchange.in = call.in;
-  exchange.out = step_memory_.data();
-  exchange.splits = &come;
-  exchange.count = come.average();
-  if (auto done = run_step(exchange); !done) return done;
+  room_in(step_memory_, (n + 1) * count * element);
+  if (auto done = take_slice(call, slices); !done) return done;
   std::byte* const result = keeps    ? static_cast<std::byte*>(call.out)
                             : in_out ? static_cast<std::byte*>(call.out) + first * element
                                      : step_memory_.data() + n * count * element;
   reduce(places_in(step_memory_.data(), n, count * element), result, count, call.dtype, call.op,
          job_.size);
-  if (keeps) return {};
-  std::vector<std::size_t> counts;
-  counts.reserve(slices.size());
-  for (const Part& slice : slices) counts.push_back(slice.count);
-  const bool to_root = call.collective == Collective::reduce;
-  Call gather =
-      step_of_call(call, to_root ? Collective::gather : Collective::all_gather, job_.size);
-  gather.in = result;
-  gather.out = call.out;
-  gather.counts = counts.data();
-  gather.count = count;
-  gather.root = call.root;
-  return run_step(gather);
+  return keeps ? Result<void>() : give_slices(call, slices, result);
 }
 
 }  // namespace dlaunch
