@@ -82,9 +82,9 @@ void find_program_op(Call& call) {
 // Whether one pass over all ranks' values has to make each result: a function does not commute, or
 // 8 bits are too few for partial sums, which could leave the range within an average.
 bool needs_order(const Call& call) {
-  const bool is_float8 = call.dtype == DL_FLOAT8_E4M3 || call.dtype == DL_FLOAT8_E5M2;
   const bool rounds = call.op != DL_MAX && call.op != DL_MIN && !is_function(call.op);
-  return traits_of(call.collective).reduces && (is_in_order(call.op) || (is_float8 && rounds));
+  return traits_of(call.collective).reduces &&
+         (is_in_order(call.op) || (is_float8(call.dtype) && rounds));
 }
 
 // The distance at which a call is in place: in bytes, from `in` to `out`.

@@ -44,7 +44,7 @@ DeviceChoice choose_for_device(const std::vector<DeviceFacts>& ranks) {
 bool nccl_serves(const Call& call) {
   if (!traits_of(call.collective).reduces) return true;
   if (is_function(call.op)) return false;
-  if (call.dtype == DL_FLOAT8_E4M3 || call.dtype == DL_FLOAT8_E5M2) return false;
+  if (is_float8(call.dtype)) return false;
   if (call.op == DL_PRODUCT && is_complex(call.dtype)) return false;
   if (call.op == DL_AVG || call.op == kPremulSum) return dtype_is_float(call.dtype);
   return call.op != DL_BAND && call.op != DL_BOR && call.op != DL_BXOR;

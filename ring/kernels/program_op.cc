@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/result.h"
+#include "ring/kernels/reduce.h"
 
 namespace dlaunch {
 namespace {
@@ -123,14 +124,15 @@ std::shared_ptr<const ProgramOp> program_op(dl_op op) {
 }
 
 void reduce_by_function(std::span<const void* const> in, void* out, std::size_t count,
-                        dl_dtype dtype, std::size_t element_bytes, dl_op op) {
+                        dl_dtype dtype, dl_op op) {
   constexpr std::size_t kBlockBytes = 1 << 15;
   const auto held_op = held(op);
-  const std::size_t block = std::min(count, kBlockBytes / element_bytes);
-  Fold fold(*held_op, dtype, element_bytes, block);
+  const std::size_t element = element_bytes(dtype);
+  const std::size_t block = std::min(count, kBlockBytes / element);
+  Fold fold(*held_op, dtype, element, block);
   std::vector<const char*> at(in.size());
   for (std::size_t done = 0; done < count; done += block) {
-    const std::size_t offset = done * element_bytes;
+    const std::size_t offset = done * element;
     std::transform(in.begin(), in.end(), at.begin(), [offset](const void* operand) {
       return static_cast<const char*>(operand) + offset;
     });

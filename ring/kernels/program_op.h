@@ -56,6 +56,6 @@ std::shared_ptr<const ProgramOp> program_op(dl_op op);
 // operands at a time. A caller holds the operation. A function that fails ends the call by an
 // exception, Thrown of base/result.h, because no result may leave a plane then.
 void reduce_by_function(std::span<const void* const> in, void* out, std::size_t count,
-                        dl_dtype dtype, std::size_t element_bytes, dl_op op);
+                        dl_dtype dtype, dl_op op);
 
 }  // namespace dlaunch

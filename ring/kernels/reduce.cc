@@ -100,7 +100,7 @@ FactorBytes factor_in(dl_dtype dtype, double factor) {
 void reduce(std::span<const void* const> in, void* out, std::size_t count, dl_dtype dtype, dl_op op,
             int divisor, StoreHint hint) {
   DL_ASSERT(!in.empty());
-  if (is_function(op)) return reduce_by_function(in, out, count, dtype, element_bytes(dtype), op);
+  if (is_function(op)) return reduce_by_function(in, out, count, dtype, op);
   ReduceArgs args = args_of(in, out, count, dtype, op, divisor);
   args.streaming = hint == StoreHint::streaming;
   chosen().reduce(args);
@@ -111,7 +111,7 @@ void reduce_pair(std::span<const void* const, 2> in, void* out, void* also, std:
   DL_ASSERT(also != nullptr);
   if (is_function(op)) {
     const std::size_t bytes = count * element_bytes(dtype);
-    reduce_by_function(in, out, count, dtype, element_bytes(dtype), op);
+    reduce_by_function(in, out, count, dtype, op);
     copy_cached(also, out, bytes);
     if (passing.out != nullptr) copy_through(passing.out, passing.through, passing.in, bytes);
     return;

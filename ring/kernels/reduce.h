@@ -17,6 +17,10 @@ constexpr bool is_complex(dl_dtype dtype) {
   return dtype == DL_COMPLEX64 || dtype == DL_COMPLEX128;
 }
 
+constexpr bool is_float8(dl_dtype dtype) {
+  return dtype == DL_FLOAT8_E4M3 || dtype == DL_FLOAT8_E5M2;
+}
+
 // False for pairs that have no meaning (bitwise ops on floats, the larger complex number).
 bool reducible(dl_dtype dtype, dl_op op);
 

@@ -35,6 +35,26 @@ inline float float_of(uint32_t u) {
   return f;
 }
 
+// To nearest, ties to even. A binary32 has kLost bits more in its fraction, and an exponent that is
+// larger by kRebase. Magnitudes from too_large on become infinite.
+template <class Storage, uint32_t kLost, uint32_t kRebase>
+Storage narrow_to(float f, uint32_t too_large, uint32_t infinite, uint32_t nan) {
+  const uint32_t u = bits_of(f);
+  const uint32_t sign = u & 0x80000000u;
+  const uint32_t magnitude = u ^ sign;
+  constexpr uint32_t kDenormalMagic = (kRebase + kLost + 1) << 23;
+  constexpr uint32_t kHalf = (1u << (kLost - 1)) - 1;
+  const uint32_t special = magnitude > 0x7f800000u ? nan : infinite;
+  const uint32_t denormal =
+      bits_of(float_of(magnitude) + float_of(kDenormalMagic)) - kDenormalMagic;
+  const uint32_t normal =
+      (magnitude - (kRebase << 23) + kHalf + (magnitude >> kLost & 1u)) >> kLost;
+  const uint32_t value = magnitude >= too_large            ? special
+                         : magnitude < (kRebase + 1) << 23 ? denormal
+                                                           : normal;
+  return static_cast<Storage>(value | sign >> (32 - 8 * sizeof(Storage)));
+}
+
 struct Half {
   using Storage = uint16_t;
   static float widen(uint16_t h) {
@@ -47,18 +67,7 @@ struct Half {
     return float_of(value | static_cast<uint32_t>(h & 0x8000) << 16);
   }
   static uint16_t narrow(float f) {
-    const uint32_t u = bits_of(f);
-    const uint32_t sign = u & 0x80000000u;
-    const uint32_t magnitude = u ^ sign;
-    constexpr uint32_t kDenormalMagic = 126u << 23;
-    const uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
-    const uint32_t denormal =
-        bits_of(float_of(magnitude) + float_of(kDenormalMagic)) - kDenormalMagic;
-    const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-    const uint32_t value = magnitude >= 143u << 23  ? special
-                           : magnitude < 113u << 23 ? denormal
-                                                    : normal;
-    return static_cast<uint16_t>(value | sign >> 16);
+    return narrow_to<uint16_t, 13, 112>(f, 143u << 23, 0x7c00u, 0x7e00u);
   }
 };
 
@@ -78,22 +87,11 @@ struct E5m2 {
   using Storage = uint8_t;
   static float widen(uint8_t b) { return Half::widen(static_cast<uint16_t>(b << 8)); }
   static uint8_t narrow(float f) {
-    const uint32_t u = bits_of(f);
-    const uint32_t sign = u & 0x80000000u;
-    const uint32_t magnitude = u ^ sign;
-    constexpr uint32_t kDenormalMagic = 134u << 23;
-    const uint32_t special = magnitude > 0x7f800000u ? 0x7eu : 0x7cu;
-    const uint32_t denormal =
-        bits_of(float_of(magnitude) + float_of(kDenormalMagic)) - kDenormalMagic;
-    const uint32_t normal = (magnitude - (112u << 23) + 0xfffffu + (magnitude >> 21 & 1u)) >> 21;
-    const uint32_t value = magnitude >= 143u << 23  ? special
-                           : magnitude < 113u << 23 ? denormal
-                                                    : normal;
-    return static_cast<uint8_t>(value | sign >> 24);
+    return narrow_to<uint8_t, 21, 112>(f, 143u << 23, 0x7cu, 0x7eu);
   }
 };
 
-// All ones but for the sign: NaN, in place of infinity, too.
+// All ones but for the sign is NaN, which stands for infinity, too.
 struct E4m3 {
   using Storage = uint8_t;
   static float widen(uint8_t b) {
@@ -106,18 +104,8 @@ struct E4m3 {
     return float_of(value | static_cast<uint32_t>(b & 0x80) << 24);
   }
   static uint8_t narrow(float f) {
-    const uint32_t u = bits_of(f);
-    const uint32_t sign = u & 0x80000000u;
-    const uint32_t magnitude = u ^ sign;
     constexpr uint32_t kTooLarge = 0x43f00000u;  // 480: smaller numbers round to NaN, or below it
-    constexpr uint32_t kDenormalMagic = 141u << 23;
-    const uint32_t denormal =
-        bits_of(float_of(magnitude) + float_of(kDenormalMagic)) - kDenormalMagic;
-    const uint32_t normal = (magnitude - (120u << 23) + 0x7ffffu + (magnitude >> 20 & 1u)) >> 20;
-    const uint32_t value = magnitude >= kTooLarge   ? 0x7fu
-                           : magnitude < 121u << 23 ? denormal
-                                                    : normal;
-    return static_cast<uint8_t>(value | sign >> 24);
+    return narrow_to<uint8_t, 20, 120>(f, kTooLarge, 0x7fu, 0x7fu);
   }
 };
 
