@@ -342,10 +342,6 @@ PyObject* exit_with(PyObject* self, PyObject* const*, Py_ssize_t, PyObject*) {
 constexpr Signature kExplain{"explain", {"collective", "count", "dtype", "op", "root"}, 3, 3};
 PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return alone_in(self, "explain", [&](Handle& handle) -> PyObject* {
-    static constexpr const char* kTypes[] = {
-        "int8",      "uint8",      "int32",         "uint32",     "int64",
-        "uint64",    "float16",    "bfloat16",      "float32",    "float64",
-        "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"};
     Given given;
     Ref kept_call, kept_type;
     const char *call = "", *type = "";
@@ -359,10 +355,7 @@ PyObject* explain(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
     }
     const std::size_t elements = PyLong_AsSize_t(given[1]);
     if (PyErr_Occurred() != nullptr) return nullptr;
-    dl_dtype dtype = DL_DTYPE_ANY_INT;
-    for (int i = 0; i < int(std::size(kTypes)); ++i) {
-      if (std::strcmp(type, kTypes[i]) == 0) dtype = static_cast<dl_dtype>(i);
-    }
+    const dl_dtype dtype = dtype_named(type).value_or(DL_DTYPE_ANY_INT);
     char words[1024];
     const dl_result result =
         dl_explain(handle.comm(), call, elements, dtype, op, root, words, sizeof words);

@@ -8,6 +8,22 @@ namespace {
 
 using Kind = Element::Kind;
 
+constexpr struct {
+  Element element;
+  const char* name;
+} kNames[] = {
+    {{Kind::integer, 1}, "int8"},        {{Kind::integer, 2}, "int16"},
+    {{Kind::integer, 4}, "int32"},       {{Kind::integer, 8}, "int64"},
+    {{Kind::natural, 1}, "uint8"},       {{Kind::natural, 2}, "uint16"},
+    {{Kind::natural, 4}, "uint32"},      {{Kind::natural, 8}, "uint64"},
+    {{Kind::real, 2}, "float16"},        {{Kind::real, 4}, "float32"},
+    {{Kind::real, 8}, "float64"},        {{Kind::real, 16}, "float128"},
+    {{Kind::brain, 2}, "bfloat16"},      {{Kind::complex, 8}, "complex64"},
+    {{Kind::complex, 16}, "complex128"}, {{Kind::complex, 32}, "complex256"},
+    {{Kind::boolean, 1}, "bool"},        {{Kind::e4m3, 1}, "float8_e4m3fn"},
+    {{Kind::e5m2, 1}, "float8_e5m2"},
+};
+
 std::optional<dl_dtype> dtype_of(Element element) {
   switch (element.kind) {
     case Kind::integer:
@@ -141,25 +157,24 @@ std::size_t alignment_of(Element element) {
 }
 
 const char* name_of(Element element) {
-  static constexpr struct {
-    Element element;
-    const char* name;
-  } kNames[] = {
-      {{Kind::integer, 1}, "int8"},        {{Kind::integer, 2}, "int16"},
-      {{Kind::integer, 4}, "int32"},       {{Kind::integer, 8}, "int64"},
-      {{Kind::natural, 1}, "uint8"},       {{Kind::natural, 2}, "uint16"},
-      {{Kind::natural, 4}, "uint32"},      {{Kind::natural, 8}, "uint64"},
-      {{Kind::real, 2}, "float16"},        {{Kind::real, 4}, "float32"},
-      {{Kind::real, 8}, "float64"},        {{Kind::real, 16}, "float128"},
-      {{Kind::brain, 2}, "bfloat16"},      {{Kind::complex, 8}, "complex64"},
-      {{Kind::complex, 16}, "complex128"}, {{Kind::complex, 32}, "complex256"},
-      {{Kind::boolean, 1}, "bool"},        {{Kind::e4m3, 1}, "float8_e4m3fn"},
-      {{Kind::e5m2, 1}, "float8_e5m2"},
-  };
   for (const auto& known : kNames) {
     if (known.element == element) return known.name;
   }
   return "a type of its own";
+}
+
+const char* name_of(dl_dtype dtype) {
+  for (const auto& known : kNames) {
+    if (dtype_of(known.element) == dtype) return known.name;
+  }
+  return "";
+}
+
+std::optional<dl_dtype> dtype_named(const char* name) {
+  for (const auto& known : kNames) {
+    if (std::strcmp(known.name, name) == 0) return dtype_of(known.element);
+  }
+  return std::nullopt;
 }
 
 }  // namespace dlaunch::python

@@ -50,5 +50,8 @@ std::size_t alignment_of(Element element);
 
 // "int32", "complex128", …
 const char* name_of(Element element);
+const char* name_of(dl_dtype dtype);
+// Nothing: libdlring has no such type.
+std::optional<dl_dtype> dtype_named(const char* name);
 
 }  // namespace dlaunch::python

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "python/binding/element.h"
 #include "python/binding/errors.h"
 #include "python/binding/types.h"
 
@@ -22,7 +23,7 @@ bool combined(PyObject* function, const void* in, void* inout, std::size_t bytes
   const auto size = static_cast<Py_ssize_t>(bytes);
   const Ref a = Ref::owned(PyMemoryView_FromMemory(left, size, kRead));
   const Ref b = Ref::owned(PyMemoryView_FromMemory(static_cast<char*>(inout), size, kWrite));
-  const Ref type = Ref::owned(PyLong_FromLong(dtype));
+  const Ref type = Ref::owned(PyUnicode_FromString(name_of(dtype)));
   return a && b && type &&
          Ref::owned(PyObject_CallFunctionObjArgs(g_combine, function, a.get(), b.get(), type.get(),
                                                  nullptr));

@@ -1,8 +1,5 @@
 """New arrays for results, and arrays for functions that reduce. Imports NumPy when it is first needed."""
 
-_DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
-           "complex64", "complex128", "float8_e4m3fn", "float8_e5m2")  # of C
-
 
 def empty(like, shape):
     """An array of this shape, with the element type of `like`: a tensor for a tensor of PyTorch, an array of CuPy for
@@ -28,17 +25,17 @@ def empty(like, shape):
 
 
 def combine(function, left, right, dtype):
-    """Sets the values of the memoryview `right` to function(left, right), where both have elements of this dl_dtype.
+    """Sets the values of the memoryview `right` to function(left, right), where both have elements of the type that
+    NumPy or ml_dtypes call `dtype`.
 
     The function gets copies: it, its exception and the frames of the traceback may keep them, while the library uses
     the memory of the views for other values after this call."""
     import numpy
-    name = _DTYPES[dtype]
-    if hasattr(numpy, name):
-        kind = getattr(numpy, name)
+    if hasattr(numpy, dtype):
+        kind = getattr(numpy, dtype)
     else:
         import ml_dtypes
-        kind = getattr(ml_dtypes, name)
+        kind = getattr(ml_dtypes, dtype)
     with left, right:
         values = bytearray(right)
         a, b = numpy.frombuffer(bytes(left), numpy.uint8).view(kind), numpy.frombuffer(values, numpy.uint8).view(kind)
