@@ -120,7 +120,7 @@ void JobTelemetry::end_round(TimePoint now) {
 
 void JobTelemetry::close(std::function<bool()> others_owe, std::function<void()> then) {
   if (!log_) return then();
-  if (run_folder_) run_folder_->end();
+  if (run_folder_) run_folder_->end([this] { log_->close_if_done(); });
   const auto owes_lines = [this] { return run_folder_ && !run_folder_->written(); };
   log_->close(
       [owes_lines, others_owe = std::move(others_owe)] { return owes_lines() || others_owe(); },

@@ -79,8 +79,11 @@ Result<RunFolder::Lines> RunFolder::open_lines(const char* name) const {
 
 RunFolder::RunFolder(asio::io_context& loop, const Plan& plan)
     : plan_(plan),
-      writer_(loop,
-              {.drained = [] {}, .failed = [](const Error& error) { log_warn("{}", error.what); }}),
+      writer_(loop, {.drained =
+                         [this] {
+                           if (on_written_) on_written_();
+                         },
+                     .failed = [](const Error& error) { log_warn("{}", error.what); }}),
       waits_(steady_now()),
       timer_(loop, [this] { sample(); }) {}
 
@@ -98,7 +101,8 @@ void RunFolder::begin(const std::vector<std::string>& hosts, Sources sources) {
 }
 
 // The workers have ended: what is measured now is the machine's, and costs the job nothing.
-void RunFolder::end() {
+void RunFolder::end(std::function<void()> on_written) {
+  on_written_ = std::move(on_written);
   if (sources_.goodput) sample_waits();
   timer_.arm(kNever);
   if (ranks_ < 2) return;

@@ -35,8 +35,8 @@ class RunFolder {
   };
   // The job begins on these hosts.
   void begin(const std::vector<std::string>& hosts, Sources sources);
-  // The job has ended: the last sample.
-  void end();
+  // The job has ended: the last sample. on_written: called once the files have it.
+  void end(std::function<void()> on_written);
   // Whether the files have all that this object gave to them; false while the file system takes its
   // time.
   bool written() const { return writer_.empty(); }
@@ -58,6 +58,7 @@ class RunFolder {
   FileWriter::FilePtr job_, limits_;
   Lines waiting_, bandwidth_;
   Sources sources_;
+  std::function<void()> on_written_;
   WaitSamples waits_;
   BandwidthSamples bandwidths_;
   DeadlineTimer timer_;

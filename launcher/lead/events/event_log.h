@@ -36,11 +36,12 @@ class EventLog {
   // Calls then() once all is written, or after 5 s without success, and programs that follow the
   // events have the last one, or do not ask for it.
   void close(std::function<bool()> others_owe, std::function<void()> then);
+  // After close(): others_owe() may say something else now.
+  void close_if_done();
 
  private:
   EventLog(asio::io_context& loop, std::string job_id);
   void write(const std::string& line, const EventTime& time, bool last);
-  void close_if_done();
   void answer_due();
 
   const std::string job_id_;
