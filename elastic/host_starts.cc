@@ -151,8 +151,8 @@ std::optional<int> HostStarts::login_for_any() const {
 // the attempts must not make the start longer.
 void HostStarts::take_back_attempts() {
   for (Place& place : places_) {
-    if (logins_by(kSelf) >= config_.at_once) return;
     if (!waits_for_other(place)) continue;
+    if (logins_by(kSelf) >= config_.at_once) return;
     actions_.push_back(TakeBack{node_of(place)});
     log_in(place, kSelf);
   }
