@@ -24,8 +24,7 @@ namespace dlaunch {
 
 // The purpose of a connection. A ring's acceptor accepts all ring purposes; the store's acceptor
 // accepts those of the store, of nodes (launcher/wire/node_message.h) and of their output
-// (launcher/wire/output_link.h). peer() has the actual
-// one.
+// (launcher/wire/output_link.h). peer() has the actual one.
 enum class Purpose : std::uint8_t {
   store = 1,
   ring_link = 2,

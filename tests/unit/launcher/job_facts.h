@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/rank_set.h"
 #include "launcher/lead/report/report.h"
 #include "tests/unit/start.h"
 
@@ -57,6 +58,10 @@ inline WorkerEnd notes(WorkerEnd w, std::string error_file) {
   return w;
 }
 
+inline const std::vector<std::string> kReset = {"RuntimeError: Connection reset by peer"};
+inline const std::vector<std::string> kTraceback = {"Traceback (most recent call last):", "  f()",
+                                                    "ValueError: x"};
+
 inline JobFacts facts(std::vector<WorkerEnd> workers, JobEnd end = JobEnd::worker_failed) {
   JobFacts f;
   f.end = end;
@@ -69,6 +74,12 @@ inline JobFacts facts(std::vector<WorkerEnd> workers, JobEnd end = JobEnd::worke
   f.grace = std::chrono::seconds(10);
   f.workers = std::move(workers);
   return f;
+}
+
+inline RankSet ranks(const JobFacts& f, const std::vector<std::size_t>& group) {
+  RankSet out;
+  for (const auto i : group) out.insert(f.workers[i].rank);
+  return out;
 }
 
 }  // namespace dlaunch
