@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,7 +75,7 @@ struct NcclFile {
 };
 inline constexpr std::size_t kNcclBytes = sizeof(NcclFile);
 
-// A rank's progress on a communicator, as read from a file.
+// A rank's progress on a communicator, as read from a file or as NCCL's RAS service tells it.
 struct NcclProgress {
   std::uint64_t comm = 0;
   std::int32_t ranks = 0, rank = -1;
@@ -83,6 +84,9 @@ struct NcclProgress {
   std::uint64_t last_operation = 0;                 // NcclCommRecord's `last`
   bool kernels = false, message = false, destroyed = false;
   std::vector<NcclCall> last;  // up to `enqueued`, oldest first
+  // By NCCL's RAS service, which counts each function by itself:
+  std::string function;                 // "AllReduce"; "": `enqueued` counts all collectives
+  std::optional<std::uint64_t> others;  // the count of the ranks that it does not name
 };
 // From the contents of a record file; skips what is being written or senseless.
 std::vector<NcclProgress> read_nccl(std::string_view bytes);

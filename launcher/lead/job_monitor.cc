@@ -300,6 +300,8 @@ void JobMonitor::collect(const RankSet& ranks, const EachStack& each,
     requests_.ask_recorder(home.node, home.slot, [all, done, rank](const auto& recorded) {
       if (!recorded.positions.empty()) all->evidence.recorded[rank] = recorded.positions;
       if (!recorded.nccl.empty()) all->evidence.nccl[rank] = recorded.nccl;
+      if (!recorded.ras.empty()) all->evidence.ras[rank] = recorded.ras;
+      if (recorded.ras_silent) all->evidence.ras_silent.insert(rank);
       if (--all->open == 0) done(all->evidence);
     });
   }

@@ -38,7 +38,8 @@ struct NodeDump {  // the stacks of a worker
   Slot slot = 0;
   Duration limit{};  // take no longer, and send the innermost frames only; 0: the usual limits
 };
-// Where a worker's process groups stand, by PyTorch's Flight Recorder and by NCCL's record.
+// Where a worker's process groups stand, by PyTorch's Flight Recorder, by NCCL's record and by
+// NCCL's RAS service.
 struct NodeAskRecorder {
   std::uint32_t request = 0;
   Slot slot = 0;
@@ -149,6 +150,8 @@ struct NodeRecorded {
   std::uint32_t request = 0;
   std::vector<NodePosition> positions;  // PyTorch's; none: there is no such recorder
   std::vector<NcclProgress> nccl;
+  std::vector<NcclProgress> ras;  // where the ranks of a communicator differ, and RAS names it
+  bool ras_silent = false;        // its RAS thread does not answer those of other processes
 };
 struct NodeGpu {                                    // numbers below 0: not known
   std::int32_t number = 0;                          // on its host, in the order of the bus

@@ -1,6 +1,8 @@
 #include "launcher/lead/monitor/hang_evidence.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -30,10 +32,47 @@ HangCulprits by_recorder(const HangEvidence& evidence, const RankSet& hung) {
 }
 
 // Those that lack a collective of NCCL, or call another one.
-HangCulprits by_nccl(const HangEvidence& evidence, const RankSet& hung) {
-  const auto verdict = nccl_verdict(evidence.nccl);
+HangCulprits by_nccl(const NcclRecords& records, const RankSet& hung, const char* source = "") {
+  const auto verdict = nccl_verdict(records);
   if (!verdict || !has_all(hung, verdict->ranks)) return {};
-  return {.ranks = verdict->ranks, .note = "; " + verdict->sentence};
+  return {.ranks = verdict->ranks, .note = fmt::format("; {}{}", source, verdict->sentence)};
+}
+
+// RAS names some ranks of a communicator, and of the others it tells only the count. If all ranks
+// of the job are in it, the others are known, too.
+NcclRecords with_others(const HangEvidence& evidence, const RankSet& all) {
+  struct Counts {
+    NcclProgress others;
+    RankSet named;
+  };
+  std::map<std::pair<std::uint64_t, std::string>, Counts> of_all;
+  for (const auto& [rank, named] : evidence.ras) {
+    for (const NcclProgress& its : named) {
+      if (!its.others || static_cast<std::size_t>(its.ranks) != all.size()) continue;
+      Counts& counts = of_all[{its.comm, its.function}];
+      counts.others = its;
+      counts.named.insert(rank);
+    }
+  }
+  NcclRecords records = evidence.ras;
+  for (auto& [id, counts] : of_all) {
+    counts.others.enqueued = *counts.others.others;
+    for (const int rank : all) {
+      if (counts.named.contains(rank) || evidence.ras_silent.contains(rank)) continue;
+      records[rank].push_back(counts.others);
+    }
+  }
+  return records;
+}
+
+HangCulprits by_ras(const HangEvidence& evidence, const RankSet& hung) {
+  const RankSet& silent = evidence.ras_silent;
+  if (silent.empty() || !has_all(hung, silent)) {
+    return by_nccl(with_others(evidence, hung), hung, "NCCL RAS: ");
+  }
+  return {.ranks = silent,
+          .note = fmt::format("; NCCL RAS: {} {} not answer the other ranks", in_words(silent),
+                              silent.size() == 1 ? "does" : "do")};
 }
 
 HangCulprits by_stacks(const RankStacks& stacks, const RankSet& hung) {
@@ -51,7 +90,8 @@ HangCulprits by_stacks(const RankStacks& stacks, const RankSet& hung) {
 
 HangCulprits culprits_of(const HangEvidence& evidence, const RankSet& hung) {
   auto culprits = by_recorder(evidence, hung);
-  if (culprits.ranks.empty()) culprits = by_nccl(evidence, hung);
+  if (culprits.ranks.empty()) culprits = by_nccl(evidence.nccl, hung);
+  if (culprits.ranks.empty()) culprits = by_ras(evidence, hung);
   if (culprits.ranks.empty()) culprits = by_stacks(evidence.stacks, hung);
   if (culprits.ranks.empty()) culprits.ranks = hung;
   return culprits;

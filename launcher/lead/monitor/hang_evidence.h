@@ -1,6 +1,6 @@
-// What the stacks of all ranks, PyTorch's Flight Recorder and the record of NCCL's operations,
-// where a program has them, say about a hang of a program that dlaunch sees from outside only: by
-// its heartbeats, its output and its CPU time. Pure.
+// What the stacks of all ranks, PyTorch's Flight Recorder, the record of NCCL's operations and
+// NCCL's RAS service, where a program has them, say about a hang of a program that dlaunch sees
+// from outside only: by its heartbeats, its output and its CPU time. Pure.
 #pragma once
 
 #include <map>
@@ -19,6 +19,8 @@ struct HangEvidence {
   RankStacks stacks;
   std::map<int, std::vector<NodePosition>> recorded;  // by rank; none without a recorder
   NcclRecords nccl = {};
+  NcclRecords ras = {};  // of the ranks that RAS names
+  RankSet ras_silent = {};
 };
 
 struct HangCulprits {

@@ -23,11 +23,12 @@ class NcclGroup {
   }
 
   RankSet behind() const {
-    return those(
-        [this](const NcclProgress& its) { return its.enqueued == least() && least() < most(); });
+    const std::uint64_t low = least(), high = most();
+    return those([=](const NcclProgress& its) { return its.enqueued == low && low < high; });
   }
   RankSet ahead() const {
-    return those([this](const NcclProgress& its) { return its.enqueued > least(); });
+    const std::uint64_t low = least();
+    return those([=](const NcclProgress& its) { return its.enqueued > low; });
   }
   // The GPU has not begun the first collective in which another one is.
   RankSet late_on_gpu() const {
@@ -37,6 +38,7 @@ class NcclGroup {
   std::optional<NcclVerdict> mismatch() const;
   NcclVerdict missing(const RankSet& culprits) const;
   NcclVerdict late(const RankSet& culprits) const;
+  NcclVerdict replaced(const RankSet& culprits, const NcclGroup& by) const;
 
  private:
   template <class Which>
@@ -66,13 +68,17 @@ const NcclCall* nccl_call(const NcclProgress& progress, std::uint64_t number) {
 
 std::uint64_t NcclGroup::least() const {
   std::uint64_t least = UINT64_MAX;
-  for (const auto& [rank, progress] : members_) least = std::min(least, progress->enqueued);
+  for (const auto& [rank, progress] : members_) {
+    least = std::min({least, progress->enqueued, progress->others.value_or(UINT64_MAX)});
+  }
   return least;
 }
 
 std::uint64_t NcclGroup::most() const {
   std::uint64_t most = 0;
-  for (const auto& [rank, progress] : members_) most = std::max(most, progress->enqueued);
+  for (const auto& [rank, progress] : members_) {
+    most = std::max({most, progress->enqueued, progress->others.value_or(0)});
+  }
   return most;
 }
 
@@ -85,14 +91,15 @@ std::uint64_t NcclGroup::first_open() const {
   return first;
 }
 
-// "#3, all_reduce (count 4, float),"
+// "collective #3, all_reduce (count 4, float),", "AllReduce #3"
 std::string NcclGroup::name_of(std::uint64_t number) const {
   for (const auto& [rank, progress] : members_) {
     if (const NcclCall* const call = nccl_call(*progress, number)) {
       return fmt::format("collective #{}, {},", number, in_words(*call));
     }
   }
-  return fmt::format("collective #{}", number);
+  const std::string& function = members_.begin()->second->function;
+  return fmt::format("{} #{}", function.empty() ? "collective" : escaped(function), number);
 }
 
 // Each different call that is known of this collective, with its ranks; by the lowest rank.
@@ -137,9 +144,15 @@ std::optional<NcclVerdict> NcclGroup::mismatch() const {
 
 NcclVerdict NcclGroup::missing(const RankSet& culprits) const {
   const RankSet others = ahead();
-  return {culprits,
-          fmt::format("{} {} not enqueued {}{}, where {} {} waiting", in_words(culprits),
-                      has(culprits), name_of(least() + 1), on(), in_words(others), is(others))};
+  const std::string waiting =
+      others.empty() ? "other ranks are" : fmt::format("{} {}", in_words(others), is(others));
+  return {culprits, fmt::format("{} {} not enqueued {}{}, where {} waiting", in_words(culprits),
+                                has(culprits), name_of(least() + 1), on(), waiting)};
+}
+
+NcclVerdict NcclGroup::replaced(const RankSet& culprits, const NcclGroup& by) const {
+  return {culprits, fmt::format("{} {} enqueued {} in the place of {}{}", in_words(culprits),
+                                has(culprits), by.name_of(by.most()), name_of(least() + 1), on())};
 }
 
 NcclVerdict NcclGroup::late(const RankSet& culprits) const {
@@ -151,17 +164,20 @@ NcclVerdict NcclGroup::late(const RankSet& culprits) const {
                       is(others))};
 }
 
-using NcclGroups = std::map<std::uint64_t, NcclGroup>;
+// By communicator, and by function where these are counted by themselves.
+using NcclGroups = std::map<std::pair<std::uint64_t, std::string>, NcclGroup>;
 
 NcclGroups groups_of(const NcclRecords& records) {
   NcclGroups groups;
   for (const auto& [rank, all] : records) {
-    for (const NcclProgress& progress : all) groups[progress.comm].add(rank, progress);
+    for (const NcclProgress& progress : all) {
+      groups[{progress.comm, progress.function}].add(rank, progress);
+    }
   }
   // Those that destroy a communicator need not have called the same on it.
   for (const auto& [rank, all] : records) {
     for (const NcclProgress& progress : all) {
-      if (progress.destroyed) groups.erase(progress.comm);
+      if (progress.destroyed) groups.erase({progress.comm, progress.function});
     }
   }
   return groups;
@@ -194,6 +210,21 @@ std::optional<NcclVerdict> fewest_missing(const NcclGroups& groups, const RankSe
   return where->missing(fewest);
 }
 
+// Those that are behind in one function of a communicator and ahead in another one; most ranks are
+// not.
+std::optional<NcclVerdict> other_function(const NcclGroups& groups) {
+  for (const auto& [id, group] : groups) {
+    const RankSet culprits = group.behind(), others = group.ahead();
+    if (culprits.empty() || (!others.empty() && culprits.size() > others.size())) continue;
+    for (const auto& [other_id, other] : groups) {
+      if (other_id.first == id.first && other.ahead() == culprits) {
+        return group.replaced(culprits, other);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<NcclVerdict> nccl_verdict(const NcclRecords& records) {
@@ -212,6 +243,7 @@ std::optional<NcclVerdict> nccl_verdict(const NcclRecords& records) {
     if (auto verdict = fewest_missing(groups, excused)) return verdict;
   }
   if (!behind.empty()) {
+    if (auto verdict = other_function(groups)) return verdict;
     return NcclVerdict{
         behind, fmt::format("{} wait for each other on different NCCL communicators: all ranks "
                             "must make these calls in the same order",

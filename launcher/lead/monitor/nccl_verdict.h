@@ -1,5 +1,6 @@
-// What the records of NCCL's operations (base/nccl_record.h) say about a hang: which rank has
-// enqueued fewer collectives on a communicator than the others, or another one. Pure.
+// What the records of NCCL's operations (base/nccl_record.h), or the counts of its RAS service, say
+// about a hang: which rank has enqueued fewer collectives on a communicator than the others, or
+// another one. Pure.
 //
 // NCCL returns from a call before the operation is done, so these counts do not show whether a rank
 // waits or computes: a hang must be known from other evidence.

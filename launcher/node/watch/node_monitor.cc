@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/log.h"
@@ -44,6 +45,20 @@ std::vector<std::string> bounded(std::vector<std::string> lines, std::size_t mos
   return lines;
 }
 
+// What the report says about the processes of a worker.
+void note_ras(NodeRecorded& recorded, const RasReport& report, pid_t worker) {
+  if (report.named.empty() && report.silent.empty()) return;
+  auto pids = descendants_of(worker);
+  pids.push_back(worker);
+  for (const pid_t pid : pids) {
+    recorded.ras_silent = recorded.ras_silent || report.silent.contains(pid);
+    const auto named = report.named.find(pid);
+    if (named == report.named.end()) continue;
+    recorded.ras.insert(recorded.ras.end(), named->second.begin(), named->second.end());
+  }
+  if (recorded.ras.size() > kNcclComms) recorded.ras.resize(kNcclComms);
+}
+
 }  // namespace
 
 NodeMonitor::NodeMonitor(asio::io_context& loop, Processes& processes, std::set<pid_t>& helpers,
@@ -53,6 +68,7 @@ NodeMonitor::NodeMonitor(asio::io_context& loop, Processes& processes, std::set<
       tell_(std::move(tell)),
       spans_timer_(loop, [this] { send_spans(); }),
       gpus_(loop, helpers),
+      ras_(loop),
       traceback_timer_(loop, [this] { look_at_tracebacks(); }),
       timer_(loop),
       go_on_timer_(loop, [this] { go_on(steady_now()); }) {}
@@ -240,15 +256,27 @@ void NodeMonitor::on(const NodeDump& dump) {
 }
 
 void NodeMonitor::on(const NodeAskRecorder& ask) {
-  NodeRecorded recorded{.request = ask.request, .positions = {}, .nccl = {}};
-  if (!runs(ask.slot)) return tell_(recorded);
-  recorded.nccl = read_nccl(nccl_record_of(processes_.place(ask.slot)));
-  const auto done = [this, recorded](std::vector<NodePosition> positions) mutable {
-    recorded.positions = std::move(positions);
-    tell_(recorded);
+  struct Answer {
+    NodeRecorded recorded;
+    int open = 2;
   };
-  const int rank = processes_.place(ask.slot).rank;
-  ask_torch_recorder(loop_, processes_.program_pid(ask.slot), rank, done);
+  const auto answer = std::make_shared<Answer>();
+  answer->recorded.request = ask.request;
+  if (!runs(ask.slot)) return tell_(answer->recorded);
+  answer->recorded.nccl = read_nccl(nccl_record_of(processes_.place(ask.slot)));
+  const auto tell_if_all_there = [this, answer] {
+    if (--answer->open == 0) tell_(answer->recorded);
+  };
+  const pid_t pid = processes_.program_pid(ask.slot);
+  ask_torch_recorder(loop_, pid, processes_.place(ask.slot).rank,
+                     [answer, tell_if_all_there](std::vector<NodePosition> positions) {
+                       answer->recorded.positions = std::move(positions);
+                       tell_if_all_there();
+                     });
+  ras_.ask(pid, [answer, tell_if_all_there, pid](const RasReport& report) {
+    note_ras(answer->recorded, report, pid);
+    tell_if_all_there();
+  });
 }
 
 // Unless that process has gone already.

@@ -17,6 +17,7 @@
 #include "launcher/node/watch/activity.h"
 #include "launcher/node/watch/give_up_news.h"
 #include "launcher/node/watch/gpu_watch.h"
+#include "launcher/node/watch/nccl_ras.h"
 #include "launcher/node/watch/node_steps.h"
 #include "launcher/node/watch/rank_news.h"
 #include "launcher/node/watch/span_reader.h"
@@ -74,6 +75,7 @@ class NodeMonitor {
   SpanReader spans_;
   DeadlineTimer spans_timer_;
   GpuWatch gpus_;
+  NcclRas ras_;
   TracebackNews tracebacks_;
   GiveUpNews give_ups_;
   DeadlineTimer traceback_timer_;

@@ -60,6 +60,43 @@ TEST_CASE("hang evidence: NCCL's record says which rank lacks which collective")
   CHECK(culprits_of(evidence, {0, 1, 3}).ranks == RankSet{1});  // rank 2 does not hang: by stacks
 }
 
+namespace {
+
+NcclProgress ras_names(std::uint64_t launched, std::uint64_t others, std::int32_t ranks = 4) {
+  return {
+      .comm = 7, .ranks = ranks, .enqueued = launched, .function = "AllReduce", .others = others};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "hang evidence: NCCL's RAS service says who is behind, and tells the count of the others") {
+  HangEvidence evidence = one_elsewhere();
+  evidence.ras[2] = {ras_names(41, 42)};
+  const auto behind = culprits_of(evidence, {0, 1, 2, 3});
+  CHECK(behind.ranks == RankSet{2});
+  CHECK(behind.note ==
+        "; NCCL RAS: rank 2 has not enqueued AllReduce #42 on NCCL communicator 0000000000000007, "
+        "where rank 0-1,3 are waiting");
+  evidence.ras[2] = {ras_names(42, 41)};  // RAS names one that waits
+  CHECK(culprits_of(evidence, {0, 1, 2, 3}).ranks == RankSet{0, 1, 3});
+  evidence.ras[2] = {ras_names(42, 41, 2)};  // for a rank that RAS does not name
+  CHECK(culprits_of(evidence, {0, 1, 2, 3}).ranks == RankSet{1});
+  evidence.nccl[0].push_back({.comm = 9, .enqueued = 1});
+  evidence.nccl[3].push_back({.comm = 9, .enqueued = 0});
+  CHECK(culprits_of(evidence, {0, 1, 2, 3}).ranks == RankSet{3});  // the record knows more
+}
+
+TEST_CASE("hang evidence: a rank whose RAS thread does not answer") {
+  HangEvidence evidence = one_elsewhere();
+  evidence.ras[2] = {ras_names(41, 42)};
+  evidence.ras_silent = {3};
+  const auto silent = culprits_of(evidence, {0, 1, 2, 3});
+  CHECK(silent.ranks == RankSet{3});
+  CHECK(silent.note == "; NCCL RAS: rank 3 does not answer the other ranks");
+  CHECK(culprits_of(evidence, {0, 1, 2}).ranks == RankSet{2});  // rank 3 does not hang
+}
+
 // NCCL returns before a collective is done: the program computes, and uses the result later.
 TEST_CASE("hang evidence: a rank that computes does not wait, whatever NCCL's records say") {
   HangEvidence evidence = one_elsewhere();

@@ -166,3 +166,40 @@ TEST_CASE("nccl verdict: values that no plug-in writes do no harm") {
   records[0][0].enqueued = UINT64_MAX;  // it ends
   CHECK(nccl_verdict(records));
 }
+
+namespace {
+
+// As NCCL's RAS service tells it.
+NcclProgress launched_of(const std::string& function, std::uint64_t count,
+                         std::optional<std::uint64_t> others = {}) {
+  return {.comm = 0xab, .ranks = 4, .enqueued = count, .function = function, .others = others};
+}
+
+}  // namespace
+
+TEST_CASE("nccl verdict: a rank is behind ranks that are known by their count only") {
+  const auto verdict = nccl_verdict({{1, {launched_of("AllReduce", 41, 42)}}});
+  REQUIRE(verdict);
+  CHECK(verdict->ranks == RankSet{1});
+  CHECK(verdict->sentence ==
+        "rank 1 has not enqueued AllReduce #42 on NCCL communicator 00000000000000ab, where other "
+        "ranks are waiting");
+  CHECK_FALSE(nccl_verdict({{1, {launched_of("AllReduce", 43, 42)}}}));  // who waits for whom?
+}
+
+TEST_CASE("nccl verdict: another function in the place of the one that most ranks have called") {
+  const auto of_most = launched_of("AllReduce", 42), not_there = launched_of("AllGather", 3);
+  const NcclRecords all = {{0, {of_most, not_there}},
+                           {1, {launched_of("AllReduce", 41), launched_of("AllGather", 4)}},
+                           {2, {of_most, not_there}}};
+  const NcclRecords named = {
+      {1, {launched_of("AllReduce", 41, 42), launched_of("AllGather", 4, 3)}}};
+  for (const NcclRecords& records : {all, named}) {
+    const auto verdict = nccl_verdict(records);
+    REQUIRE(verdict);
+    CHECK(verdict->ranks == RankSet{1});
+    CHECK(verdict->sentence ==
+          "rank 1 has enqueued AllGather #4 in the place of AllReduce #42 on NCCL communicator "
+          "00000000000000ab");
+  }
+}

@@ -254,10 +254,16 @@ TEST_CASE("questions about workers and their answers survive the way") {
   const auto recorded =
       over(NodeRecorded{5,
                         {{.group = 4, .seq = 9, .inside = true}},
-                        {{.comm = 77, .name = "x", .enqueued = 3, .last = {{.count = 5}}}}});
+                        {{.comm = 77, .name = "x", .enqueued = 3, .last = {{.count = 5}}}},
+                        {{.comm = 78, .function = "AllReduce", .others = 6}},
+                        true});
   REQUIRE(recorded.nccl.size() == 1);
   CHECK(recorded.nccl[0].comm == 77);
   CHECK(recorded.nccl[0].name == "x");
+  CHECK_FALSE(recorded.nccl[0].others);
+  REQUIRE(recorded.ras.size() == 1);
+  CHECK((recorded.ras[0].function == "AllReduce" && recorded.ras[0].others == 6));
+  CHECK(recorded.ras_silent);
   REQUIRE(recorded.nccl[0].last.size() == 1);
   CHECK(recorded.nccl[0].last[0].count == 5);
   CHECK((recorded.request == 5 && recorded.positions.at(0).seq == 9));
