@@ -77,6 +77,9 @@ class JobLeader final : private AgentBase,
   void note_stacks(int rank, const std::vector<std::string>& lines) override {
     story_.note_stacks(rank, lines);
   }
+  void note_late_in_nccl(const NcclVerdict& late) override {
+    story_.note_late_in_nccl(late.ranks, late.sentence);
+  }
   void happened(const JobEvent& event) override { telemetry_.events().happened(event); }
   void measured(const StepTimes& step) override { telemetry_.measured(step); }
 

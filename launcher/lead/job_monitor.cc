@@ -26,6 +26,13 @@ ProgressWatch::Options watch_options(const Plan& plan) {
   return options;
 }
 
+void add_recorded(HangEvidence& evidence, int rank, const NodeRecorded& recorded) {
+  if (!recorded.positions.empty()) evidence.recorded[rank] = recorded.positions;
+  if (!recorded.nccl.empty()) evidence.nccl[rank] = recorded.nccl;
+  if (!recorded.ras.empty()) evidence.ras[rank] = recorded.ras;
+  if (recorded.ras_silent) evidence.ras_silent.insert(rank);
+}
+
 }  // namespace
 
 JobMonitor::JobMonitor(const Plan& plan, NodeMembership& membership, const JobCore& job,
@@ -150,15 +157,39 @@ void JobMonitor::act(const std::vector<StackHold::Action>& actions) {
 }
 
 void JobMonitor::on(const StackHold::TakeStacks& take) {
+  struct Counts {
+    HangEvidence evidence;
+    RankSet ranks;  // that run
+    std::size_t open = 0;
+  };
+  const auto counts = std::make_shared<Counts>();
+  counts->open = take.slots.size();
+  for (const Slot slot : members()) counts->ranks.insert(job_.rank_of(slot));
   for (const Slot slot : take.slots) {
     const auto& home = membership_.home_of(slot);
-    const auto done = [this, slot, rank = job_.rank_of(slot)](int, const auto& lines) {
-      effects_.note_stacks(rank, lines);
-      act(hold_.step(now(), StackHold::Answered{slot}));
+    const int rank = job_.rank_of(slot);
+    const auto answered = [this, slot, open = std::make_shared<int>(2)] {
+      if (--*open == 0) act(hold_.step(now(), StackHold::Answered{slot}));
     };
     // Nothing waits for the stacks before an end is held.
     const Duration limit = hold_.deadline() ? kStackHold * 4 / 5 : Duration::zero();
-    requests_.dump(home.node, home.slot, done, limit);
+    requests_.dump(
+        home.node, home.slot,
+        [this, rank, answered](int, const auto& lines) {
+          effects_.note_stacks(rank, lines);
+          answered();
+        },
+        limit);
+    const auto add_counts = [this, rank, counts, answered,
+                             round = job_.round()](const NodeRecorded& recorded) {
+      add_recorded(counts->evidence, rank, recorded);
+      if (--counts->open == 0 && job_.round() == round) {
+        const auto late = late_in_nccl(counts->evidence, counts->ranks);
+        if (late) effects_.note_late_in_nccl(*late);
+      }
+      answered();
+    };
+    requests_.ask_recorder(home.node, home.slot, add_counts, true);
   }
 }
 
@@ -298,10 +329,7 @@ void JobMonitor::collect(const RankSet& ranks, const EachStack& each,
     });
     const auto& home = membership_.home_of(slot);
     requests_.ask_recorder(home.node, home.slot, [all, done, rank](const auto& recorded) {
-      if (!recorded.positions.empty()) all->evidence.recorded[rank] = recorded.positions;
-      if (!recorded.nccl.empty()) all->evidence.nccl[rank] = recorded.nccl;
-      if (!recorded.ras.empty()) all->evidence.ras[rank] = recorded.ras;
-      if (recorded.ras_silent) all->evidence.ras_silent.insert(rank);
+      add_recorded(all->evidence, rank, recorded);
       if (--all->open == 0) done(all->evidence);
     });
   }

@@ -39,6 +39,8 @@ class JobMonitor final : private ProgressWatch::Effects {
     virtual void ended(Slot slot, const WorkerEnd& end) = 0;
     // What that rank was doing when another one gave up waiting.
     virtual void note_stacks(int rank, const std::vector<std::string>& lines) = 0;
+    // The ranks for which others waited then, by NCCL's counts.
+    virtual void note_late_in_nccl(const NcclVerdict& late) = 0;
     virtual void happened(const JobEvent& event) = 0;
     virtual void measured(const StepTimes& step) = 0;
   };

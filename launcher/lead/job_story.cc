@@ -101,6 +101,8 @@ void JobStory::begin_round(int round, int workers) {
   facts_.nproc = workers;
   facts_.workers.clear();
   facts_.stacks.clear();
+  facts_.late_in_nccl.clear();
+  facts_.nccl_says.clear();
   facts_.lost_host.clear();
   facts_.ended_before_loss = 0;
 }
@@ -142,6 +144,11 @@ void JobStory::end_begins(std::vector<std::string> waits) {
 // A process that has ended meanwhile has no stack any more: the earlier one says more.
 void JobStory::note_stacks(int rank, const std::vector<std::string>& lines) {
   if (!parse_stack(lines).empty() || !facts_.stacks.contains(rank)) facts_.stacks[rank] = lines;
+}
+
+void JobStory::note_late_in_nccl(const RankSet& ranks, const std::string& sentence) {
+  facts_.late_in_nccl = ranks;
+  facts_.nccl_says = sentence;
 }
 
 void JobStory::start_failed(int rank, const SpawnError& error) {

@@ -33,6 +33,8 @@ class JobStory {
   void ended(const WorkerEnd& end);
   // What the rank was doing when another one gave up waiting.
   void note_stacks(int rank, const std::vector<std::string>& lines);
+  // For which ranks others waited then, by NCCL's counts.
+  void note_late_in_nccl(const RankSet& ranks, const std::string& sentence);
   // The job's end begins; waits: the sentences of JobMonitor::waits(). Idempotent.
   void end_begins(std::vector<std::string> waits);
 

@@ -43,6 +43,7 @@ struct NodeDump {  // the stacks of a worker
 struct NodeAskRecorder {
   std::uint32_t request = 0;
   Slot slot = 0;
+  bool in_haste = false;  // leave the Flight Recorder out
 };
 struct NodeHung {  // the worker is about to be killed as hung; `why` goes into its WorkerEnd
   Slot slot = 0;

@@ -4,7 +4,7 @@ source "$SOURCE/tests/scenario/common.sh"
 python=$(command -v python3) || skip 'Python is not installed'
 free_port() { "$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 cat >sleepers.py <<'P'
-import os, sys, time
+import os, sys, time, traceback
 sys.path.insert(0, os.environ["SOURCE"] + "/tests/scenario")
 import ras_server
 late, rank, size = int(sys.argv[1]), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -16,6 +16,13 @@ while not os.path.exists("late"):
 pid = int(open("late").read())
 if "serves" in sys.argv[2:]:
     ras_server.serve(lambda: ras_server.behind(size, late, pid))
+if "gives_up" in sys.argv[2:] and rank == 0:
+    try:
+        raise RuntimeError("Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE)")
+    except RuntimeError:
+        traceback.print_exc()
+    time.sleep(3)  # as PyTorch's watchdog does, before it ends the process
+    sys.exit(3)
 time.sleep(1000)
 P
 export SOURCE
@@ -31,6 +38,10 @@ job "$python" sleepers.py 2
 expect_code 137; [ "$(grep -c 'it hung' err)" -gt 1 ] || fail 'not all ranks were called hung'; ! grep 'NCCL RAS' err || fail 'no service has told this'
 job --env NCCL_RAS_ENABLE=0 "$python" sleepers.py 2 serves
 expect_code 137; ! grep 'NCCL RAS' err || fail 'the service was asked though it is switched off'
+
+# A rank that gives up waiting: RAS says for whom, as no stack does.
+job "$python" sleepers.py 2 serves gives_up
+expect_code 3; expect_err 'rank 0 .* was the first to give up waiting for others, perhaps rank 2'; expect_err "$sentence"
 
 # NCCL itself, without a GPU: its own RAS threads, on a communicator that the program has filled in.
 [ -n "${NCCL_LIBRARY:-}" ] || skip 'NCCL itself: NCCL_LIBRARY names a libnccl.so.2 of version 2.28 with symbols and debug information'

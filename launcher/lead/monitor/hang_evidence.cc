@@ -31,13 +31,6 @@ HangCulprits by_recorder(const HangEvidence& evidence, const RankSet& hung) {
   return {};
 }
 
-// Those that lack a collective of NCCL, or call another one.
-HangCulprits by_nccl(const NcclRecords& records, const RankSet& hung, const char* source = "") {
-  const auto verdict = nccl_verdict(records);
-  if (!verdict || !has_all(hung, verdict->ranks)) return {};
-  return {.ranks = verdict->ranks, .note = fmt::format("; {}{}", source, verdict->sentence)};
-}
-
 // RAS names some ranks of a communicator, and of the others it tells only the count. If all ranks
 // of the job are in it, the others are known, too.
 NcclRecords with_others(const HangEvidence& evidence, const RankSet& all) {
@@ -65,14 +58,15 @@ NcclRecords with_others(const HangEvidence& evidence, const RankSet& all) {
   return records;
 }
 
-HangCulprits by_ras(const HangEvidence& evidence, const RankSet& hung) {
+std::optional<NcclVerdict> by_ras(const HangEvidence& evidence, const RankSet& all) {
   const RankSet& silent = evidence.ras_silent;
-  if (silent.empty() || !has_all(hung, silent)) {
-    return by_nccl(with_others(evidence, hung), hung, "NCCL RAS: ");
+  if (!silent.empty() && silent.size() < all.size() && has_all(all, silent)) {
+    return NcclVerdict{silent, fmt::format("NCCL RAS: {} {} not answer the other ranks",
+                                           in_words(silent), silent.size() == 1 ? "does" : "do")};
   }
-  return {.ranks = silent,
-          .note = fmt::format("; NCCL RAS: {} {} not answer the other ranks", in_words(silent),
-                              silent.size() == 1 ? "does" : "do")};
+  auto verdict = nccl_verdict(with_others(evidence, all));
+  if (verdict) verdict->sentence = "NCCL RAS: " + verdict->sentence;
+  return verdict;
 }
 
 HangCulprits by_stacks(const RankStacks& stacks, const RankSet& hung) {
@@ -88,11 +82,18 @@ HangCulprits by_stacks(const RankStacks& stacks, const RankSet& hung) {
 
 }  // namespace
 
+std::optional<NcclVerdict> late_in_nccl(const HangEvidence& evidence, const RankSet& all) {
+  for (const auto& verdict : {nccl_verdict(evidence.nccl), by_ras(evidence, all)}) {
+    if (verdict && has_all(all, verdict->ranks)) return verdict;
+  }
+  return std::nullopt;
+}
+
 HangCulprits culprits_of(const HangEvidence& evidence, const RankSet& hung) {
   auto culprits = by_recorder(evidence, hung);
-  if (culprits.ranks.empty()) culprits = by_nccl(evidence.nccl, hung);
-  if (culprits.ranks.empty()) culprits = by_ras(evidence, hung);
-  if (culprits.ranks.empty()) culprits = by_stacks(evidence.stacks, hung);
+  if (!culprits.ranks.empty()) return culprits;
+  if (const auto late = late_in_nccl(evidence, hung)) return {late->ranks, "; " + late->sentence};
+  culprits = by_stacks(evidence.stacks, hung);
   if (culprits.ranks.empty()) culprits.ranks = hung;
   return culprits;
 }

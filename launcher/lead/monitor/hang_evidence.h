@@ -33,6 +33,10 @@ struct HangCulprits {
 // which others wait, or else those for which the others wait by their stacks, or else all.
 HangCulprits culprits_of(const HangEvidence& evidence, const RankSet& hung);
 
+// Of these ranks, those that have not called a collective of NCCL in which others wait, or do not
+// answer: by the record of its operations, or else by RAS. nullopt: neither tells.
+std::optional<NcclVerdict> late_in_nccl(const HangEvidence& evidence, const RankSet& all);
+
 // Where each of the busy ranks waits for others; nullopt: one of them does not wait, as it computes
 // or is not known. NCCL's records do not count: a rank may compute while NCCL's operations wait.
 std::optional<std::map<int, std::string>> waits_of(const HangEvidence& evidence,

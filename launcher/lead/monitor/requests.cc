@@ -24,10 +24,10 @@ void MonitorRequests::take(int node, const NodeStacks& stacks) {
   done(stacks.pid, stacks.lines);
 }
 
-void MonitorRequests::ask_recorder(int node, Slot slot, Recorded done) {
+void MonitorRequests::ask_recorder(int node, Slot slot, Recorded done, bool in_haste) {
   const std::uint32_t request = ++last_;
   recorders_.emplace(request, Recorder{node, std::move(done)});
-  ask_(node, NodeAskRecorder{request, slot});
+  ask_(node, NodeAskRecorder{request, slot, in_haste});
 }
 
 void MonitorRequests::take(int node, const NodeRecorded& recorded) {

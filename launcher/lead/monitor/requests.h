@@ -25,7 +25,7 @@ class MonitorRequests {
   // The stacks of the worker at that slot of the node. limit: as NodeDump.
   void dump(int node, Slot slot, Stacks done, Duration limit = {});
   // Where the process groups of the worker at that slot stand, as NodeAskRecorder.
-  void ask_recorder(int node, Slot slot, Recorded done);
+  void ask_recorder(int node, Slot slot, Recorded done, bool in_haste = false);
   // The workers of these nodes, with or without their GPUs, except of nodes that do not answer
   // within a second.
   void survey(TimePoint now, const std::set<int>& nodes, bool gpus, const Workers& done);

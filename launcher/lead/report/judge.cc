@@ -92,6 +92,7 @@ class Judge {
   bool leaves_cause_open() const;
   void find_likely_cause();
   RankSet waited() const;
+  RankSet late_in_nccl() const;
   void find_suspects();
   int exit_code() const;
   int exit_code_of(const WorkerEnd& root) const;
@@ -283,11 +284,20 @@ RankSet Judge::waited() const {
   return ranks;
 }
 
+// None if one of them gave up waiting, too.
+RankSet Judge::late_in_nccl() const {
+  const RankSet gave_up = waited();
+  const bool any = std::any_of(facts_.late_in_nccl.begin(), facts_.late_in_nccl.end(),
+                               [&](int rank) { return gave_up.contains(rank); });
+  return any ? RankSet() : facts_.late_in_nccl;
+}
+
 void Judge::find_suspects() {
   if (facts_.end != JobEnd::worker_failed || !verdict_.root) return;
   if (!may_follow(complaints_[*verdict_.root])) return;
   verdict_.groups = group_stacks(facts_.stacks);
   verdict_.suspects = dlaunch::find_suspects(verdict_.groups, waited(), facts_.nproc);
+  if (verdict_.suspects.ranks.empty()) verdict_.suspects.ranks = late_in_nccl();
   // That a connection broke does not show that the root had waited.
   if (complaints_[*verdict_.root] == Complaint::lost_connection) verdict_.suspects.only_one = false;
 }

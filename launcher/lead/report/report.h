@@ -74,6 +74,8 @@ struct JobFacts {
   std::size_t ended_before_loss = 0;
   // Of the ranks that still ran when the first one gave up waiting, before any signal of ours.
   RankStacks stacks;
+  RankSet late_in_nccl;            // the ranks for which others waited then, by NCCL's counts
+  std::string nccl_says;           // a sentence about them
   std::vector<int> still_running;  // ranks that could not be reaped (uninterruptible)
   std::optional<Goodput> goodput;  // none: the job has not begun
   bool shows_goodput = false;      // --goodput: in the text of each report
@@ -104,8 +106,8 @@ struct Verdict {
   // The root gave up waiting for other ranks; its exit code is the job's.
   bool gave_up_waiting = false;
   // The stacks of the others at that time, and the ranks for which they waited, as far as their
-  // stacks and their last words show it. Of a root that speaks of a time-out or of a lost
-  // connection.
+  // stacks and their last words show it, or else by NCCL's counts. Of a root that speaks of a
+  // time-out or of a lost connection.
   std::vector<StackGroup> groups;
   Suspects suspects;
   bool lost_host = false;        // the loss of a host came first; then there is no root

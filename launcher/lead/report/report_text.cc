@@ -154,6 +154,7 @@ void add_suspects(Lines& out, const JobFacts& facts, const Verdict& verdict) {
   } else if (!ranks.empty()) {
     out.push_back(fmt::format("  perhaps {} kept the others waiting", rank_words(ranks)));
   }
+  if (!ranks.empty() && ranks == facts.late_in_nccl) out.push_back("  " + facts.nccl_says);
   add_stacks(out, facts, verdict);
 }
 

@@ -22,7 +22,7 @@
 
 namespace dlaunch {
 
-inline constexpr Duration kRasLimit = std::chrono::seconds(1);
+inline constexpr Duration kRasLimit = std::chrono::milliseconds(800);  // as for stacks in haste
 
 class NcclRas {
  public:

@@ -54,6 +54,7 @@ class MonitorWorld final : private JobMonitor::Effects {
   std::vector<std::string> warnings, shown;
   std::vector<JobEvent> events;
   std::vector<JobCore::Event> fed;
+  RankSet late_in_nccl;
   std::vector<int> ended_ranks;  // ranks, as the job learns of them
   RankStacks noted;
   std::optional<JobMonitor> monitor;
@@ -65,6 +66,7 @@ class MonitorWorld final : private JobMonitor::Effects {
   void warn(const std::string& words) override { warnings.push_back(words); }
   void show(const std::string& line) override { shown.push_back(line); }
   void ended(Slot, const WorkerEnd& end) override { ended_ranks.push_back(end.rank); }
+  void note_late_in_nccl(const NcclVerdict& its) override { late_in_nccl = its.ranks; }
   void note_stacks(int rank, const std::vector<std::string>& lines) override {
     noted[rank] = lines;
   }
@@ -190,7 +192,18 @@ TEST_CASE(
       const int node = link == NodeMembership::kOwnLink ? 0 : link;
       world.monitor->take(node, NodeStacks{dump.request, dump.slot, 9, {"frame"}});
     }
+    CHECK(world.ended_ranks.empty());
+    const auto asks = world.asked<NodeAskRecorder>();
+    REQUIRE(asks.size() == 5);
+    for (std::size_t i = 0; i < asks.size(); ++i) {  // ranks 1 to 5
+      CHECK(asks[i].second.in_haste);
+      NodeRecorded recorded{.request = asks[i].second.request};
+      if (i == 3) recorded.ras = {{.comm = 7, .ranks = 6, .enqueued = 41, .others = 42}};
+      const int link = asks[i].first;
+      world.monitor->take(link == NodeMembership::kOwnLink ? 0 : link, recorded);
+    }
     CHECK(world.ended_ranks == std::vector<int>{0});
+    CHECK(world.late_in_nccl == RankSet{4});
     CHECK(world.noted.size() == 5);
     CHECK(world.noted.at(4) == std::vector<std::string>{"frame"});
   }

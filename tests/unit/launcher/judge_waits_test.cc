@@ -1,4 +1,6 @@
 // A failure that may only be the end of a wait: whom the ranks waited for.
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "base/rank_set.h"
@@ -57,6 +59,23 @@ TEST_CASE(
   CHECK(ranks(f, verdict.consequences) == RankSet{3});
   CHECK(verdict.suspects.ranks == RankSet{1});
   CHECK(verdict.suspects.only_one);
+}
+
+TEST_CASE("NCCL's counts name the rank that kept the others waiting if no stack does") {
+  auto f = with_stacks({says(exited(0, 5000, 3), kGaveUp), stopped(1, 5500), stopped(2, 5500)},
+                       {{1, kInCollective}, {2, kInCollective}});
+  f.late_in_nccl = {1};
+  f.nccl_says = "NCCL RAS: rank 1 is behind";
+  const auto verdict = judge(f);
+  CHECK(verdict.suspects.ranks == RankSet{1});
+  CHECK_FALSE(verdict.suspects.only_one);
+  const auto text = render_text(f, verdict, false);
+  CHECK(std::find(text.begin(), text.end(), "  NCCL RAS: rank 1 is behind") != text.end());
+  f.late_in_nccl = {0};  // that is the one that gave up
+  CHECK(judge(f).suspects.ranks.empty());
+  f.late_in_nccl = {1};
+  f.stacks[2] = kHeldByLock;
+  CHECK(judge(f).suspects.ranks == RankSet{2});  // its stack says more
 }
 
 TEST_CASE("a rank that our signal met on its way out of a wait is no suspect") {

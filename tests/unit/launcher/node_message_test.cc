@@ -250,7 +250,8 @@ TEST_CASE("questions about workers and their answers survive the way") {
   CHECK(books.ranks[0].spans[0].entered == kThere);
   CHECK(over(NodeDump{5, 2}).request == 5);
   CHECK(over(NodeHung{2, 77, "why"}).why == "why");
-  CHECK(over(NodeAskRecorder{5, 2}).slot == 2);
+  const auto ask = over(NodeAskRecorder{5, 2, true});
+  CHECK((ask.slot == 2 && ask.in_haste));
   const auto recorded =
       over(NodeRecorded{5,
                         {{.group = 4, .seq = 9, .inside = true}},
