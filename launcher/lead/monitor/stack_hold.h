@@ -32,7 +32,7 @@ class StackHold {
     Slot slot = 0;
     std::vector<Slot> others;
   };
-  struct Answered {  // the stacks of that worker are there, or will not come
+  struct Answered {  // the stacks of that worker and its counts of NCCL are there, or will not come
     Slot slot = 0;
   };
   struct Hurry {};  // something else happens to the job, and the order of events must stay

@@ -92,6 +92,8 @@ void RasReader::read(std::string_view line) {
     const RasProcess its = process(words, 1);
     if (is_known(its)) report_.silent.insert(its.pid);
   } else if (line == "  Communicator ranks have different status") {
+    end_counts();
+    part_ = Part::other;
     at_ = {};  // some have left it
   } else if (line.starts_with("  Communicator ranks have different ") && at_.comm != 0 &&
              word_at(words, 5) == "operation") {

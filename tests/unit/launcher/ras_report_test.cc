@@ -9,7 +9,7 @@ using namespace dlaunch;
 
 namespace {
 
-const std::string kTitle =
+const std::string kRasTitle =
     "SERVER PROTOCOL 2\n"
     "NCCL version 2.28.9 compiled with CUDA 13.0\n"
     "CUDA runtime version 13000, driver version 13000\n\n"
@@ -22,8 +22,8 @@ const std::string kTitle =
     "=============\n\n"
     "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n"
     "    #  in group  per comm  per node  per comm  in group\n";
-const std::string kBehind =
-    kTitle +
+const std::string kRasBehind =
+    kRasTitle +
     "    0         1         1         4         4         4   RUNNING  MISMATCH\n\n"
     "Errors\n"
     "======\n\n"
@@ -35,9 +35,9 @@ const std::string kBehind =
     "  Rank 1 has launched up to operation 41 -- GPU 1 managed by process "
     "101 on node 10.0.0.7\n\n";
 
-bool here(std::string_view host, pid_t) { return host == "10.0.0.7"; }
-RasReport read(const std::string& text) {
-  const auto report = read_ras_report(text, here);
+bool is_at_10_0_0_7(std::string_view host, pid_t) { return host == "10.0.0.7"; }
+RasReport report_in(const std::string& text) {
+  const auto report = read_ras_report(text, is_at_10_0_0_7);
   REQUIRE(report);
   return *report;
 }
@@ -45,7 +45,7 @@ RasReport read(const std::string& text) {
 }  // namespace
 
 TEST_CASE("RAS report: the rank that is behind, and the count of the others") {
-  const auto report = read(kBehind);
+  const auto report = report_in(kRasBehind);
   CHECK(report.silent.empty());
   REQUIRE(report.named.size() == 1);
   REQUIRE(report.named.at(101).size() == 1);
@@ -59,14 +59,14 @@ TEST_CASE("RAS report: the rank that is behind, and the count of the others") {
 
 TEST_CASE("RAS report: without a difference it names nothing") {
   const auto report =
-      read(kTitle +
-           "    0         8         4         1         4        32   RUNNING      OK\n\n"
-           "Errors\n======\n\nWarnings\n========\n\n");
+      report_in(kRasTitle +
+                "    0         8         4         1         4        32   RUNNING      OK\n\n"
+                "Errors\n======\n\nWarnings\n========\n\n");
   CHECK((report.named.empty() && report.silent.empty()));
 }
 
 TEST_CASE("RAS report: NCCL 2.24, several ranks with one count; communicators not to be compared") {
-  const auto report = read(
+  const auto report = report_in(
       "SERVER PROTOCOL 2\nOK\n"
       "NCCL version 2.24.3 compiled with CUDA 12.6\n"
       "CUDA runtime version 12060, driver version 12060\n\n"
@@ -127,19 +127,27 @@ TEST_CASE("RAS report: NCCL 2.24, several ranks with one count; communicators no
   CHECK(report.named.at(483079)[0].enqueued == 6600);
 }
 
+TEST_CASE("RAS report: the counts end where some ranks have left the communicator") {
+  const auto end = kRasBehind.find("  3 ranks");
+  const auto report =
+      report_in(kRasBehind.substr(0, end) + "  Communicator ranks have different status\n" +
+                kRasBehind.substr(end));
+  CHECK(report.named.empty());
+}
+
 TEST_CASE("RAS report: each function has its own count, and one that no rank has launched") {
   const auto report =
-      read(kTitle +
-           "    0         1         1         4         4         4   RUNNING  MISMATCH\n\n"
-           "Errors\n======\n\nWarnings\n========\n\n"
-           "#0-0 (27a079b828ff1a75) MISMATCH\n"
-           "  Communicator ranks have different AllGather operation counts\n"
-           "  3 ranks have not launched any operations\n"
-           "  Rank 1 has launched up to operation 1 -- GPU 1 managed by process 101 on "
-           "node 10.0.0.7\n\n"
-           "  Communicator ranks have different AllReduce operation counts\n"
-           "  2 ranks have launched up to operation 42\n"
-           "  2 ranks have launched up to operation 41\n\n");
+      report_in(kRasTitle +
+                "    0         1         1         4         4         4   RUNNING  MISMATCH\n\n"
+                "Errors\n======\n\nWarnings\n========\n\n"
+                "#0-0 (27a079b828ff1a75) MISMATCH\n"
+                "  Communicator ranks have different AllGather operation counts\n"
+                "  3 ranks have not launched any operations\n"
+                "  Rank 1 has launched up to operation 1 -- GPU 1 managed by process 101 on "
+                "node 10.0.0.7\n\n"
+                "  Communicator ranks have different AllReduce operation counts\n"
+                "  2 ranks have launched up to operation 42\n"
+                "  2 ranks have launched up to operation 41\n\n");
   REQUIRE(report.named.at(101).size() == 1);
   CHECK(report.named.at(101)[0].function == "AllGather");
   CHECK(report.named.at(101)[0].others == 0);
@@ -147,35 +155,35 @@ TEST_CASE("RAS report: each function has its own count, and one that no rank has
 
 TEST_CASE("RAS report: processes that do not answer, and dead ones") {
   const auto report =
-      read(kTitle +
-           "    0         1         1         3         4         3   RUNNING  "
-           "INCOMPLETE,MISMATCH\n\n"
-           "Errors\n======\n\n"
-           "INCOMPLETE\n"
-           "  Missing communicator data from 2 job processes\n"
-           "  Process 102 on node 10.0.0.7 managing GPU 2\n"
-           "  Process 102 on node 10.0.0.8 managing GPU 2\n\n"
-           "DEAD\n"
-           "  1 job process is considered dead (unreachable via the RAS network)\n"
-           "  Process 103 on node 10.0.0.7 managing GPUs 3,4 (NVML 5,6)\n\n"
-           "#0-0 (27a079b828ff1a75) INCOMPLETE\n"
-           "  Missing communicator data from 1 rank\n"
-           "  Rank 2 -- GPU 2 managed by process 104 on node 10.0.0.7\n\n"
-           "#0-0 (27a079b828ff1a75) ERROR\n"
-           "  Asynchronous error on 1 rank\n"
-           "  Rank 3 reported Remote process error -- GPU 3 managed by process 105 on "
-           "node 10.0.0.7\n\n"
-           "Warnings\n========\n\n"
-           "TIMEOUT\n"
-           "  Encountered 2 communication timeouts while gathering communicator "
-           "data\n\n");
+      report_in(kRasTitle +
+                "    0         1         1         3         4         3   RUNNING  "
+                "INCOMPLETE,MISMATCH\n\n"
+                "Errors\n======\n\n"
+                "INCOMPLETE\n"
+                "  Missing communicator data from 2 job processes\n"
+                "  Process 102 on node 10.0.0.7 managing GPU 2\n"
+                "  Process 102 on node 10.0.0.8 managing GPU 2\n\n"
+                "DEAD\n"
+                "  1 job process is considered dead (unreachable via the RAS network)\n"
+                "  Process 103 on node 10.0.0.7 managing GPUs 3,4 (NVML 5,6)\n\n"
+                "#0-0 (27a079b828ff1a75) INCOMPLETE\n"
+                "  Missing communicator data from 1 rank\n"
+                "  Rank 2 -- GPU 2 managed by process 104 on node 10.0.0.7\n\n"
+                "#0-0 (27a079b828ff1a75) ERROR\n"
+                "  Asynchronous error on 1 rank\n"
+                "  Rank 3 reported Remote process error -- GPU 3 managed by process 105 on "
+                "node 10.0.0.7\n\n"
+                "Warnings\n========\n\n"
+                "TIMEOUT\n"
+                "  Encountered 2 communication timeouts while gathering communicator "
+                "data\n\n");
   CHECK(report.silent == std::set<pid_t>{102, 103});
   CHECK(report.named.empty());
 }
 
 TEST_CASE("RAS report: other processes, and texts that are no whole report") {
-  CHECK(read_ras_report(kBehind, [](auto, pid_t pid) { return pid != 101; })->named.empty());
-  CHECK_FALSE(read_ras_report(kBehind.substr(0, kBehind.find("Warnings")), here));
-  CHECK_FALSE(read_ras_report(kBehind.substr(18), here));
-  CHECK_FALSE(read_ras_report("", here));
+  CHECK(read_ras_report(kRasBehind, [](auto, pid_t pid) { return pid != 101; })->named.empty());
+  CHECK_FALSE(read_ras_report(kRasBehind.substr(0, kRasBehind.find("Warnings")), is_at_10_0_0_7));
+  CHECK_FALSE(read_ras_report(kRasBehind.substr(18), is_at_10_0_0_7));
+  CHECK_FALSE(read_ras_report("", is_at_10_0_0_7));
 }
