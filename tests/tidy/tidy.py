@@ -209,7 +209,7 @@ def check_named_in_meson(root, path, complain):
 # must be alike, and an overload of another file's function might be the one that is called.
 UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.M | re.S)
 OWN_NAME = re.compile(
-    r"^(?:using (\w+) = .*|const(?:expr|init)? [\w:<> ]+ (k\w+)\b.*|(?:struct|enum class|class|enum) (\w+)\b.*\{.*"
+    r"^(?:using (\w+) = .*|const(?:expr|init)? [\w:<>,*& ]+[ *&](k\w+)\b.*|(?:struct|enum class|class|enum) (\w+)\b.*\{.*"
     r"|(?!TEST_CASE)[A-Za-z][\w:<>,&* ]*[ &*](\w+)\([^;{]*\) (?:const )?\{.*)$", re.M)
 
 

@@ -41,6 +41,18 @@ LINES = [
     ("base/contract.h", 'const char* name = "DLAUNCH_ROUND";', None),
 ]
 
+# A line of two files, each in an unnamed namespace, and the name that must not stand in both; None: it may.
+NAMES = [
+    ("constexpr int kLimit = 3;", "kLimit"),
+    ('const char* kName = "a";', "kName"),
+    ('constexpr const char* const kName = "a";', "kName"),
+    ("const char *kName = nullptr;", "kName"),
+    ("const std::pair<int, int> kRange(1, 2);", "kRange"),
+    ("struct Found { int at; };", "Found"),
+    ("int sum(int a, int b) { return a + b; }", "sum"),
+    ("using Found = std::vector<int>;", None),
+]
+
 
 def main():
     planted = [(path, f'#include "{include}"', complaint and f"{complaint} {include}")
@@ -52,7 +64,14 @@ def main():
         if found != expected:
             wrong += 1
             print(f"{path} with {line}: expected {expected}, found {found}")
-    print(f"{len(planted)} lines planted, {wrong} judged wrongly")
+    for line, name in NAMES:
+        text = f"namespace {{\n\n{line}\n\n}}  // namespace\n"
+        found = complaints_about("tidy.py", "base/b.cc", text, meson=True, beside=["a.cc"])
+        expected = [] if name is None else [f"base/b.cc:3: base/a.cc has a {name} of its own: take another name"]
+        if found != expected:
+            wrong += 1
+            print(f"{line} in two files: expected {expected}, found {found}")
+    print(f"{len(planted) + len(NAMES)} lines planted, {wrong} judged wrongly")
     return 1 if wrong else 0
 
 
