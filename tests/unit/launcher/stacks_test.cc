@@ -22,6 +22,7 @@
 #include "launcher/process/process_tree.h"
 #include "launcher/process/spawn.h"
 #include "tests/unit/process_state.h"
+#include "tests/unit/sanitized.h"
 #include "tests/unit/temp_folder.h"
 
 using namespace dlaunch;
@@ -223,7 +224,7 @@ TEST_CASE("no signal gets lost while stacks are read") {
 
 TEST_CASE("a process whose stacks we read is never taken for one in a debugger") {
   const Process process(target::waits_for_data);
-  constexpr int kReads = 500;
+  constexpr int kReads = kSanitized ? 50 : 500;
   const pid_t reader = ::fork();
   if (reader == 0) {
     for (int i = 0; i < kReads; ++i) {

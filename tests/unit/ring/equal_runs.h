@@ -9,12 +9,14 @@
 #include <fmt/format.h>
 
 #include "ring/call/plane.h"
+#include "tests/unit/sanitized.h"
 
 namespace dlaunch {
 
-// What was wrong; empty: nothing. To be called by all ranks of the plane, in their own threads.
+// What was wrong; empty: nothing. Under a sanitizer a hundred runs. To be called by all ranks of
+// the plane, in their own threads.
 inline std::string thousand_runs_differ(Plane& plane, int rank) {
-  constexpr int kRuns = 1000;
+  constexpr int kRuns = kSanitized ? 100 : 1000;
   // One shot, and in blocks or slices.
   constexpr std::size_t kCounts[] = {501, 12'007};
   std::uint64_t seq = 0;

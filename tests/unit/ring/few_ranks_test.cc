@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "process_world.h"
+#include "tests/unit/sanitized.h"
 
 namespace dlaunch {
 namespace {
@@ -196,7 +197,7 @@ TEST_CASE("few ranks: the rank that stands still gets the blame") {
 
 TEST_CASE("few ranks: all may exit right after their last collective") {
   const FewInJob few;
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < (kSanitized ? 3 : 10); ++round) {
     const auto codes = run({kMany}, [](int rank, dl_comm*& comm) {
       for (int i = 0; i < 5; ++i) EXPECT(sums_up(comm, 5000) == 0);
       ::exit(0);
@@ -236,7 +237,7 @@ TEST_CASE(
 
 TEST_CASE("few ranks: the last message of a rank arrives before its goodbye") {
   const FewInJob few;
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < (kSanitized ? 5 : 20); ++round) {
     const int from = round % kMany, to = (from + 3) % kMany;  // without a link
     const auto codes = run({kMany}, [from, to](int rank, dl_comm*& comm) {
       int x = rank;

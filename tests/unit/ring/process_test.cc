@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include "process_world.h"
+#include "tests/unit/sanitized.h"
 
 using namespace dlaunch;
 
@@ -177,7 +178,7 @@ TEST_CASE("process: exit() without dl_finalize is a departure, and only ranks in
 TEST_CASE("process: all exit right after their last collective, without an error") {
   for (const char* transport : kTransports) {
     CAPTURE(transport);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < (kSanitized ? 3 : 10); ++round) {
       const auto codes = run({4, transport}, [](int rank, dl_comm*& comm) {
         std::vector<float> x(1 << 16, 1.0f);
         for (int i = 0; i < 5; ++i) {
