@@ -21,10 +21,11 @@ struct Dataset {
   }
 };
 
-// The items of one file: after a header of `header_bytes`, big-endian, that begins with `magic` and
-// the number of items.
+// The first `limit` items of one file (0: all): after a header of `header_bytes`, big-endian, that
+// begins with `magic` and the number of items.
 inline std::vector<std::uint8_t> read_idx(const std::string& path, std::uint32_t magic,
-                                          std::size_t header_bytes, std::size_t item_bytes) {
+                                          std::size_t header_bytes, std::size_t item_bytes,
+                                          int limit) {
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
   if (!file) {
     throw std::runtime_error("cannot read " + path +
@@ -46,8 +47,10 @@ inline std::vector<std::uint8_t> read_idx(const std::string& path, std::uint32_t
   if (header.size() != header_bytes || number(0) != magic || number(4) > 1000000) {
     throw std::runtime_error(path + " is not a Fashion-MNIST file");
   }
-  auto items = read(number(4) * item_bytes);
-  if (items.size() != number(4) * item_bytes) throw std::runtime_error(path + " is cut short");
+  const std::size_t all = number(4);
+  const auto count = limit > 0 ? std::min(all, static_cast<std::size_t>(limit)) : all;
+  auto items = read(count * item_bytes);
+  if (items.size() != count * item_bytes) throw std::runtime_error(path + " is cut short");
   return items;
 }
 
@@ -55,17 +58,13 @@ inline std::vector<std::uint8_t> read_idx(const std::string& path, std::uint32_t
 inline Dataset load_fashion_mnist(const std::string& folder, const std::string& which, int limit) {
   const std::string start = folder + "/" + which;
   Dataset data;
-  data.pixels = read_idx(start + "-images-idx3-ubyte.gz", 2051, 16, Dataset::kPixels);
-  data.labels = read_idx(start + "-labels-idx1-ubyte.gz", 2049, 8, 1);
+  data.pixels = read_idx(start + "-images-idx3-ubyte.gz", 2051, 16, Dataset::kPixels, limit);
+  data.labels = read_idx(start + "-labels-idx1-ubyte.gz", 2049, 8, 1, limit);
   if (data.pixels.size() != data.labels.size() * Dataset::kPixels) {
     throw std::runtime_error(folder + ": images and labels differ in number");
   }
   if (std::any_of(data.labels.begin(), data.labels.end(), [](auto label) { return label > 9; })) {
     throw std::runtime_error(start + "-labels-idx1-ubyte.gz has a label above 9");
   }
-  const auto count = limit > 0 ? std::min(data.labels.size(), static_cast<std::size_t>(limit))
-                               : data.labels.size();
-  data.labels.resize(count);
-  data.pixels.resize(count * Dataset::kPixels);
   return data;
 }
