@@ -51,7 +51,7 @@ int check_reduction(dl_comm* comm, int shards, std::size_t count, dl_dtype dtype
 TEST_CASE("shards: results have the same bits for any number of ranks and by any transport") {
   for (const char* transport : kTransports) {
     for (const int ranks : {1, 2, 3, 4, 6, 8}) {
-      if (kSanitized && ranks > 4) continue;
+      if (kSanitized && ranks > 3) continue;
       all_well({.ranks = ranks, .transport = transport}, [](int, dl_comm*& comm) {
         for (const int shards : {1, 2, 5, 8, 24}) {
           if (kSanitized && (shards == 1 || shards == 24)) continue;
@@ -113,6 +113,7 @@ TEST_CASE("shards: ranks that differ in shards, counts, types or operations lear
          {Given{4, count}, Given{2, count}, Given{8, count - 1}, Given{8, 1}, Given{8, 6000},
           Given{8, count, DL_FLOAT32, DL_AVG}, Given{8, count, DL_FLOAT64}}) {
       check_difference(one, other);
+      if (kSanitized && count == 5000) break;
     }
   }
 }
