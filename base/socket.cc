@@ -44,23 +44,33 @@ void clear_port(sockaddr_storage& address) {
 
 }  // namespace
 
-Result<UniqueFd> connect_socket(const sockaddr* address, socklen_t size, const std::string& who,
-                                TimePoint deadline) {
+Result<UniqueFd> begin_to_connect(const sockaddr* address, socklen_t size, const std::string& who) {
   UniqueFd fd(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return errno_error(who, errno);
   send_unpaced_on_loopback(fd.get(), address);
   if (::connect(fd.get(), address, size) != 0 && errno != EINPROGRESS) {
     return errno_error(who, errno);
   }
-  pollfd writable{fd.get(), POLLOUT, 0};
+  return fd;
+}
+
+Result<void> how_connected(int fd, const std::string& who) {
+  int err = 0;
+  socklen_t size = sizeof err;
+  ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size);
+  if (err == 0 && connected_to_itself(fd)) err = ECONNREFUSED;
+  return err == 0 ? Result<void>() : errno_error(who, err);
+}
+
+Result<UniqueFd> connect_socket(const sockaddr* address, socklen_t size, const std::string& who,
+                                TimePoint deadline) {
+  auto fd = begin_to_connect(address, size, who);
+  if (!fd) return fd;
+  pollfd writable{fd->get(), POLLOUT, 0};
   while (::poll(&writable, 1, poll_timeout_ms(steady_now(), deadline)) <= 0) {
     if (steady_now() >= deadline) return errno_error(who, ETIMEDOUT);
   }
-  int err = 0;
-  socklen_t err_size = sizeof err;
-  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &err, &err_size);
-  if (err == 0 && connected_to_itself(fd.get())) err = ECONNREFUSED;
-  if (err != 0) return errno_error(who, err);
+  if (auto ok = how_connected(fd->get(), who); !ok) return ok.error();
   return fd;
 }
 

@@ -20,6 +20,11 @@ namespace dlaunch {
 Result<UniqueFd> connect_socket(const sockaddr* address, socklen_t size, const std::string& who,
                                 TimePoint deadline);
 
+// The two halves of it, for code with a loop: the socket may still be connecting, and becomes
+// writable when that has ended.
+Result<UniqueFd> begin_to_connect(const sockaddr* address, socklen_t size, const std::string& who);
+Result<void> how_connected(int fd, const std::string& who);
+
 // The abstract AF_UNIX address of a name of at most 100 bytes: it uses no disk, and ends with the
 // socket bound to it. Returns its size.
 socklen_t abstract_address(std::string_view name, sockaddr_un& address);

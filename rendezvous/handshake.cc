@@ -89,6 +89,12 @@ Handshake Handshake::acceptor(const Secret& secret, HandshakeIdentity expected, 
   return Handshake(secret, std::move(expected), std::move(nonce), State::await_hello);
 }
 
+Handshake Handshake::acceptor(const Secret& secret, Expect expect, std::string nonce) {
+  Handshake h(secret, {}, std::move(nonce), State::await_hello);
+  h.expect_ = std::move(expect);
+  return h;
+}
+
 std::string Handshake::take_output() { return std::exchange(output_, {}); }
 
 std::size_t Handshake::wanted() const {
@@ -160,6 +166,11 @@ Result<void> Handshake::on_hello(std::string_view message) {
   peer_.who = escaped(in.get_string(kMaxHelloText));  // for messages only
   in.get_raw(kNonceBytes);
   if (!in.done()) return handshake_error("malformed HELLO");
+  if (expect_) {
+    auto expected = expect_(peer_);
+    if (!expected) return handshake_error("for a rank that is not here");
+    self_ = std::move(*expected);
+  }
   if (const auto why = objection(self_, peer_); !why.empty()) return refuse(why);
 
   transcript_ = std::string(message) + nonce_;

@@ -13,6 +13,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -52,6 +54,11 @@ class Handshake {
   // The accepting end. expected.from_rank == -1 accepts any connector rank; peer() has the actual
   // one.
   static Handshake acceptor(const Secret& secret, HandshakeIdentity expected, std::string nonce);
+  // The same for an end that several communicators share: `expect` says what the connector's claim
+  // has to match; nullopt: there is nothing here for it yet, or any longer, and it gets no answer.
+  // Runs once, before any proof.
+  using Expect = std::function<std::optional<HandshakeIdentity>(const HandshakeIdentity& claimed)>;
+  static Handshake acceptor(const Secret& secret, Expect expect, std::string nonce);
 
   // Consumes bytes from the front of `input` as far as needed, never beyond the handshake's own.
   Result<std::size_t> feed(std::string_view input);
@@ -75,6 +82,7 @@ class Handshake {
 
   Secret secret_;
   HandshakeIdentity self_;
+  Expect expect_;  // null: self_ is known from the start
   HandshakeIdentity peer_;
   std::string nonce_;
   std::string transcript_;

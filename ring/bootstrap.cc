@@ -61,8 +61,14 @@ class Bootstrap {
   // This rank's part of the agreement. Being unable to share memory is an answer, not a failure.
   LinkMessage try_sharing();
   Result<bool> share_along_tree(MeshMaker& mesh);
+  Result<LinkMessage> agree_among_hosts(MeshMaker& mesh);
+  LinkMessage share_on_host(MeshMaker& mesh);
+  void find_locals();
+  RankFacts own_facts(std::uint64_t host) const;
+  Result<void> meet(MeshMaker& mesh);
+  Result<void> settle(const LinkMessage& verdict);
   LinkMessage with_segments(LinkMessage all);
-  LinkMessage publish_contact(const MeshMaker& mesh);
+  LinkMessage publish_contact(MeshMaker& mesh);
   void name_others();
   LinkMessage share_segments();
   LinkMessage make_segments();
@@ -89,6 +95,7 @@ class Bootstrap {
   const TimePoint deadline_;
   const std::string own_cpus_ = own_cpus();
   Bootstrapped result_;
+  std::string why_not_;      // all ranks do not share memory
   UniqueFd control_, data_;  // the segments of this host's ranks
   std::function<void()> fault_in_;
 };
@@ -112,47 +119,70 @@ LinkMessage no(std::string why) {
 }
 
 Result<Bootstrapped> Bootstrap::run(const Secret& secret, const ParentEnd* parent) {
-  const auto mesh = make_mesh_maker(job_, secret, store_, prefix_, deadline_, parent, result_.mesh);
-  if (auto ok = mesh->connect_links(); !ok) return ok.error();
+  {
+    const auto mesh =
+        make_mesh_maker(job_, secret, store_, prefix_, deadline_, parent, result_.mesh);
+    if (auto ok = meet(*mesh); !ok) return ok.error();
+  }
+  return std::move(result_);
+}
+
+Result<void> Bootstrap::meet(MeshMaker& mesh) {
+  if (auto ok = mesh.connect_links(); !ok) return ok;
   failpoint("bootstrap.meshed");
   if (!job_.link_graph().complete()) {
-    const auto shares = share_along_tree(*mesh);
+    const auto shares = share_along_tree(mesh);
     if (!shares) return shares.error();
-    if (*shares) return std::move(result_);
-    failpoint("bootstrap.connects_others");
-    if (auto ok = mesh->connect_other_links(); !ok) return ok.error();
+    if (*shares) return {};
+    failpoint("bootstrap.has_hosts");
+    auto verdict = agree_among_hosts(mesh);
+    return verdict ? settle(*verdict) : verdict.error();
   }
 
-  result_.locals.clear();
   for (int r = 0; r < job_.size; ++r) {
     if (r == job_.rank || peer(r).same_host) result_.locals.push_back(r);
   }
   const bool may_share = job_.transport == Transport::automatic ||
                          (job_.transport == Transport::shm && result_.mesh.one_host());
   LinkMessage own = may_share ? try_sharing() : no("the ranks are not all on one host");
+  own.facts = encode(own_facts(static_cast<std::uint64_t>(result_.locals.front())));
   auto verdict = agree(with_own_cores(std::move(own)));
   if (!verdict) return verdict.error();
   if (verdict->answer == Answer::failed) return verdict->error;
+  auto facts = decode_rank_facts(verdict->facts, job_.size);
+  if (!facts) return facts.error();
+  result_.facts = std::move(*facts);
+  return settle(*verdict);
+}
+
+// What all have agreed on.
+Result<void> Bootstrap::settle(const LinkMessage& verdict) {
   failpoint("bootstrap.agreed");
-  result_.least_cores = verdict->cores;
-  if (verdict->answer == Answer::yes) {
+  result_.least_cores = verdict.cores;
+  if (verdict.answer == Answer::yes) {
     use_segments();
   } else {
     // Takes the CPUs of all hosts as one host's: this is enough to see whether each rank has a
     // core.
-    count_cores(verdict->cpus);
+    count_cores(verdict.cpus);
     share_nothing();
     if (job_.transport == Transport::shm) {
-      return Error{.code = Errc::unsupported, .what = "transport shm: " + verdict->error.what};
+      return Error{.code = Errc::unsupported, .what = "transport shm: " + verdict.error.what};
     }
-    if (may_share && job_.rank == 0) {
-      log_warn("no shared memory, using sockets instead: {}", verdict->error.what);
+    if (job_.transport == Transport::automatic && job_.rank == 0) {
+      log_warn("no shared memory, using sockets instead: {}", verdict.error.what);
     }
   }
-  if (!result_.shared || !result_.mesh.one_host()) {
-    if (auto ok = mesh->connect_data(); !ok) return ok.error();
-  }
-  return std::move(result_);
+  if (result_.shared && result_.all_local()) result_.mesh.sockets.reset();
+  return {};
+}
+
+RankFacts Bootstrap::own_facts(std::uint64_t host) const {
+  return {.rank = job_.rank,
+          .host = host,
+          .codec = job_.codec,
+          .round_trip = result_.mesh.round_trip(),
+          .at = result_.mesh.sockets->target()};
 }
 
 LinkMessage Bootstrap::try_sharing() {
@@ -320,8 +350,64 @@ LinkMessage Bootstrap::with_cores(LinkMessage all) {
   return all;
 }
 
-// The ranks have links with their neighbours only. False: not all of them share memory on one host,
-// and each has to have a link with each.
+// The ranks have links with their neighbours only, and tell each other where they are. Those of a
+// host share memory along a tree of their own.
+Result<LinkMessage> Bootstrap::agree_among_hosts(MeshMaker& mesh) {
+  AgreementTree all(job_.rank, result_.mesh, deadline_);
+  const bool may_share = job_.transport == Transport::automatic;
+  LinkMessage own;
+  own.facts =
+      encode(own_facts(may_share ? own_host_number() : static_cast<std::uint64_t>(job_.rank)));
+  const LinkMessage told = all.agree(std::move(own), [](LinkMessage verdict) { return verdict; });
+  if (told.answer == Answer::failed) return told.error;
+  auto facts = decode_rank_facts(told.facts, job_.size);
+  if (!facts) return facts.error();
+  result_.facts = std::move(*facts);
+  name_others();
+  find_locals();
+
+  // All on one host have tried it just now.
+  const bool tried = result_.all_local();
+  own = tried || !may_share ? no(why_not_) : LinkMessage{};
+  if (!tried && result_.locals.size() > 1) own = share_on_host(mesh);
+  failpoint("bootstrap.shared_on_host");
+  LinkMessage verdict = all.agree(with_own_cores(std::move(own)), [this](LinkMessage heard) {
+    return heard.answer == Answer::failed ? std::move(heard)
+                                          : forget_addresses(with_cores(std::move(heard)));
+  });
+  if (verdict.answer != Answer::failed) return verdict;
+  // Others may have begun: without a word they would take this rank for the lost one.
+  tell_control_threads(result_.mesh, verdict.error);
+  return verdict.error;
+}
+
+void Bootstrap::find_locals() {
+  const auto hosts = first_on_host(result_.facts);
+  result_.locals.clear();
+  for (int r = 0; r < job_.size; ++r) {
+    const auto at = static_cast<std::size_t>(r);
+    if (hosts[at] == hosts[static_cast<std::size_t>(job_.rank)]) result_.locals.push_back(r);
+  }
+}
+
+// Being unable to share memory is an answer, not a failure.
+LinkMessage Bootstrap::share_on_host(MeshMaker& mesh) {
+  AgreementTree tree(job_.rank, result_.locals, result_.mesh, deadline_);
+  auto linked = mesh.connect_more(tree.neighbours(), result_.facts);
+  if (!linked) return {.answer = Answer::failed, .error = linked.error()};
+  const auto passes = [this](int r) { return peer(r).same_host; };
+  const auto neighbours = tree.neighbours();
+  LinkMessage own = std::all_of(neighbours.begin(), neighbours.end(), passes)
+                        ? LinkMessage{}
+                        : no(self() + "no AF_UNIX connection with a rank of this host");
+  LinkMessage got = tree.agree(with_own_cores(std::move(own)), [this](LinkMessage all) {
+    return all.answer == Answer::yes ? with_segments(std::move(all)) : std::move(all);
+  });
+  if (got.answer != Answer::yes) return got;
+  return take_segments(got) ? map_segments(got.cpus) : no(self() + kNoRoom);
+}
+
+// The ranks have links with their neighbours only. False: not all of them share memory on one host.
 Result<bool> Bootstrap::share_along_tree(MeshMaker& mesh) {
   AgreementTree tree(job_.rank, result_.mesh, deadline_);
   result_.locals.resize(static_cast<std::size_t>(job_.size));
@@ -338,7 +424,10 @@ Result<bool> Bootstrap::share_along_tree(MeshMaker& mesh) {
     return all.answer == Answer::yes ? with_segments(std::move(all)) : std::move(all);
   });
   if (first.answer == Answer::failed) return first.error;
-  if (first.answer == Answer::no) return false;
+  if (first.answer == Answer::no) {
+    why_not_ = first.error.what;
+    return false;
+  }
 
   own = take_segments(first) ? map_segments(first.cpus) : no(self() + kNoRoom);
   if (own.answer == Answer::yes) own = publish_contact(mesh);
@@ -353,12 +442,13 @@ Result<bool> Bootstrap::share_along_tree(MeshMaker& mesh) {
   }
   if (verdict.answer == Answer::no) {
     share_nothing();
+    why_not_ = verdict.error.what;
     return false;
   }
   failpoint("bootstrap.agreed");
   result_.least_cores = verdict.cores;
   use_segments();
-  result_.mesh.listener = mesh.take_listener();
+  result_.mesh.sockets.reset();
   name_others();
   return true;
 }
@@ -372,15 +462,16 @@ LinkMessage Bootstrap::with_segments(LinkMessage all) {
 }
 
 // Where ranks that have no link with this one find it.
-LinkMessage Bootstrap::publish_contact(const MeshMaker& mesh) {
-  const std::string hex = mesh.listener_hex();
+LinkMessage Bootstrap::publish_contact(MeshMaker& mesh) {
+  const auto hex = mesh.open_listener();
+  if (!hex) return no(self() + hex.error().what);
   const auto token = random_bytes(sizeof(Contact::token));
   if (!token) return no(self() + token.error().what);
-  DL_ASSERT(hex.size() == sizeof(Contact::listener));
+  DL_ASSERT(hex->size() == sizeof(Contact::listener));
   Contact& own = *result_.contacts.of[static_cast<std::size_t>(job_.rank)];
   own.pid = static_cast<std::uint32_t>(::getpid());
   own_host_name().copy(own.host, sizeof own.host - 1);
-  std::copy(hex.begin(), hex.end(), own.listener);
+  std::copy(hex->begin(), hex->end(), own.listener);
   std::copy(token->begin(), token->end(), own.token);
   return {};
 }
@@ -389,6 +480,10 @@ LinkMessage Bootstrap::publish_contact(const MeshMaker& mesh) {
 void Bootstrap::name_others() {
   for (int r = 0; r < job_.size; ++r) {
     if (!peer(r).who.empty()) continue;
+    if (!result_.facts.empty()) {
+      peer(r).who = result_.facts[static_cast<std::size_t>(r)].at.who;
+      continue;
+    }
     const Contact& contact = *result_.contacts.of[static_cast<std::size_t>(r)];
     peer(r).who = describe_rank(job_.world_rank(r), static_cast<int>(contact.pid), contact.host);
   }
@@ -398,6 +493,7 @@ void Bootstrap::share_nothing() {
   result_.shm.reset();
   result_.lives = {};
   result_.contacts = {};
+  result_.mesh.listener.reset();
   result_.memory.reset();
   result_.regions.reset();
   fault_in_ = nullptr;

@@ -15,6 +15,7 @@
 #include "ring/links/death_watch.h"
 #include "ring/links/job_view.h"
 #include "ring/links/mesh.h"
+#include "ring/links/rank_facts.h"
 #include "ring/shm/host_memory.h"
 #include "ring/shm/shm_regions.h"
 
@@ -26,11 +27,15 @@ struct Bootstrapped {
   int cores = 1;                        // that they may use together; all of them agree on it
   int least_cores = 1;                  // the fewest of any host; all ranks agree on it
   bool shared = false;                  // the ranks of every host share memory
+  std::vector<RankFacts> facts;         // by rank, of ranks that do not all share memory
   std::unique_ptr<Plane> shm;           // for the locals, if they share and are more than one
   Lives lives;                          // likewise
   Contacts contacts;                    // likewise, of ranks with a listener in `mesh`
   std::shared_ptr<ShmRegions> regions;  // that `shm` reads in place
   std::shared_ptr<HostMemory> memory;   // likewise: where `shm` and groups stage large calls
+
+  // All ranks are on this host, and do not hide it.
+  bool all_local() const { return locals.size() == mesh.peers.size(); }
 };
 
 // For worlds of more than one rank. Rank 0 of a job started by hand serves the store in this

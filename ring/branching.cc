@@ -127,13 +127,15 @@ Error Communicator::bootstrap_failed(Error error, const RankSet& missing, TimePo
 Result<void> Communicator::open_messenger() {
   if (messenger_) return {};
   allow_descriptors(2);  // the event by which it sleeps, and a first socket
-  const StreamOptions options{
-      .local_ranks = job_.size, .usable_cores = job_.local_cores, .agreed_cores = job_.local_cores};
+  const StreamOptions options{.local_ranks = job_.size,
+                              .usable_cores = job_.local_cores,
+                              .agreed_cores = job_.local_cores,
+                              .source = links_.get()};
   std::vector<UniqueFd> none(static_cast<std::size_t>(job_.size));
   auto group =
       SocketGroup::open(job_.rank, job_.size, job_.round, std::move(none), abort_, options);
   if (!group) return group.error();
-  messenger_ = std::make_unique<Messenger>(std::move(*group), links_.get());
+  messenger_ = std::make_unique<Messenger>(std::move(*group));
   return {};
 }
 

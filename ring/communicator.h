@@ -134,7 +134,6 @@ class Communicator : private ProcessEvents {
  private:
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
-  struct Sockets;
   bool can_branch(const std::vector<int>& ranks) const;
   Result<std::unique_ptr<Communicator>> make_group(const JobView& group,
                                                    const std::vector<int>& ranks);
@@ -145,9 +144,10 @@ class Communicator : private ProcessEvents {
   Result<void> open_messenger();
   ShmExchange& exchange();
   Result<void> connect(const ParentEnd* parent);
-  Sockets take_sockets(Mesh& mesh);
-  Result<std::unique_ptr<Links>> start_links(Bootstrapped& ready, std::vector<Links::Peer> peers);
-  Result<void> open_planes(Bootstrapped& ready, Sockets& sockets);
+  Result<std::unique_ptr<Links>> start_links(Bootstrapped& ready);
+  Result<void> open_planes(Bootstrapped& ready);
+  std::size_t start_sockets(Bootstrapped& ready);
+  Result<std::unique_ptr<LateSource>> late_links(Bootstrapped& ready) const;
   void tell_of_loss(int peer) const;
   CallRoll call_roll();
   Error blame_silent(Error error) const;
@@ -157,8 +157,7 @@ class Communicator : private ProcessEvents {
                                        const std::vector<int>& locals);
   void share_memory(const std::shared_ptr<HostMemory>& memory, const std::vector<int>& locals);
   void watch_for_deaths(const std::vector<int>& locals, Lives lives);
-  Result<void> layer(const std::vector<int>& locals, bool shared, std::unique_ptr<Plane> local,
-                     StreamPlane& between);
+  Result<void> layer(Bootstrapped& ready, StreamPlane& between);
   Result<std::vector<std::size_t>> all_have(std::size_t bytes, const Result<void>& own);
   Result<void> check(const Call& call);
   Result<void> check(const Message& message);
@@ -210,15 +209,15 @@ class Communicator : private ProcessEvents {
   // (their wakers are called by the flag), the flag last.
   AbortFlag abort_;
   SharedKeys keys_{job_, abort_};
-  std::unique_ptr<Plane> plane_;         // of the collectives
-  std::unique_ptr<DevicePlane> device_;  // for calls on device memory; the first one makes it
+  std::shared_ptr<PairSockets> sockets_;  // of the next ones; null: all ranks share memory
+  std::unique_ptr<Plane> plane_;          // of the collectives
+  std::unique_ptr<DevicePlane> device_;   // for calls on device memory; the first one makes it
   std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<Links> links_;
   std::shared_ptr<FlightRecorder> flight_ = std::make_shared<FlightRecorder>("");
   Completions completions_;
   Background collectives_{[this](OperationQueue& queue) { serve_collectives(queue); }};
   Background messages_{[this](OperationQueue& queue) { messenger_->serve(queue); }};
-  std::vector<int> data_sockets_;          // the plane's
   std::shared_ptr<ShmRegions> regions_;    // for allocate(); null: its memory is ordinary
   std::unique_ptr<ShmExchange> exchange_;  // likewise
   // For ranks that all share memory on one host.

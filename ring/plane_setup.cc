@@ -1,10 +1,10 @@
 // Making a communicator, choosing its planes, and ending it.
 #include <fcntl.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -13,10 +13,13 @@
 
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/socket.h"
 #include "ring/bootstrap.h"
 #include "ring/communicator.h"
 #include "ring/hosts/layered_plane.h"
 #include "ring/links/descriptor_limit.h"
+#include "ring/links/late_links.h"
+#include "ring/links/ordered_links.h"
 #include "ring/stream/stream_plane.h"
 
 namespace dlaunch {
@@ -27,6 +30,24 @@ namespace {
 // as three.
 std::size_t descriptors_of(const JobView& job) {
   return static_cast<std::size_t>(job.size) * (job.tls ? 40 : 10);
+}
+
+constexpr int kAllDataSockets = 64, kMostDataSockets = 16;
+
+// Whether their connections leave the host.
+bool on_other_host(const RankFacts& one, const RankFacts& other) {
+  return one.host != other.host && one.at.tcp.host != other.at.tcp.host;
+}
+
+// The sockets for data between two ranks beside the first one. A rank's total stays below some
+// hundred.
+std::size_t more_sockets(const RankFacts& one, const RankFacts& other, const JobView& job) {
+  const bool by_unix = one.host == other.host && !one.at.unix_name.empty();
+  if (one.rank == other.rank || by_unix) return 0;
+  if (job.sockets > 0) return static_cast<std::size_t>(job.sockets - 1);
+  if (!on_other_host(one, other)) return 0;
+  const int share = kAllDataSockets / (job.size - 1);
+  return std::bit_floor(static_cast<unsigned>(std::clamp(share, 1, kMostDataSockets))) - 1;
 }
 
 }  // namespace
@@ -72,29 +93,6 @@ Communicator::~Communicator() {
   links_.reset();
 }
 
-// The sockets to all peers, by purpose.
-struct Communicator::Sockets {
-  std::vector<Links::Peer> links;
-  std::vector<UniqueFd> data, messages;
-  std::vector<std::vector<UniqueFd>> more_data;
-  bool one_host = false;
-};
-
-Communicator::Sockets Communicator::take_sockets(Mesh& mesh) {
-  Sockets taken;
-  taken.one_host = mesh.one_host();
-  for (auto& peer : mesh.peers) {
-    data_sockets_.push_back(peer.data.get());
-    for (const auto& more : peer.more_data) data_sockets_.push_back(more.get());
-    who_.push_back(peer.who);
-    taken.links.push_back({std::move(peer.who), std::move(peer.link)});
-    taken.data.push_back(std::move(peer.data));
-    taken.more_data.push_back(std::move(peer.more_data));
-    taken.messages.push_back(std::move(peer.messages));
-  }
-  return taken;
-}
-
 Result<void> Communicator::connect(const ParentEnd* parent) {
   allow_descriptors(descriptors_of(job_));
   const std::string& folder = job_.round_dir;
@@ -113,9 +111,9 @@ Result<void> Communicator::connect(const ParentEnd* parent) {
     locals_.resize(static_cast<std::size_t>(job_.size));
     std::iota(locals_.begin(), locals_.end(), 0);
   }
-  Sockets sockets = take_sockets(ready->mesh);
-  if (auto ok = open_planes(*ready, sockets); !ok) return ok;
-  auto watched = start_links(*ready, std::move(sockets.links));
+  for (const auto& peer : ready->mesh.peers) who_.push_back(peer.who);
+  if (auto ok = open_planes(*ready); !ok) return ok;
+  auto watched = start_links(*ready);
   if (!watched) return watched.error();
   links_ = std::move(*watched);
   if (ready->shared) share_memory(ready->memory, ready->locals);
@@ -128,18 +126,29 @@ Result<void> Communicator::connect(const ParentEnd* parent) {
   return {};
 }
 
-Result<std::unique_ptr<Links>> Communicator::start_links(Bootstrapped& ready,
-                                                         std::vector<Links::Peer> peers) {
+Result<std::unique_ptr<Links>> Communicator::start_links(Bootstrapped& ready) {
+  std::vector<Links::Peer> peers;
+  for (auto& peer : ready.mesh.peers) peers.push_back({peer.who, std::move(peer.link)});
   const auto naming = [this](Error error) { return named_in_job(std::move(error)); };
   auto memory = memory_from(ready.memory, ready.locals);
-  if (!ready.mesh.listener) {
+  const LinkGraph graph = job_.link_graph();
+  if (graph.complete()) {
     return Links::start(job_.rank, std::move(peers), abort_, job_.link_timeout, naming,
-                        std::move(memory));
+                        std::move(memory), sockets_);
   }
-  return Links::start_few(
-      job_.rank, std::move(peers),
-      {job_.link_graph(), std::move(ready.mesh.listener), std::move(ready.contacts)}, abort_,
-      naming, std::move(memory));
+  auto late = late_links(ready);
+  if (!late) return late.error();
+  return Links::start_few(job_.rank, std::move(peers), {graph, std::move(*late)}, abort_,
+                          job_.link_timeout, naming, std::move(memory), sockets_);
+}
+
+Result<std::unique_ptr<LateSource>> Communicator::late_links(Bootstrapped& ready) const {
+  const auto up = [](auto made) -> Result<std::unique_ptr<LateSource>> {
+    if (!made) return made.error();
+    return std::unique_ptr<LateSource>(std::move(*made));
+  };
+  if (sockets_) return up(OrderedLinks::open(sockets_));
+  return up(LateLinks::open(job_.rank, std::move(ready.mesh.listener), std::move(ready.contacts)));
 }
 
 void Communicator::tell_of_loss(int peer) const {
@@ -150,26 +159,51 @@ void Communicator::tell_of_loss(int peer) const {
       who);
 }
 
+// Prepares the sockets that the planes will need. Returns how many lead to one rank at most.
+std::size_t Communicator::start_sockets(Bootstrapped& ready) {
+  const RankFacts& own = ready.facts[static_cast<std::size_t>(job_.rank)];
+  PairSockets::Ways ways;
+  for (const RankFacts& rank : ready.facts) {
+    ways.targets.push_back(rank.at);
+    // Elsewhere that name may be another one's.
+    if (rank.host != own.host) ways.targets.back().unix_name.clear();
+    ways.more.push_back(more_sockets(own, rank, job_));
+  }
+  ways.ask = [this](int peer, PairSockets::Use use) { links_->ask(peer, use); };
+  const std::size_t each = 1 + *std::max_element(ways.more.begin(), ways.more.end());
+  sockets_ = std::move(ready.mesh.sockets);
+  sockets_->start(std::move(ways));
+  return each;
+}
+
 // Opens the planes of messages, and of collectives: shared memory, sockets, or both with several
 // hosts.
-Result<void> Communicator::open_planes(Bootstrapped& ready, Sockets& sockets) {
-  const StreamOptions options{.local_ranks = static_cast<int>(locals_.size()),
-                              .usable_cores = ready.cores,
-                              .agreed_cores = ready.least_cores,
-                              .sent_in_vain = [this](int peer) { tell_of_loss(peer); }};
-  const auto open = [&](std::vector<UniqueFd> ends, std::vector<std::vector<UniqueFd>> more = {}) {
-    return SocketGroup::open(job_.rank, job_.size, job_.round, std::move(ends), abort_, options,
-                             std::move(more));
-  };
-  if (ready.shared && sockets.one_host) {
+Result<void> Communicator::open_planes(Bootstrapped& ready) {
+  if (!ready.mesh.sockets) {
     plane_ = std::move(ready.shm);
     regions_ = std::move(ready.regions);
     return {};
   }
-  auto for_messages = open(std::move(sockets.messages));
+  StreamOptions options{.local_ranks = static_cast<int>(locals_.size()),
+                        .usable_cores = ready.cores,
+                        .agreed_cores = ready.least_cores,
+                        .sent_in_vain = [this](int peer) { tell_of_loss(peer); },
+                        .leaves_host = std::any_of(
+                            ready.facts.begin(), ready.facts.end(), [&](const RankFacts& rank) {
+                              return on_other_host(ready.facts.front(), rank);
+                            })};
+  const std::size_t each = start_sockets(ready);
+  const auto open = [&](PairSockets::Use use) {
+    options.source = &sockets_->of(use);
+    options.sockets_each = use == PairSockets::Use::data ? each : 1;
+    return SocketGroup::open(job_.rank, job_.size, job_.round,
+                             std::vector<UniqueFd>(static_cast<std::size_t>(job_.size)), abort_,
+                             options);
+  };
+  auto for_messages = open(PairSockets::Use::messages);
   if (!for_messages) return for_messages.error();
   messenger_ = std::make_unique<Messenger>(std::move(*for_messages));
-  auto for_data = open(std::move(sockets.data), std::move(sockets.more_data));
+  auto for_data = open(PairSockets::Use::data);
   if (!for_data) return for_data.error();
   auto stream =
       make_stream_plane(std::move(*for_data), call_roll(), job_.plan_rules, job_.sockets > 0);
@@ -180,10 +214,8 @@ Result<void> Communicator::open_planes(Bootstrapped& ready, Sockets& sockets) {
   }
   StreamPlane& between = *stream;
   plane_ = std::move(stream);
-  if (sockets.one_host) return {};
-  // Do it before the links are watched: a rank that has finished this may leave or abort at once,
-  // and slower ranks must still get its facts.
-  auto layered = layer(ready.locals, ready.shared, std::move(ready.shm), between);
+  if (ready.all_local() && !ready.shared) return {};
+  auto layered = layer(ready, between);
   return layered ? Result<void>() : named_in_job(layered.error());
 }
 
@@ -230,47 +262,21 @@ CallRoll Communicator::call_roll() {
 }
 
 // Shared memory on each host and sockets between them, if all ranks agree that it works.
-Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
-                                 std::unique_ptr<Plane> local, StreamPlane& between) {
-  struct Told {
-    std::int32_t host = 0;  // the first rank there
-    std::int32_t codec = 0;
-    std::int64_t round_trip_ns = 0;
-  };
-  const Told own{.host = locals.front(),
-                 .codec = static_cast<std::int32_t>(job_.codec),
-                 .round_trip_ns = between.round_trip().count()};
-  std::vector<Told> told(static_cast<std::size_t>(job_.size));
-  failpoint("communicator.connected");
-  const TimePoint now = steady_now();
-  auto exchanged = plane_->run({.collective = Collective::all_gather,
-                                .in = &own,
-                                .out = told.data(),
-                                .count = sizeof own,
-                                .dtype = DL_UINT8,
-                                .deadline = deadline_after(now, job_.init_timeout),
-                                .begun = now});
-  if (!exchanged) {
-    Error error = exchanged.error();
-    error.what = "init: " + error.what;
-    return error;
-  }
-  std::vector<int> host_of;
+Result<void> Communicator::layer(Bootstrapped& ready, StreamPlane& between) {
   Duration round_trip{};
-  for (std::size_t r = 0; r < told.size(); ++r) {
-    host_of.push_back(told[r].host);
-    round_trip = std::max(round_trip, Duration(told[r].round_trip_ns));
-    if (told[r].codec == own.codec) continue;
-    return Error{
-        .code = Errc::mismatch,
-        .what = fmt::format("init: rank {} and rank {} have different wire codecs", job_.rank, r),
-        .rank = static_cast<int>(r)};
+  for (const RankFacts& told : ready.facts) {
+    round_trip = std::max(round_trip, told.round_trip);
+    if (told.codec == job_.codec) continue;
+    return Error{.code = Errc::mismatch,
+                 .what = fmt::format("init: rank {} and rank {} have different wire codecs",
+                                     job_.rank, told.rank),
+                 .rank = told.rank};
   }
   failpoint("communicator.planned");
   between.plan_for(round_trip);
-  const HostMap hosts(host_of);
-  const bool several = locals.size() > 1;
-  if (!hosts.even() || (several && !shared)) {
+  const HostMap hosts(first_on_host(ready.facts));
+  const bool several = ready.locals.size() > 1;
+  if (!hosts.even() || (several && !ready.shared)) {
     static std::atomic<bool> warned{false};  // one warning is enough for all groups
     if (job_.codec != WireCodec::none && hosts.hosts() > 1 && job_.rank == 0 &&
         !warned.exchange(true)) {
@@ -280,7 +286,7 @@ Result<void> Communicator::layer(const std::vector<int>& locals, bool shared,
     return {};
   }
   if (!several && job_.codec == WireCodec::none) return {};
-  plane_ = make_layered_plane(job_.rank, hosts, std::move(local), std::move(plane_), abort_,
+  plane_ = make_layered_plane(job_.rank, hosts, std::move(ready.shm), std::move(plane_), abort_,
                               job_.codec, call_roll());
   return {};
 }
@@ -290,9 +296,8 @@ void Communicator::on_forked() {
   ThreadPool::on_forked();
   if (links_) links_->close_in_child();
   if (messenger_) messenger_->close_in_child();
-  for (const int fd : data_sockets_) {
-    if (fd >= 0) ::close(fd);
-  }
+  if (plane_) plane_->close_in_child();
+  if (sockets_) sockets_->close_in_child();
 }
 
 void Communicator::on_exit() {

@@ -260,6 +260,8 @@ class Plane {
   virtual bool keeps_order(const Call& /*call*/) const { return true; }
   // Describes how run() would do this call; buffers do not matter.
   virtual std::string explain(const Call& call) const = 0;
+  // In a forked child: closes the child's copies of its sockets.
+  virtual void close_in_child() {}
 };
 
 }  // namespace dlaunch

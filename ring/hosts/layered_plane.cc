@@ -48,6 +48,7 @@ class LayeredPlane final : public Plane {
   const char* name() const override { return local_ ? "shm+tcp" : "tcp"; }
   Result<void> run(const Call& call) override;
   std::string explain(const Call& call) const override;
+  void close_in_child() override { between_->close_in_child(); }
   // A host's ranks need not be neighbours.
   bool keeps_order(const Call& call) const override {
     return !sums_in_layers(call) && between_->keeps_order(call);

@@ -1,7 +1,9 @@
 #include "ring/links/agreement_tree.h"
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -15,6 +17,12 @@ using Answer = LinkMessage::Answer;
 // Ranks begin to wait at slightly different times.
 constexpr Duration kStepPatience = std::chrono::milliseconds(300);
 
+std::vector<int> all_of(const Mesh& mesh) {
+  std::vector<int> ranks(mesh.peers.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 }  // namespace
 
 LinkMessage failed_at(const Mesh& mesh, int rank, Error error) {
@@ -24,17 +32,30 @@ LinkMessage failed_at(const Mesh& mesh, int rank, Error error) {
 }
 
 AgreementTree::AgreementTree(int rank, const Mesh& mesh, TimePoint deadline)
-    : rank_(rank),
+    : AgreementTree(rank, all_of(mesh), mesh, deadline) {}
+
+AgreementTree::AgreementTree(int rank, std::vector<int> members, const Mesh& mesh,
+                             TimePoint deadline)
+    : members_(std::move(members)),
+      place_(
+          static_cast<int>(std::find(members_.begin(), members_.end(), rank) - members_.begin())),
       mesh_(mesh),
       deadline_(deadline),
-      children_(tree_children(rank, static_cast<int>(mesh.peers.size()))),
+      children_(tree_children(place_, static_cast<int>(members_.size()))),
       height_(static_cast<int>(children_.size())),
-      levels_(std::bit_width(mesh.peers.size() - 1)) {}
+      levels_(std::bit_width(members_.size() - 1)) {}
+
+std::vector<int> AgreementTree::neighbours() const {
+  std::vector<int> found;
+  if (place_ > 0) found.push_back(member(tree_parent(place_)));
+  for (const int child : children_) found.push_back(member(child));
+  return found;
+}
 
 LinkMessage AgreementTree::agree(LinkMessage own, const Decide& decide) {
   LinkMessage verdict = hear_children(std::move(own));
   failpoint("tree.heard");
-  if (rank_ == 0) {
+  if (place_ == 0) {
     verdict = decide(std::move(verdict));
   } else {
     verdict = hear_parent(verdict);
@@ -48,16 +69,16 @@ LinkMessage AgreementTree::agree(LinkMessage own, const Decide& decide) {
 LinkMessage AgreementTree::hear_children(LinkMessage own) const {
   for (const int child : children_) {
     if (own.answer == Answer::failed) break;
-    own = joined(std::move(own), receive(child, height_));
+    own = joined(std::move(own), receive(member(child), height_));
   }
   return own;
 }
 
 // If the parent has ended it has sent the reason before, if it could.
 LinkMessage AgreementTree::hear_parent(const LinkMessage& own) const {
-  const int parent = tree_parent(rank_);
+  const int parent = member(tree_parent(place_));
   auto sent = send_link_message(link(parent), own, {}, deadline_);
-  LinkMessage verdict = receive(parent, levels_ + tree_depth(rank_));
+  LinkMessage verdict = receive(parent, levels_ + tree_depth(place_));
   const bool better = own.answer == Answer::failed && !sent;
   return better ? LinkMessage{.answer = Answer::failed, .error = own.error} : std::move(verdict);
 }
@@ -67,7 +88,8 @@ void AgreementTree::tell_children(const LinkMessage& verdict) const {
   std::vector<int> fds;
   for (const UniqueFd& fd : verdict.fds) fds.push_back(fd.get());
   for (const int child : children_) {
-    (void)send_link_message(link(child), verdict, fds, deadline_after(deadline_, kStepPatience));
+    (void)send_link_message(link(member(child)), verdict, fds,
+                            deadline_after(deadline_, kStepPatience));
   }
 }
 

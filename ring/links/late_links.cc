@@ -35,8 +35,9 @@ bool is_of_own_user(int unix_socket) {
          other.uid == ::geteuid();
 }
 
-Result<LateLinks> LateLinks::open(int rank, UniqueFd listener, Contacts contacts) {
-  LateLinks links;
+Result<std::unique_ptr<LateLinks>> LateLinks::open(int rank, UniqueFd listener, Contacts contacts) {
+  auto made = std::make_unique<LateLinks>();
+  LateLinks& links = *made;
   links.rank_ = rank;
   links.listener_ = std::move(listener);
   links.contacts_ = std::move(contacts);
@@ -47,11 +48,11 @@ Result<LateLinks> LateLinks::open(int rank, UniqueFd listener, Contacts contacts
       ::epoll_ctl(links.epoll_.get(), EPOLL_CTL_ADD, links.listener_.get(), &event) != 0) {
     return errno_error("later links: epoll", errno);
   }
-  return links;
+  return made;
 }
 
 // A name whose owner has ended may be taken by another user.
-Result<UniqueFd> LateLinks::connect(int rank) const {
+Result<UniqueFd> LateLinks::connect(int rank) {
   const Contact& to = *contacts_.of[static_cast<std::size_t>(rank)];
   failpoint("late_links.connects");
   auto fd = connect_unix(listener_name({to.listener, sizeof to.listener}), SOCK_NONBLOCK);
@@ -69,7 +70,7 @@ Result<UniqueFd> LateLinks::connect(int rank) const {
   return errno == EPIPE || errno == ECONNRESET ? ended : errno_error("greet a rank", errno);
 }
 
-std::vector<std::pair<int, UniqueFd>> LateLinks::accept() {
+LateSource::Made LateLinks::accept() {
   epoll_event events[16];  // takes the edge; the sockets themselves say what there is
   (void)::epoll_wait(epoll_.get(), events, 16, 0);
   Made made;

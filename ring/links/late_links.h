@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,27 +16,23 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ring/links/contact.h"
+#include "ring/links/late_source.h"
 
 namespace dlaunch {
 
 // The process at the other end of an AF_UNIX socket has this process's user, as the kernel says.
 bool is_of_own_user(int unix_socket);
 
-class LateLinks {
+class LateLinks final : public LateSource {
  public:
-  static Result<LateLinks> open(int rank, UniqueFd listener, Contacts contacts);
+  static Result<std::unique_ptr<LateLinks>> open(int rank, UniqueFd listener, Contacts contacts);
 
-  // Readable when accept() may find a link.
-  int descriptor() const { return epoll_.get(); }
-  // A link to the rank. os_errno of the error: EAGAIN if too many wait for that rank to accept,
-  // ECONNREFUSED if its process has ended.
-  Result<UniqueFd> connect(int rank) const;
-  // The links that other ranks have made, with their ranks. Drops strangers. Call it from time to
-  // time, too: it may have lacked room for a descriptor.
-  std::vector<std::pair<int, UniqueFd>> accept();
-  // In a forked child: closes the descriptors, and leaves alone what the parent's thread may have
-  // been changing.
-  void close_in_child();
+  int descriptor() const override { return epoll_.get(); }
+  // EAGAIN if too many wait for that rank to accept.
+  Result<UniqueFd> connect(int rank) override;
+  // Those that other ranks have made. Drops strangers.
+  Made accept() override;
+  void close_in_child() override;
 
  private:
   // A connection whose greeting is not complete.
@@ -44,8 +41,6 @@ class LateLinks {
     std::string said;
     TimePoint since;
   };
-
-  using Made = std::vector<std::pair<int, UniqueFd>>;
 
   void let_in(Made& made);
   bool advance(Stranger& from, Made& made) const;

@@ -16,7 +16,8 @@
 //            code: the group cannot meet here, and the text says why
 //   PASS     one descriptor comes with the frame; the low byte of `seq` is its purpose, the rest
 //            its number. With Errc::io as its code none comes: the sender could not get it
-//   WANT     the sender needs a socket for messages to the receiver, which makes and passes it
+//   WANT     the sender needs sockets to the receiver. On one host the receiver makes one for
+//            messages and passes it; otherwise it connects: `seq` is PairSockets::Use
 //   MEMORY   one descriptor comes with the frame, or none, as with PASS: that of memory of the
 //            sender for all channels; `seq` says which (see ring/shm/host_memory.h)
 #pragma once

@@ -11,12 +11,14 @@
 #include "base/cpus.h"
 #include "base/failpoint.h"
 #include "base/passed_descriptors.h"
+#include "ring/links/rank_facts.h"
 
 namespace dlaunch {
 namespace {
 
-constexpr std::size_t kMessageHeader = 1 + 1 + 2 + 4 + 2 + 4;
+constexpr std::size_t kMessageHeader = 1 + 1 + 2 + 4 + 2 + 4 + 4;
 constexpr std::size_t kMaxText = 1000;
+constexpr std::size_t kMostRanks = 1 << 17;
 
 Error peer_ended() { return {.code = Errc::peer_lost, .what = "it ended while joining"}; }
 
@@ -57,6 +59,7 @@ Result<void> receive_all(int link, std::span<char> out, std::vector<UniqueFd>& f
 
 LinkMessage joined(LinkMessage one, LinkMessage other) {
   one.cpus = united(std::move(one.cpus), other.cpus);
+  one.facts += other.facts;
   if (other.cores > 0 && (one.cores == 0 || other.cores < one.cores)) one.cores = other.cores;
   if (other.answer > one.answer) {
     one.answer = other.answer;
@@ -76,8 +79,10 @@ Result<void> send_link_message(int link, const LinkMessage& said, const std::vec
   out.put(static_cast<std::int32_t>(said.error.rank));
   out.put(static_cast<std::uint16_t>(said.cpus.size()));
   out.put(said.cores);
+  out.put(static_cast<std::uint32_t>(said.facts.size()));
   out.put_raw(text);
   out.put_raw(said.cpus);
+  out.put_raw(said.facts);
 
   PassedFds passed;
   iovec payload{const_cast<char*>(out.bytes().data()), out.bytes().size()};
@@ -106,6 +111,12 @@ Result<void> send_link_message(int link, const LinkMessage& said, const std::vec
   return {};
 }
 
+bool says_failed(int link) {
+  char answer = 0;
+  return ::recv(link, &answer, 1, MSG_PEEK | MSG_DONTWAIT) == 1 &&
+         answer == static_cast<char>(LinkMessage::Answer::failed);
+}
+
 Result<LinkMessage> receive_link_message(int link, TimePoint deadline) {
   const Error nonsense{.code = Errc::protocol, .what = "it sent bytes that make no sense"};
   LinkMessage got;
@@ -118,14 +129,17 @@ Result<LinkMessage> receive_link_message(int link, TimePoint deadline) {
   got.error.rank = in.get<std::int32_t>();
   const auto cpu_bytes = in.get<std::uint16_t>();
   got.cores = in.get<std::int32_t>();
+  const auto facts_bytes = in.get<std::uint32_t>();
   if (got.answer < LinkMessage::Answer::yes || got.answer > LinkMessage::Answer::failed ||
       got.error.code > Errc::unsupported || size > kMaxText || cpu_bytes > kMostCpuBytes ||
-      got.cores < 0) {
+      got.cores < 0 || facts_bytes > kMostRanks * kMostFactsBytes) {
     return nonsense;
   }
   got.error.what.resize(size);
   got.cpus.resize(cpu_bytes);
-  for (const std::span<char> part : {std::span<char>(got.error.what), std::span<char>(got.cpus)}) {
+  got.facts.resize(facts_bytes);
+  for (const std::span<char> part :
+       {std::span<char>(got.error.what), std::span<char>(got.cpus), std::span<char>(got.facts)}) {
     if (auto ok = receive_all(link, part, got.fds, deadline); !ok) return ok.error();
   }
   return got;

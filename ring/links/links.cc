@@ -44,32 +44,37 @@ Links::Links(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank,
 
 Result<std::unique_ptr<Links>> Links::start(int rank, std::vector<Peer> peers, AbortFlag& abort,
                                             Duration silence, Naming naming,
-                                            Trunk::TakeMemory memory) {
+                                            Trunk::TakeMemory memory,
+                                            std::shared_ptr<PairSockets> sockets) {
   auto trunk = Trunk::make(rank, std::move(peers), silence);
   if (!trunk) return trunk.error();
   if (memory) (*trunk)->on_memory(std::move(memory));
-  return first_channel(*trunk, {}, abort, std::move(naming));
+  return first_channel(*trunk, {}, abort, std::move(naming), std::move(sockets));
 }
 
 Result<std::unique_ptr<Links>> Links::start_few(int rank, std::vector<Peer> peers, Few few,
-                                                AbortFlag& abort, Naming naming,
-                                                Trunk::TakeMemory memory) {
-  auto trunk = Trunk::make(rank, std::move(peers), Duration::zero());
+                                                AbortFlag& abort, Duration silence, Naming naming,
+                                                Trunk::TakeMemory memory,
+                                                std::shared_ptr<PairSockets> sockets) {
+  auto trunk = Trunk::make(rank, std::move(peers), silence);
   if (!trunk) return trunk.error();
-  auto ready = (*trunk)->connect_later(std::move(few.listener), std::move(few.contacts));
+  auto ready = (*trunk)->connect_later(std::move(few.late));
   if (!ready) return ready.error();
   if (memory) (*trunk)->on_memory(std::move(memory));
-  return first_channel(*trunk, few.graph.neighbours(rank), abort, std::move(naming));
+  return first_channel(*trunk, few.graph.neighbours(rank), abort, std::move(naming),
+                       std::move(sockets));
 }
 
 // Its members are all ranks of the trunk.
 Result<std::unique_ptr<Links>> Links::first_channel(const std::shared_ptr<Trunk>& trunk,
                                                     std::vector<int> neighbours, AbortFlag& abort,
-                                                    Naming naming) {
+                                                    Naming naming,
+                                                    std::shared_ptr<PairSockets> sockets) {
   std::vector<int> members(static_cast<std::size_t>(trunk->ranks()));
   std::iota(members.begin(), members.end(), 0);
   auto links = open(trunk, kFirstChannel, trunk->rank(), std::move(members), abort,
                     std::move(naming), std::move(neighbours));
+  links->sockets_ = std::move(sockets);
   if (auto ok = trunk->run(); !ok) return ok.error();
   return links;
 }
@@ -125,6 +130,7 @@ void Links::on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) {
       any_left_ = true;
       mail_.notify_all();
       tell_of_sockets();
+      if (sockets_) sockets_->left(peer);
       return abort_if_needed(peer);
     case LinkFrame::Type::where:
       return answer_roll_call(peer);
@@ -154,6 +160,7 @@ void Links::on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) {
     case LinkFrame::Type::pass:
       return on_pass(peer, frame, std::move(descriptor));
     case LinkFrame::Type::want:
+      if (sockets_) return sockets_->asked(peer, static_cast<PairSockets::Use>(frame.seq & 1));
       return make_socket(peer);
     case LinkFrame::Type::memory:
       return;  // belongs to the trunk
@@ -445,6 +452,13 @@ void Links::tell_all(LinkFrame frame) {
   frame.origin = rank_;
   frame.number = ++last_number_;
   for (const int r : neighbours_) tell(r, frame);
+  // Who sees the end of a link with this rank must know before why. Those that would pass it on may
+  // be at their own end.
+  if (frame.type != LinkFrame::Type::goodbye && frame.type != LinkFrame::Type::abort) return;
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    const bool told = std::find(neighbours_.begin(), neighbours_.end(), r) != neighbours_.end();
+    if (!told && r != rank_ && trunk_->has_link(member(r))) tell(r, frame);
+  }
 }
 
 void Links::tell(int peer, const LinkFrame& frame) {

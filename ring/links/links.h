@@ -25,18 +25,19 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ring/call/abort_flag.h"
-#include "ring/call/message_sockets.h"
 #include "ring/call/parent_end.h"
+#include "ring/call/peer_sockets.h"
 #include "ring/call/plane.h"
 #include "ring/call/roll_call.h"
-#include "ring/links/contact.h"
+#include "ring/links/late_source.h"
 #include "ring/links/link_frame.h"
 #include "ring/links/link_graph.h"
+#include "ring/links/pair_sockets.h"
 #include "ring/links/trunk.h"
 
 namespace dlaunch {
 
-class Links : private Trunk::Channel, public MessageSockets {
+class Links : private Trunk::Channel, public PeerSockets {
  public:
   using Peer = Trunk::Peer;
 
@@ -48,16 +49,17 @@ class Links : private Trunk::Channel, public MessageSockets {
   static Result<std::unique_ptr<Links>> start(int rank, std::vector<Peer> peers, AbortFlag& abort,
                                               Duration silence = Duration::zero(),
                                               Naming naming = nullptr,
-                                              Trunk::TakeMemory memory = nullptr);
+                                              Trunk::TakeMemory memory = nullptr,
+                                              std::shared_ptr<PairSockets> sockets = nullptr);
   // The same for ranks whose links lead to their neighbours only.
   struct Few {
     LinkGraph graph;
-    UniqueFd listener;
-    Contacts contacts;
+    std::unique_ptr<LateSource> late;
   };
   static Result<std::unique_ptr<Links>> start_few(int rank, std::vector<Peer> peers, Few few,
-                                                  AbortFlag& abort, Naming naming,
-                                                  Trunk::TakeMemory memory);
+                                                  AbortFlag& abort, Duration silence, Naming naming,
+                                                  Trunk::TakeMemory memory,
+                                                  std::shared_ptr<PairSockets> sockets = nullptr);
   // Another channel on a trunk, for its ranks `members`; `rank` is this rank's number in the
   // channel. All members give the same id, which no other communicator on the trunk has ever had.
   // neighbours: with whom the rank has a link from the start; empty: each pair has one, or makes it
@@ -109,11 +111,13 @@ class Links : private Trunk::Channel, public MessageSockets {
   // rank has declined, Errc::peer_lost if the peer has left, or the flag's error.
   Result<UniqueFd> take(int peer, Passed kind, TimePoint deadline,
                         const ParentEnd* parent = nullptr);
+  // Asks a higher rank to connect.
+  void ask(int peer, PairSockets::Use use);
   // For ranks of one host: sockets for messages, connected in pairs, which pass over the links.
   void want_socket(int peer) override;
   void on_socket(std::function<void()> ring) override;
   bool sockets_come() const override { return sockets_come_.load(std::memory_order_relaxed); }
-  std::vector<std::pair<int, UniqueFd>> take_sockets() override;
+  std::vector<NewSockets> take_sockets() override;
 
  private:
   struct Watched {
@@ -140,7 +144,8 @@ class Links : private Trunk::Channel, public MessageSockets {
 
   static Result<std::unique_ptr<Links>> first_channel(const std::shared_ptr<Trunk>& trunk,
                                                       std::vector<int> neighbours, AbortFlag& abort,
-                                                      Naming naming);
+                                                      Naming naming,
+                                                      std::shared_ptr<PairSockets> sockets);
   Links(std::shared_ptr<Trunk> trunk, std::uint64_t id, int rank, const std::vector<int>& members,
         AbortFlag& abort, Naming naming, std::vector<int> neighbours);
   void on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) override;
@@ -177,8 +182,9 @@ class Links : private Trunk::Channel, public MessageSockets {
   const int rank_;
   AbortFlag& abort_;
   const Naming naming_;
-  std::vector<Watched> peers_;   // by rank, the own one among them
-  std::vector<int> from_trunk_;  // its ranks' numbers here; -1: not a member
+  std::shared_ptr<PairSockets> sockets_;  // null: ranks of one host
+  std::vector<Watched> peers_;            // by rank, the own one among them
+  std::vector<int> from_trunk_;           // its ranks' numbers here; -1: not a member
   // Among few links: the ranks to which this one passes on, the first of them from the start. The
   // thread changes them, under flood_mutex_.
   const bool few_;

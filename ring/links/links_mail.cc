@@ -116,6 +116,10 @@ void Links::want_socket(int peer) {
   tell(peer, frame(LinkFrame::Type::want, 0, rank_));
 }
 
+void Links::ask(int peer, PairSockets::Use use) {
+  tell(peer, frame(LinkFrame::Type::want, static_cast<std::uint64_t>(use), rank_));
+}
+
 void Links::on_socket(std::function<void()> ring) {
   const std::lock_guard lock(mail_mutex_);
   ring_ = std::move(ring);
@@ -127,9 +131,9 @@ void Links::tell_of_sockets() {
   if (ring_) ring_();
 }
 
-std::vector<std::pair<int, UniqueFd>> Links::take_sockets() {
+std::vector<NewSockets> Links::take_sockets() {
   sockets_come_ = false;
-  std::vector<std::pair<int, UniqueFd>> taken;
+  std::vector<NewSockets> taken;
   const std::lock_guard lock(mail_mutex_);
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
     Watched& peer = peers_[static_cast<std::size_t>(r)];
@@ -147,7 +151,7 @@ std::vector<std::pair<int, UniqueFd>> Links::take_sockets() {
       socket.reset(ends[0]);
       UniqueFd(ends[1]).reset();
     }
-    taken.emplace_back(r, std::move(socket));
+    taken.push_back({.peer = r, .first = std::move(socket)});
   }
   return taken;
 }

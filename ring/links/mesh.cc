@@ -6,15 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
-#include <exception>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <optional>
-#include <span>
-#include <thread>
 
 #include <fmt/format.h>
 
@@ -22,8 +16,8 @@
 #include "base/failpoint.h"
 #include "base/interfaces.h"
 #include "base/log.h"
-#include "base/quiet_thread.h"
 #include "base/rank_set.h"
+#include "base/round_trip.h"
 #include "base/socket.h"
 #include "base/units.h"
 #include "rendezvous/handshake.h"
@@ -40,13 +34,10 @@ namespace {
 // How long a dead address counts as a leftover that its rank will replace.
 constexpr Duration kStalePatience = std::chrono::seconds(5);
 constexpr int kRetryMs = 20;
-constexpr int kAllDataSockets = 64, kMostDataSockets = 16;
 // Longer than a few lost packets take, shorter than users wait without a message.
 constexpr Duration kTellNoAnswer = std::chrono::seconds(5);
 // How often to check the parent while a rank of the group may still come.
 constexpr int kParentMs = 2;
-// Longer than the acceptor takes for a connection that has come.
-constexpr int kLastMs = 20;
 
 std::string key_of(const std::string& prefix, int rank) {
   return prefix + "/addr/" + std::to_string(rank);
@@ -57,34 +48,6 @@ bool means_gone(const Error& error) {
   return error.os_errno == ECONNREFUSED || error.os_errno == ECONNRESET ||
          error.os_errno == EPIPE ||
          (error.code == Errc::io && error.os_errno == 0);  // closed during the handshake
-}
-
-bool has_ended(const UniqueFd& socket) {
-  char byte;
-  const ssize_t n = ::recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-}
-
-constexpr std::size_t kMostMore = 63;
-
-// Sockets for data beside the first one. A rank's total stays below some hundred.
-std::size_t more_sockets(int data, const JobView& job) {
-  if (is_unix_socket(data)) return 0;
-  if (job.sockets > 0) return static_cast<std::size_t>(job.sockets - 1);
-  if (!leads_to_other_host(data)) return 0;
-  const int share = kAllDataSockets / (job.size - 1);
-  return std::bit_floor(static_cast<unsigned>(std::clamp(share, 1, kMostDataSockets))) - 1;
-}
-
-// The purposes of a pair's connections in a stage. The last one comes after all others of its
-// stage: when it is there, the acceptor has all of them.
-using Stage = std::span<const Purpose>;
-constexpr Purpose kLinkStage[] = {Purpose::ring_link};
-constexpr Purpose kDataStage[] = {Purpose::ring_data, Purpose::ring_messages};
-
-UniqueFd& socket_for(Peer& peer, Purpose purpose) {
-  if (purpose == Purpose::ring_link) return peer.link;
-  return purpose == Purpose::ring_data ? peer.data : peer.messages;
 }
 
 class MeshBuilder final : public MeshMaker {
@@ -102,30 +65,31 @@ class MeshBuilder final : public MeshMaker {
         seen_{job.rank} {
     mesh_.peers.resize(static_cast<std::size_t>(job.size));
   }
+  ~MeshBuilder() override {
+    if (!sockets_) return;
+    sockets_->take_links({});
+    for (Come& come : early_) sockets_->hold_link(std::move(come.fd), come.from, come.is_unix);
+  }
 
   Result<void> connect_links() override;
-  Result<void> connect_other_links() override;
-  Result<void> connect_data() override;
-  std::string listener_hex() const override;
-  UniqueFd take_listener() override { return listener_->take_unix(); }
+  Result<void> connect_more(const std::vector<int>& peers,
+                            const std::vector<RankFacts>& facts) override;
+  Result<std::string> open_listener() override;
 
  private:
   Result<void> publish();
   Result<void> claim(const std::string& own);
-  Result<std::thread> start_acceptor(Result<void>& accepted, std::atomic<bool>& done);
   Result<void> find_all_lower();
   Result<void> connect_all_lower();
   Result<RankAddress> address_of(int peer);
   Result<void> connect_lower(int peer, RankAddress& address);
   Result<void> try_connect(int peer, const RankAddress& address);
-  Result<void> connect_more(int peer, const RankAddress& address, Peer& entry);
   Result<UniqueFd> connect_patiently(const RankAddress& address);
-  Result<UniqueFd> connect_one(int peer, const RankAddress& address, Purpose purpose,
-                               bool& is_unix);
-  Result<void> accept_higher();
-  bool meets() const { return stage_.data() == kLinkStage; }
-  bool first_meets() const { return meets() && !have_links_; }
-  Result<void> connect(Stage stage, const std::vector<int>& peers);
+  Result<UniqueFd> connect_one(int peer, const RankAddress& address, bool& is_unix);
+  void on_link(UniqueFd fd, const HandshakeIdentity& from, bool is_unix);
+  void take_link(UniqueFd fd, const HandshakeIdentity& from, bool is_unix);
+  void on_failure(const Error& error);
+  Result<void> connect(const std::vector<int>& peers);
   Result<void> meet(const std::vector<int>& peers);
   Error or_not_arrived(const Error& error);
   Error not_arrived(const Error& cause);
@@ -133,16 +97,13 @@ class MeshBuilder final : public MeshMaker {
   void tell_others(const Error& error);
   Result<std::string> wait_for(const std::string& key);
   bool parent_is_over() const { return parent_ != nullptr && parent_->raised(); }
-  bool nobody_to_come() const { return higher_.empty(); }
-  std::vector<int> all_others() const;
-  Result<void> watch_acceptor(const std::atomic<bool>& accepted);
+  Result<void> await_higher();
   std::optional<Error> neighbour_lost();
-  std::optional<Error> lost_meanwhile();
   Error lost_connection(int rank);
-  Error last_word_of(int rank);
-  HandshakeIdentity identity(Purpose purpose, int to) const {
-    return {purpose, job_.link_id(), job_.round, job_.rank, to, self().who};
+  HandshakeIdentity identity(int to, const std::string& link_id) const {
+    return {Purpose::ring_link, link_id, job_.round, job_.rank, to, self().who};
   }
+  bool lives(const RankAddress& holder) const;
   Peer& peer(int rank) { return mesh_.peers[static_cast<std::size_t>(rank)]; }
   const Peer& self() const { return mesh_.peers[static_cast<std::size_t>(job_.rank)]; }
 
@@ -153,17 +114,25 @@ class MeshBuilder final : public MeshMaker {
   const TimePoint deadline_;
   const ParentEnd* const parent_;
   const TimePoint started_ = steady_now();
-  std::optional<Listener> listener_;
   Mesh& mesh_;
   const LinkGraph graph_;
-  Stage stage_ = kLinkStage;
   bool have_links_ = false;          // with all neighbours
   std::vector<int> lower_, higher_;  // ranks to connect with in this stage, ascending
   RankAddress own_;
   std::map<int, RankAddress> addresses_;
-  UniqueFd accepted_;  // readable once all ranks of this stage have come
+  std::shared_ptr<PairSockets> sockets_;
+  UniqueFd progress_;  // readable when links have come, or cannot
   std::mutex to_come_mutex_;
-  RankSet to_come_;           // in this stage
+  bool takes_ = false;  // a stage is under way
+  RankSet to_come_;     // in this stage
+  // Likewise of this stage, or for the next one.
+  struct Come {
+    UniqueFd fd;
+    HandshakeIdentity from;
+    bool is_unix = false;
+  };
+  std::vector<Come> early_;
+  std::optional<Error> cannot_accept_;
   RankSet seen_;              // read addresses, and this rank
   int awaited_ = -1;          // the rank whose address the store did not have yet
   bool others_word_ = false;  // the error is what another rank said, or that it was lost
@@ -176,40 +145,33 @@ Result<void> MeshBuilder::connect_links() {
   return meet(graph_.neighbours(job_.rank));
 }
 
-Result<void> MeshBuilder::connect_other_links() {
-  auto others = all_others();
-  std::erase_if(others, [this](int r) { return graph_.linked(job_.rank, r); });
+Result<void> MeshBuilder::connect_more(const std::vector<int>& peers,
+                                       const std::vector<RankFacts>& facts) {
+  std::vector<int> missing;
+  for (const int r : peers) {
+    if (peer(r).link) continue;
+    missing.push_back(r);
+    const Connections::Target& at = facts[static_cast<std::size_t>(r)].at;
+    addresses_[r] = {
+        .who = at.who, .instance = at.instance, .unix_name = at.unix_name, .tcp = at.tcp};
+  }
   have_links_ = true;
-  return meet(others);
+  return meet(missing);
 }
 
 Result<void> MeshBuilder::meet(const std::vector<int>& peers) {
-  auto ok = connect(kLinkStage, peers);
+  auto ok = connect(peers);
   if (ok) return {};
   const Error error = or_not_arrived(ok.error());
   tell_others(error);
   return error;
 }
 
-std::vector<int> MeshBuilder::all_others() const {
-  std::vector<int> others(static_cast<std::size_t>(job_.size));
-  std::iota(others.begin(), others.end(), 0);
-  std::erase(others, job_.rank);
-  return others;
-}
-
-std::string MeshBuilder::listener_hex() const {
-  const std::string& name = listener_->unix_name();
-  return name.empty() ? "" : name.substr(listener_name("").size());
-}
-
-// Others may have finished: a rank that fails here informs their control threads.
-Result<void> MeshBuilder::connect_data() {
-  auto ok = connect(kDataStage, all_others());
-  if (ok) return {};
-  const Error error = or_not_arrived(ok.error());
-  tell_control_threads(mesh_, error);
-  return error;
+Result<std::string> MeshBuilder::open_listener() {
+  auto listener = Listener::open_unix();
+  if (!listener) return listener.error();
+  mesh_.listener = listener->take_unix();
+  return listener->unix_name().substr(listener_name("").size());
 }
 
 // Only this side knows the rank that it waited for, in a time-out without a rank or at the end of
@@ -219,65 +181,76 @@ Error MeshBuilder::or_not_arrived(const Error& error) {
   return error.rank < 0 && in_vain && !others_word_ ? not_arrived(error) : error;
 }
 
-Result<void> MeshBuilder::connect(Stage stage, const std::vector<int>& peers) {
-  // Accept higher ranks while this one still waits for lower ones: strangers never pile up. The
-  // two sides write different entries of the mesh.
-  stage_ = stage;
+// Higher ranks connect while this one still waits for lower ones. The two threads write different
+// entries of the mesh.
+Result<void> MeshBuilder::connect(const std::vector<int>& peers) {
   const auto middle = std::upper_bound(peers.begin(), peers.end(), job_.rank);
   lower_.assign(peers.begin(), middle);
-  higher_.assign(middle, peers.end());
-  to_come_ = RankSet(higher_.begin(), higher_.end());
-  listener_->renew();
-  accepted_.reset(::eventfd(0, EFD_CLOEXEC));
-  if (!accepted_) return errno_error("init: make an eventfd", errno);
-  Result<void> accepted;
-  std::atomic<bool> done{false};
-  auto acceptor = start_acceptor(accepted, done);
-  if (!acceptor) return acceptor.error();
-  auto connected = meets() ? find_all_lower() : Result<void>();
+  {
+    const std::lock_guard lock(to_come_mutex_);
+    higher_.assign(middle, peers.end());
+    to_come_ = RankSet(higher_.begin(), higher_.end());
+    takes_ = true;
+    cannot_accept_.reset();
+    for (Come& come : std::exchange(early_, {})) {
+      take_link(std::move(come.fd), come.from, come.is_unix);
+    }
+  }
+  auto connected = have_links_ ? Result<void>() : find_all_lower();
   if (connected) connected = connect_all_lower();
-  if (connected && !nobody_to_come()) connected = watch_acceptor(done);
-  if (!connected || nobody_to_come()) listener_->stop();
-  acceptor->join();
-  if (parent_is_over()) return parent_->error();
-  // Drop sockets of a process that another one has replaced.
-  for (auto& other : mesh_.peers) std::erase_if(other.more_data, has_ended);
-  return connected ? accepted : connected;
+  if (connected) connected = await_higher();
+  {
+    // Others read the links from now on.
+    const std::lock_guard lock(to_come_mutex_);
+    takes_ = false;
+  }
+  return parent_is_over() ? parent_->error() : connected;
 }
 
 // A rank that is lost before it connects would be awaited until the deadline. While the first links
-// are made only the parent of a group shows that, while the others are made the end of a link with
-// a neighbour does, and later that of the rank's own.
-Result<void> MeshBuilder::watch_acceptor(const std::atomic<bool>& accepted) {
-  const bool first = first_meets();
-  while (!accepted && (parent_ != nullptr || !first)) {
-    if (parent_is_over()) return parent_->error();
-    std::optional<Error> lost;
-    if (first) {
-      ::poll(nullptr, 0, kParentMs);
-    } else {
-      lost = meets() ? neighbour_lost() : lost_meanwhile();
+// are made only the parent of a group shows that, later the end of a link with a neighbour does.
+Result<void> MeshBuilder::await_higher() {
+  while (true) {
+    {
+      const std::lock_guard lock(to_come_mutex_);
+      if (to_come_.empty()) return {};
+      if (cannot_accept_) return *cannot_accept_;
     }
-    if (!lost) continue;
-    others_word_ = true;
-    return std::move(*lost);
+    if (parent_is_over()) return parent_->error();
+    if (have_links_) {
+      if (auto lost = neighbour_lost()) {
+        others_word_ = true;
+        return std::move(*lost);
+      }
+    } else {
+      const TimePoint until =
+          parent_ == nullptr ? deadline_ : steady_now() + std::chrono::milliseconds(kParentMs);
+      pollfd progress{progress_.get(), POLLIN, 0};
+      ::poll(&progress, 1, poll_timeout_ms(steady_now(), std::min(deadline_, until)));
+    }
+    eventfd_t count;
+    (void)::eventfd_read(progress_.get(), &count);
+    const std::lock_guard lock(to_come_mutex_);
+    if (steady_now() >= deadline_ && !to_come_.empty()) {
+      return Error{.code = Errc::timeout, .what = "peers have not connected"};
+    }
   }
-  return {};
 }
 
-// All ranks have been there: the first one whose link ends, or what it has said before.
+// All ranks have been there: the first one whose link ends, or that has said why it gives up.
 std::optional<Error> MeshBuilder::neighbour_lost() {
   const auto ranks = graph_.neighbours(job_.rank);
   std::vector<pollfd> links;
   links.reserve(ranks.size() + 1);
   for (const int r : ranks) links.push_back({peer(r).link.get(), POLLRDHUP, 0});
-  links.push_back({accepted_.get(), POLLIN, 0});
-  if (::poll(links.data(), links.size(), kParentMs) <= 0) return {};
+  links.push_back({progress_.get(), POLLIN, 0});
+  (void)::poll(links.data(), links.size(), kParentMs);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (links[i].revents == 0) continue;
+    const bool ended = links[i].revents != 0;
+    if (!ended && !says_failed(links[i].fd)) continue;
     auto word = receive_link_message(links[i].fd, steady_now());
     if (word && word->answer == LinkMessage::Answer::failed) return word->error;
-    return lost_connection(ranks[i]);
+    if (ended) return lost_connection(ranks[i]);
   }
   return {};
 }
@@ -288,31 +261,30 @@ Error MeshBuilder::lost_connection(int rank) {
           .rank = rank};
 }
 
-Result<std::thread> MeshBuilder::start_acceptor(Result<void>& accepted, std::atomic<bool>& done) {
-  return start_quiet_thread([this, &accepted, &done] {
-    try {
-      accepted = accept_higher();
-    } catch (const std::exception&) {
-      accepted = Error{.code = Errc::io, .what = "init: out of memory"};
-    }
-    done = true;
-    ::eventfd_write(accepted_.get(), 1);
-  });
-}
-
 Result<void> MeshBuilder::publish() {
   const auto address = listen_address(job_);
   if (!address) return address.error();
-  auto listener = Listener::open(*address, job_.transport != Transport::tcp, job_.ports);
-  if (!listener) return listener.error();
-  listener_ = std::move(*listener);
-  failpoint("mesh.listens");
+  auto connections =
+      Connections::of_process(secret_, *address, job_.transport != Transport::tcp, job_.ports);
+  if (!connections) return connections.error();
+  progress_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!progress_) return errno_error("init: make an eventfd", errno);
+  auto instance = random_hex(8);
+  if (!instance) return instance.error();
   own_ = {self().who,
           job_.size,
           job_.plan,
           job_.links,
-          listener_->unix_name(),
-          listener_->tcp_endpoint()};
+          *instance,
+          (*connections)->unix_name(),
+          (*connections)->tcp_endpoint()};
+  sockets_ = mesh_.sockets = PairSockets::open(
+      std::move(*connections), identity(-1, job_.link_id()), std::move(*instance), job_.size);
+  sockets_->take_links({[this](UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
+                          on_link(std::move(fd), from, is_unix);
+                        },
+                        [this](const Error& error) { on_failure(error); }});
+  failpoint("mesh.listens");
   return claim(encode(own_));
 }
 
@@ -326,9 +298,7 @@ Result<void> MeshBuilder::claim(const std::string& own) {
     if (*stands == own) return {};
     auto holder = decode_rank_address(*stands);
     if (!holder) return holder.error();
-    const auto there =
-        connect_tcp(holder->tcp, std::min(deadline_, steady_now() + kHandshakeTimeout));
-    if (there || there.error().os_errno != ECONNREFUSED) {
+    if (lives(*holder)) {
       return Error{.code = Errc::usage,
                    .what = fmt::format("init: this process (pid {}) wants to be rank {}, but that "
                                        "rank has joined already: {}",
@@ -337,6 +307,18 @@ Result<void> MeshBuilder::claim(const std::string& own) {
     }
     held = std::move(*stands);
   }
+}
+
+// A process that does not answer may be stopped. One that closes the connection at once, without an
+// answer, has given that bootstrap up.
+bool MeshBuilder::lives(const RankAddress& holder) const {
+  const TimePoint until = std::min(deadline_, steady_now() + kHandshakeTimeout);
+  auto fd = connect_tcp(holder.tcp, until);
+  if (fd) fd = secured(std::move(*fd), TlsChannel::Side::connector, secret_);
+  if (!fd) return fd.error().os_errno != ECONNREFUSED;
+  const auto proven = handshake_connect(
+      fd->get(), secret_, identity(job_.rank, link_id_of(job_.link_id(), holder.instance)), until);
+  return proven || !means_gone(proven.error());
 }
 
 Result<std::string> MeshBuilder::wait_for(const std::string& key) {
@@ -394,7 +376,7 @@ Result<void> MeshBuilder::connect_lower(int rank, RankAddress& address) {
     const bool gone = means_gone(error);
     if (error.os_errno == ECONNREFUSED) {
       patience =
-          std::min(patience, steady_now() + (first_meets() ? kStalePatience : Duration::zero()));
+          std::min(patience, steady_now() + (have_links_ ? Duration::zero() : kStalePatience));
     }
     if (!gone || steady_now() >= patience || parent_is_over()) {
       error.what = "init: connect to " + address.who + ": " + error.what;
@@ -403,7 +385,7 @@ Result<void> MeshBuilder::connect_lower(int rank, RankAddress& address) {
       return error;
     }
     ::poll(nullptr, 0, kRetryMs);
-    if (!first_meets()) continue;
+    if (have_links_) continue;
     auto fresh = address_of(rank);
     if (!fresh) return fresh.error();
     address = std::move(*fresh);
@@ -413,40 +395,10 @@ Result<void> MeshBuilder::connect_lower(int rank, RankAddress& address) {
 Result<void> MeshBuilder::try_connect(int rank, const RankAddress& address) {
   Peer& entry = peer(rank);
   entry.who = address.who;
-  for (const Purpose purpose : stage_) {
-    UniqueFd& slot = socket_for(entry, purpose);
-    if (slot && !has_ended(slot)) continue;
-    if (purpose == Purpose::ring_messages) {
-      if (auto ok = connect_more(rank, address, entry); !ok) return ok;
-    }
-    auto fd = connect_one(rank, address, purpose, entry.same_host);
-    if (!fd) return fd.error();
-    slot = std::move(*fd);
-    failpoint("mesh.connected");
-  }
-  return {};
-}
-
-// Connects them at the same time, because each takes some round trips.
-Result<void> MeshBuilder::connect_more(int rank, const RankAddress& address, Peer& entry) {
-  std::erase_if(entry.more_data, has_ended);
-  const std::size_t wanted = more_sockets(entry.data.get(), job_);
-  std::vector<Result<UniqueFd>> made;
-  for (std::size_t i = entry.more_data.size(); i < wanted; ++i) made.emplace_back(UniqueFd());
-  std::vector<std::thread> threads;
-  for (auto& one : made) {
-    auto thread = start_quiet_thread([this, rank, &address, &one] {
-      bool is_unix = false;
-      one = connect_one(rank, address, Purpose::ring_more_data, is_unix);
-    });
-    if (!thread) one = thread.error();
-    if (thread) threads.push_back(std::move(*thread));
-  }
-  for (auto& thread : threads) thread.join();
-  for (auto& one : made) {
-    if (!one) return one.error();
-    entry.more_data.push_back(std::move(*one));
-  }
+  auto fd = connect_one(rank, address, entry.same_host);
+  if (!fd) return fd.error();
+  entry.link = std::move(*fd);
+  failpoint("mesh.connected");
   return {};
 }
 
@@ -462,14 +414,14 @@ Result<UniqueFd> MeshBuilder::connect_patiently(const RankAddress& address) {
   return connect_tcp(address.tcp, deadline_);
 }
 
-Result<UniqueFd> MeshBuilder::connect_one(int rank, const RankAddress& address, Purpose purpose,
-                                          bool& is_unix) {
+Result<UniqueFd> MeshBuilder::connect_one(int rank, const RankAddress& address, bool& is_unix) {
   is_unix = false;
+  const std::string link_id = link_id_of(job_.link_id(), address.instance);
   if (job_.transport != Transport::tcp && !address.unix_name.empty()) {
     auto local = connect_unix(address.unix_name);
     if (local) {
       failpoint("mesh.before_hello");
-      auto proven = handshake_connect(local->get(), secret_, identity(purpose, rank), deadline_);
+      auto proven = handshake_connect(local->get(), secret_, identity(rank, link_id), deadline_);
       if (!proven) return proven.error();
       is_unix = true;
       return local;
@@ -479,76 +431,41 @@ Result<UniqueFd> MeshBuilder::connect_one(int rank, const RankAddress& address, 
   if (fd) fd = secured(std::move(*fd), TlsChannel::Side::connector, secret_);
   if (!fd) return fd;
   failpoint("mesh.before_hello");
-  auto proven = handshake_connect(fd->get(), secret_, identity(purpose, rank), deadline_);
+  auto proven = handshake_connect(fd->get(), secret_, identity(rank, link_id), deadline_);
   if (!proven) return proven.error();
   return fd;
 }
 
-Result<void> MeshBuilder::accept_higher() {
-  const auto take = [&](UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
-    if (!std::binary_search(higher_.begin(), higher_.end(), from.from_rank)) return false;
-    Peer& entry = peer(from.from_rank);
-    if (meets() != (from.purpose == Purpose::ring_link)) return false;
-    if (from.purpose == Purpose::ring_more_data) {
-      if (entry.more_data.size() < kMostMore) entry.more_data.push_back(std::move(fd));
-      return false;
-    }
-    UniqueFd& slot = socket_for(entry, from.purpose);
-    // A second claim counts only if the process of the first one has gone.
-    if (slot && !has_ended(slot)) return false;
-    // In the second stage the other thread reads these two.
-    if (meets()) {
-      entry.who = from.who;
-      entry.same_host = is_unix;
-    }
-    slot = std::move(fd);
-    failpoint("mesh.accepted");
-    const auto there = [&](Purpose purpose) { return bool(socket_for(entry, purpose)); };
-    if (!std::all_of(stage_.begin(), stage_.end(), there)) return false;
-    const std::lock_guard lock(to_come_mutex_);
-    to_come_.erase(from.from_rank);
-    return to_come_.empty();
-  };
-  HandshakeIdentity expected = identity(Purpose::ring_link, job_.rank);
-  expected.from_rank = -1;
-  // The thread of the highest rank rejects strangers until it is stopped.
-  auto outcome = listener_->accept_until(secret_, expected, take, deadline_);
-  return nobody_to_come() ? Result<void>() : outcome;
-}
-
-// The error of a rank that was to connect, and has ended; none: there is no such rank.
-std::optional<Error> MeshBuilder::lost_meanwhile() {
-  std::vector<int> ranks;
-  {
-    const std::lock_guard lock(to_come_mutex_);
-    ranks.assign(to_come_.begin(), to_come_.end());
-  }
-  std::vector<pollfd> links;
-  links.reserve(ranks.size() + 1);
-  for (const int r : ranks) links.push_back({peer(r).link.get(), POLLRDHUP, 0});
-  links.push_back({accepted_.get(), POLLIN, 0});
-  if (::poll(links.data(), links.size(), kParentMs) <= 0) return {};
-  std::optional<Error> lost;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (links[i].revents == 0) continue;
-    Error error = last_word_of(ranks[i]);
-    // That of a rank which names another one is better.
-    if (!lost || error.rank != ranks[i]) lost = std::move(error);
-  }
-  if (!lost) return {};
-  ::poll(nullptr, 0, kLastMs);  // it may have connected just before its end
+// On the thread of the connections, like on_failure().
+void MeshBuilder::on_link(UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
   const std::lock_guard lock(to_come_mutex_);
-  const auto missing = [this](int r) { return to_come_.contains(r); };
-  return std::any_of(ranks.begin(), ranks.end(), missing) ? lost : std::nullopt;
+  take_link(std::move(fd), from, is_unix);
 }
 
-Error MeshBuilder::last_word_of(int rank) {
-  const Peer& from = peer(rank);
-  char bytes[2048];
-  const ssize_t n = ::recv(from.link.get(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK);
-  const std::string_view frames(bytes, n > 0 ? static_cast<std::size_t>(n) : 0);
-  if (auto error = error_in_frames(frames, job_.size)) return std::move(*error);
-  return lost_connection(rank);
+// Under the mutex.
+void MeshBuilder::take_link(UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
+  const int rank = from.from_rank;
+  if (!takes_ || !std::binary_search(higher_.begin(), higher_.end(), rank)) {
+    // For the next stage, or of a rank that has finished the bootstrap and needs a link.
+    std::erase_if(early_, [rank](const Come& come) { return come.from.from_rank == rank; });
+    early_.push_back({std::move(fd), from, is_unix});
+    return;
+  }
+  Peer& entry = peer(rank);
+  // A second claim counts only if the process of the first one has gone.
+  if (entry.link && !has_hung_up(entry.link)) return;
+  entry.who = from.who;
+  entry.same_host = is_unix;
+  entry.link = std::move(fd);
+  failpoint("mesh.accepted");
+  to_come_.erase(rank);
+  ::eventfd_write(progress_.get(), 1);
+}
+
+void MeshBuilder::on_failure(const Error& error) {
+  const std::lock_guard lock(to_come_mutex_);
+  cannot_accept_ = error;
+  ::eventfd_write(progress_.get(), 1);
 }
 
 // The error that a rank that gave up earlier has sent to its peers.
@@ -576,9 +493,8 @@ Error MeshBuilder::not_arrived(const Error& cause) {
   const auto soon = steady_now() + std::chrono::seconds(2);
   for (int r = 0; r < job_.size; ++r) {
     const Peer& other = peer(r);
-    const bool connected = other.link && (meets() || (other.data && other.messages));
-    if (r == job_.rank || connected) continue;
-    if (seen_.contains(r) || other.link) {
+    if (r == job_.rank || other.link) continue;
+    if (seen_.contains(r)) {
       add(arrivals.unconnected, r);
       continue;
     }
@@ -644,6 +560,15 @@ Result<std::string> listen_address(const JobView& job) {
 bool Mesh::one_host() const {
   return std::all_of(peers.begin(), peers.end(),
                      [](const Peer& peer) { return !peer.link || peer.same_host; });
+}
+
+Duration Mesh::round_trip() const {
+  Duration longest{};
+  for (const auto& peer : peers) {
+    if (!peer.link || !leads_to_other_host(peer.link.get())) continue;
+    longest = std::max(longest, shortest_round_trip(peer.link.get()));
+  }
+  return longest;
 }
 
 std::unique_ptr<MeshMaker> make_mesh_maker(const JobView& job, const Secret& secret, Store& store,

@@ -1,11 +1,9 @@
-// Mesh: the authenticated connections of one rank to others, made once per communicator. First come
-// the control links between neighbours (ring/links/link_graph.h). Ranks that then agree that all of
-// them share memory need no more. All others make the links of the remaining pairs, and connect
-// twice more per pair, for the data of collectives and for messages.
-// Between hosts there are more for data (see ring/stream/socket_bundle.h), fewer the more ranks
-// there are. Between ranks of one host they are AF_UNIX (abstract names of 128 random bits: nothing
-// on disk), else TCP on ports that the kernel chose before the rank published them; the higher rank
-// connects to the lower.
+// Mesh: the authenticated control links of one rank to others, made once per communicator. First
+// come those between neighbours (ring/links/link_graph.h). Further links, and the sockets for data
+// and messages, come when they are needed (ring/links/late_links.h, ring/links/pair_sockets.h).
+// Between ranks of one host they are AF_UNIX (abstract names of 128 random bits: nothing on disk),
+// else TCP on ports that the kernel chose before the rank published them; the higher rank connects
+// to the lower.
 #pragma once
 
 #include <memory>
@@ -20,22 +18,25 @@
 #include "ring/call/abort_flag.h"
 #include "ring/call/parent_end.h"
 #include "ring/links/job_view.h"
+#include "ring/links/pair_sockets.h"
+#include "ring/links/rank_facts.h"
 
 namespace dlaunch {
 
 struct Peer {
-  std::string who;  // "rank 3 (pid 4711 on a)"; its rank in the job, also in a group
-  UniqueFd link;    // read by the control thread
-  UniqueFd data;    // the stream plane's
-  std::vector<UniqueFd> more_data{};  // likewise; both ends have as many
-  UniqueFd messages;                  // for the messenger
-  bool same_host = false;             // connected by AF_UNIX, so that descriptors can be passed
+  std::string who;         // "rank 3 (pid 4711 on a)"; its rank in the job, also in a group
+  UniqueFd link;           // read by the control thread
+  bool same_host = false;  // connected by AF_UNIX, so that descriptors can be passed
 };
 
 struct Mesh {
-  std::vector<Peer> peers;  // by rank; the own entry has a name and no sockets
-  UniqueFd listener{};      // for later links of ranks that share memory; empty: each has all
-  bool one_host() const;    // of the ranks with a link
+  std::vector<Peer> peers;  // by rank; the own entry has a name and no link
+  UniqueFd listener{};      // for later links, where all ranks share memory and have few
+  std::shared_ptr<PairSockets> sockets{};  // for ranks that do not
+  bool one_host() const;                   // of the ranks with a link
+  // The longest round trip to another host, as the least that the kernel has measured so far; zero
+  // if there is none.
+  Duration round_trip() const;
 };
 
 // "rank 3 (pid 4711 on a)"
@@ -60,15 +61,13 @@ class MeshMaker {
   // way to the new one. A second living process with the same rank is refused (Errc::usage), naming
   // the first; so is a process with another number of ranks (Errc::mismatch).
   virtual Result<void> connect_links() = 0;
-  // Blocks until every pair has a link. Needs the addresses in the store. Errc::peer_lost: a
-  // neighbour has ended.
-  virtual Result<void> connect_other_links() = 0;
-  // Blocks until every pair has all its other sockets. No rank may read link messages any more.
-  virtual Result<void> connect_data() = 0;
-  // The AF_UNIX socket on which this rank listens, and the random part of its name; empty without
-  // one. The maker connects nothing after take_listener().
-  virtual std::string listener_hex() const = 0;
-  virtual UniqueFd take_listener() = 0;
+  // Blocks until this rank has a link with each of these, too, which name it likewise.
+  // Errc::peer_lost: a neighbour has ended.
+  virtual Result<void> connect_more(const std::vector<int>& peers,
+                                    const std::vector<RankFacts>& facts) = 0;
+  // Opens an AF_UNIX socket on which this rank listens for later links: Mesh::listener. Returns the
+  // random part of its name.
+  virtual Result<std::string> open_listener() = 0;
 };
 
 // `prefix` keeps this communicator's keys in the store apart from others. `parent`: the flag of the

@@ -17,6 +17,7 @@ std::string encode(const RankAddress& address) {
   out.put(static_cast<std::int32_t>(address.ranks));
   out.put_string(address.plan);
   out.put(static_cast<std::uint8_t>(address.links));
+  out.put_string(address.instance);
   out.put_string(address.unix_name);
   out.put_string(address.tcp.host);
   out.put(address.tcp.port);
@@ -30,6 +31,7 @@ Result<RankAddress> decode_rank_address(std::string_view bytes) {
   address.ranks = in.get<std::int32_t>();
   address.plan = in.get_string(kMaxAddressText);
   address.links = static_cast<LinkChoice>(in.get<std::uint8_t>());
+  address.instance = in.get_string(kMaxUnixName);
   address.unix_name = in.get_string(kMaxUnixName);
   address.tcp.host = in.get_string(kMaxAddressText);
   address.tcp.port = in.get<std::uint16_t>();

@@ -16,6 +16,7 @@ struct RankAddress {
   int ranks = 0;  // in the world that it knows
   std::string plan;
   LinkChoice links = LinkChoice::automatic;
+  std::string instance;  // see link_id_of()
   std::string unix_name;
   Endpoint tcp;
 };

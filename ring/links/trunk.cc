@@ -1,6 +1,8 @@
 #include "ring/links/trunk.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -21,6 +23,7 @@
 #include "base/socket.h"
 #include "rendezvous/tls_tunnel.h"
 #include "ring/links/descriptor_limit.h"
+#include "ring/links/late_source.h"
 
 namespace dlaunch {
 namespace {
@@ -39,7 +42,7 @@ using PassedOne = PassedDescriptors<1>;  // with one call of sendmsg()
 
 }  // namespace
 
-Trunk::Trunk(int rank, std::vector<Peer> peers) : rank_(rank) {
+Trunk::Trunk(int rank, std::vector<Peer> peers, Duration silence) : rank_(rank), silence_(silence) {
   for (auto& peer : peers) {
     Watched& added = peers_.emplace_back();
     added.who = std::move(peer.who);
@@ -48,7 +51,7 @@ Trunk::Trunk(int rank, std::vector<Peer> peers) : rank_(rank) {
 }
 
 Result<std::shared_ptr<Trunk>> Trunk::make(int rank, std::vector<Peer> peers, Duration silence) {
-  std::shared_ptr<Trunk> trunk(new Trunk(rank, std::move(peers)));
+  std::shared_ptr<Trunk> trunk(new Trunk(rank, std::move(peers), silence));
   trunk->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   trunk->stop_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   trunk->deaths_event_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -61,13 +64,20 @@ Result<std::shared_ptr<Trunk>> Trunk::make(int rank, std::vector<Peer> peers, Du
     Watched& peer = trunk->peers_[r];
     const UniqueFd& fd = peer.first.fd;
     if (!fd) continue;
-    if (silence > Duration::zero()) end_when_silent(fd.get(), silence);
-    peer.carried = Carrier(fd.get()).fd() != fd.get();
-    trunk->carried_ |= peer.carried;
-    added = added && trunk->watch(fd, static_cast<std::uint32_t>(r));
+    added = added && trunk->prepare(static_cast<int>(r), fd, static_cast<std::uint32_t>(r));
   }
   if (!added) return errno_error("control thread: epoll_ctl", errno);
   return trunk;
+}
+
+// Without delay: a frame that waits for the acknowledgement of another one would be lost if this
+// process ended meanwhile. That fails for AF_UNIX, which does not delay.
+bool Trunk::prepare(int peer, const UniqueFd& fd, std::uint32_t tag) {
+  const int on = 1;
+  ::setsockopt(Carrier(fd.get()).fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (silence_ > Duration::zero()) end_when_silent(fd.get(), silence_);
+  if (Carrier(fd.get()).fd() != fd.get()) at(peer).carried = carried_ = true;
+  return watch(fd, tag);
 }
 
 bool Trunk::watch(const UniqueFd& fd, std::uint32_t tag) const {
@@ -75,10 +85,8 @@ bool Trunk::watch(const UniqueFd& fd, std::uint32_t tag) const {
   return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0;
 }
 
-Result<void> Trunk::connect_later(UniqueFd listener, Contacts contacts) {
-  auto late = LateLinks::open(rank_, std::move(listener), std::move(contacts));
-  if (!late) return late.error();
-  late_ = std::move(*late);
+Result<void> Trunk::connect_later(std::unique_ptr<LateSource> late) {
+  late_ = std::move(late);
   epoll_event event{.events = EPOLLIN, .data = {.u32 = kLateTag}};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, late_->descriptor(), &event) == 0) return {};
   return errno_error("control thread: epoll_ctl", errno);
@@ -345,19 +353,37 @@ void Trunk::take_late_links() {
   if (!late_) return;
   for (auto& [peer, fd] : late_->accept()) {
     if (at(peer).over) continue;
-    const std::lock_guard lock(send_mutex_);
-    const auto tag = static_cast<std::uint32_t>(peer);
-    const bool added = !at(peer).first.fd ? add_link(peer, at(peer).first, std::move(fd), tag)
-                       : !at(peer).second.fd
-                           ? add_link(peer, at(peer).second, std::move(fd), tag | kSecond)
-                           : true;
-    if (!added) log_warn("{} has connected, but cannot be heard: no memory", who(peer));
+    if (fd) {
+      take_late_link(peer, std::move(fd));
+    } else if (refuse(peer)) {
+      end(peer, "its process has ended, or a firewall refuses connections");
+    }
   }
+}
+
+void Trunk::take_late_link(int peer, UniqueFd fd) {
+  const std::lock_guard lock(send_mutex_);
+  const auto tag = static_cast<std::uint32_t>(peer);
+  const bool added = !at(peer).first.fd ? add_link(peer, at(peer).first, std::move(fd), tag)
+                     : !at(peer).second.fd
+                         ? add_link(peer, at(peer).second, std::move(fd), tag | kSecond)
+                         : true;
+  if (!added) log_warn("{} has connected, but cannot be heard: no memory", who(peer));
+}
+
+// It can no longer be reached. False: that is known, or there is a link, which shows what has
+// become of it.
+bool Trunk::refuse(int peer) {
+  const std::lock_guard lock(send_mutex_);
+  if (at(peer).first.fd || at(peer).refused) return false;
+  at(peer).refused = true;
+  at(peer).output.clear();
+  return true;
 }
 
 // Under send_mutex_, as the next one. False: it cannot be watched, and is closed.
 bool Trunk::add_link(int peer, Link& link, UniqueFd fd, std::uint32_t tag) {
-  if (!watch(fd, tag)) return false;
+  if (!prepare(peer, fd, tag)) return false;
   link.fd = std::move(fd);
   if (&link == &at(peer).first && !at(peer).output.empty()) await_writable(peer, true);
   return true;
@@ -446,6 +472,11 @@ void Trunk::await_writable(int peer, bool wanted) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, at(peer).first.fd.get(), &event);
 }
 
+bool Trunk::has_link(int peer) {
+  const std::lock_guard lock(send_mutex_);
+  return bool(at(peer).first.fd) && !at(peer).over;
+}
+
 void Trunk::pass_on(int peer, std::string_view frame) {
   const std::lock_guard lock(send_mutex_);
   Watched& to = at(peer);
@@ -471,7 +502,7 @@ void Trunk::drain() {
   const auto all_sent = [this] {
     const std::lock_guard lock(send_mutex_);
     return std::all_of(peers_.begin(), peers_.end(), [](const Watched& peer) {
-      return !peer.first.fd || peer.over || peer.output.empty();
+      return peer.refused || peer.over || peer.output.empty();
     });
   };
   const TimePoint until = steady_now() + kDrainPatience;

@@ -1,6 +1,6 @@
 // Trunk: the control connections of one communicator, and this process's one thread that watches
 // them. Where ranks have links with their neighbours only, a pair gets one when it first needs it
-// (ring/links/late_links.h); two, if both connect at the same moment. The communicator and the
+// (ring/links/late_source.h); two, if both connect at the same moment. The communicator and the
 // groups made from it on one host share the trunk: each is a channel there (ring/links/links.h), so
 // a group needs neither connections nor a thread of its own. The trunk lives as long as one of
 // them.
@@ -14,13 +14,13 @@
 // Thread-safe. Ranks here are those of the communicator that made the trunk.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -32,7 +32,7 @@
 #include "base/unique_fd.h"
 #include "ring/links/death_watch.h"
 #include "ring/links/held_frames.h"
-#include "ring/links/late_links.h"
+#include "ring/links/late_source.h"
 #include "ring/links/link_frame.h"
 
 namespace dlaunch {
@@ -82,6 +82,7 @@ class Trunk {
   // The same, on the trunk's thread, for a frame that passes through this rank: it goes with others
   // once the thread has read what has come.
   void pass_on(int peer, std::string_view frame);
+  bool has_link(int peer);
   // Waits, for a moment at most, until tunnels have carried all frames.
   void flush() const;
   // Waits, for a second at most, until the kernel has all frames. Not on the trunk's thread.
@@ -93,8 +94,8 @@ class Trunk {
   // Reports dead peers of this host from the kernel to died().
   void watch(std::unique_ptr<DeathWatch> deaths) { deaths_ = std::move(deaths); }
   // For ranks that have no link yet: how they connect. Call it before run().
-  Result<void> connect_later(UniqueFd listener, Contacts contacts);
-  bool connects_later() const { return late_.has_value(); }
+  Result<void> connect_later(std::unique_ptr<LateSource> late);
+  bool connects_later() const { return late_ != nullptr; }
   // Takes the descriptors that come with MEMORY, on the thread. Call it before run().
   using TakeMemory = std::function<void(int peer, std::uint64_t number, UniqueFd descriptor)>;
   void on_memory(TakeMemory take) { take_memory_ = std::move(take); }
@@ -118,7 +119,7 @@ class Trunk {
   struct Watched {
     std::string who;
     Link first, second;  // this rank sends on the first one; under send_mutex_ until they are there
-    bool carried = false;  // by a tunnel, where a reset looks like an end
+    bool carried = false;  // by a tunnel, where a reset looks like an end. Only for the thread
     bool dead = false;     // died(), not handled yet; under dead_mutex_
     // No link of it is watched any more: the thread sets it under send_mutex_.
     bool over = false;
@@ -132,7 +133,7 @@ class Trunk {
     std::set<int> members;
   };
 
-  Trunk(int rank, std::vector<Peer> peers);
+  Trunk(int rank, std::vector<Peer> peers, Duration silence);
   void main();
   void on_event(std::uint32_t tag, std::uint32_t events);
   bool on_readable(int peer, Link& link);
@@ -141,9 +142,12 @@ class Trunk {
   void take_frames(int peer, Link& link);
   void send_passed();
   void take_late_links();
+  void take_late_link(int peer, UniqueFd fd);
+  bool refuse(int peer);
   void connect(int peer);
   void connect_waiting();
   bool add_link(int peer, Link& link, UniqueFd fd, std::uint32_t tag);
+  bool prepare(int peer, const UniqueFd& fd, std::uint32_t tag);
   bool watch(const UniqueFd& fd, std::uint32_t tag) const;
   void on_nonsense(int peer);
   void on_deaths();
@@ -160,12 +164,13 @@ class Trunk {
   Watched& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
 
   const int rank_;
+  const Duration silence_;
   std::vector<Watched> peers_;
-  std::optional<LateLinks> late_;
+  std::unique_ptr<LateSource> late_;
   TakeMemory take_memory_;
-  bool warned_ = false;   // that a rank cannot be reached; under send_mutex_
-  bool passes_ = false;   // of any peer; likewise
-  bool carried_ = false;  // any of the links
+  bool warned_ = false;               // that a rank cannot be reached; under send_mutex_
+  bool passes_ = false;               // of any peer; likewise
+  std::atomic<bool> carried_{false};  // any of the links
   std::mutex channels_mutex_;
   std::map<std::uint64_t, Open> channels_;
   HeldFrames held_;

@@ -70,7 +70,7 @@ void Messenger::post(const TransferPtr& transfer) {
   Error wrong;
   if (message.is_send) {
     sends_[static_cast<std::size_t>(message.peer)].push_back(transfer);
-    reach(message.peer);
+    sockets_->reach(message.peer);
   } else if (take_from_inbox(message, wrong)) {
     finish(transfer);
   } else {
@@ -78,32 +78,9 @@ void Messenger::post(const TransferPtr& transfer) {
     if (!wrong.what.empty()) return fail(wrong);
     for (int d = 1; d < sockets_->ranks(); ++d) {
       const int peer = sockets_->at_distance(d);
-      if (message.peer == peer || message.peer == kAnySource) reach(peer);
+      if (message.peer == peer || message.peer == kAnySource) sockets_->reach(peer);
     }
   }
-}
-
-void Messenger::reach(int peer) {
-  if (sockets_->has(peer)) {
-    (*sockets_)[peer].mark_readable();
-  } else {
-    source_->want_socket(peer);
-  }
-}
-
-Result<void> Messenger::attach_new() {
-  if (source_ == nullptr || !source_->sockets_come()) return {};
-  for (auto& [peer, socket] : source_->take_sockets()) {
-    if (!socket) {
-      Error lacking =
-          errno_error(fmt::format("open a socket for messages with rank {}", peer), EMFILE);
-      lacking.what += ": is 'ulimit -n' too low on one of the two ranks?";
-      return lacking;
-    }
-    failpoint("messenger.attaches");
-    if (auto ok = sockets_->attach(peer, std::move(socket)); !ok) return ok;
-  }
-  return {};
 }
 
 // Takes the oldest matching message from the inbox; sets `wrong` if it is of another kind.
@@ -131,7 +108,7 @@ bool Messenger::take_from_inbox(Message& message, Error& wrong) {
 // receive: a peer may be stuck in a send to this rank. True if something moved.
 Result<bool> Messenger::advance() {
   if (sockets_->abort().raised()) return sockets_->abort().error();
-  if (auto ok = attach_new(); !ok) return ok.error();
+  if (auto ok = sockets_->attach_new(); !ok) return ok.error();
   bool moved = false;
   for (int d = 1; d < sockets_->ranks(); ++d) {
     const int peer = sockets_->at_distance(d);

@@ -1,6 +1,6 @@
 // Messenger: point-to-point messages over one stream socket per peer, separate from the
 // collectives', so that neither blocks the other. Any number of sends and receives may be pending.
-// Messages without a receive go to a bounded inbox. A socket that the group lacks comes from a
+// Messages without a receive go to a bounded inbox. A socket that the group lacks comes from its
 // source when a message first needs it, or when the peer's does.
 //
 // Not thread-safe: either one thread calls transfer(), or one thread serves a queue of operations
@@ -16,7 +16,6 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "ring/call/message_sockets.h"
 #include "ring/call/operation.h"
 #include "ring/stream/inbox.h"
 #include "ring/stream/socket_group.h"
@@ -25,15 +24,11 @@ namespace dlaunch {
 
 class Messenger {
  public:
-  // `source` may be null if the group has all sockets; it must outlive the messages.
-  explicit Messenger(std::unique_ptr<SocketGroup> sockets, MessageSockets* source = nullptr)
+  explicit Messenger(std::unique_ptr<SocketGroup> sockets)
       : sockets_(std::move(sockets)),
-        source_(source),
         inbox_(sockets_->ranks()),
         sends_(static_cast<std::size_t>(sockets_->ranks())),
-        coming_(static_cast<std::size_t>(sockets_->ranks())) {
-    if (source_ != nullptr) source_->on_socket(sockets_->waker());
-  }
+        coming_(static_cast<std::size_t>(sockets_->ranks())) {}
 
   // Blocks until the message has been sent or received. Errors are final for the messenger.
   Result<void> transfer(Message& message);
@@ -56,8 +51,6 @@ class Messenger {
   void take(const std::shared_ptr<Operation>& operation);
   Result<void> turn(int extra);
   void post(const TransferPtr& transfer);
-  void reach(int peer);
-  Result<void> attach_new();
   bool take_from_inbox(Message& message, Error& wrong);
   Result<bool> advance();
   Result<void> push(int peer, bool& moved);
@@ -83,7 +76,6 @@ class Messenger {
   bool idle() const { return under_way_ == 0; }
 
   std::unique_ptr<SocketGroup> sockets_;
-  MessageSockets* const source_;
   Inbox inbox_;
   std::vector<std::deque<TransferPtr>> sends_;  // by peer, in order
   std::list<TransferPtr> receives_;             // those that no message has begun to fill, in order

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "base/cpus.h"
+#include "base/failpoint.h"
 #include "base/round_trip.h"
 #include "base/socket.h"
 
@@ -34,43 +35,52 @@ void hold_back_little(int fd) {
 Result<std::unique_ptr<SocketGroup>> SocketGroup::open(int rank, int ranks, std::uint64_t round,
                                                        std::vector<UniqueFd> sockets,
                                                        AbortFlag& abort,
-                                                       const StreamOptions& options,
-                                                       std::vector<std::vector<UniqueFd>> more) {
+                                                       const StreamOptions& options) {
   DL_ASSERT(rank >= 0 && rank < ranks && sockets.size() == static_cast<std::size_t>(ranks));
   const int local_ranks = options.local_ranks > 0 ? options.local_ranks : ranks;
   const int cores =
       options.usable_cores > 0 ? options.usable_cores : std::max(1, count_cpus(own_cpus()));
   const int agreed = options.agreed_cores > 0 ? options.agreed_cores : cores;
   std::unique_ptr<SocketGroup> group(
-      new SocketGroup(rank, ranks, round, abort, local_ranks <= cores, agreed));
-  group->sent_in_vain_ = options.sent_in_vain;
-  group->peers_.resize(sockets.size());
+      new SocketGroup(rank, ranks, round, abort, local_ranks <= cores, agreed, options));
   for (int r = 0; r < ranks; ++r) {
-    const auto at = static_cast<std::size_t>(r);
-    if (r == rank || !sockets[at]) continue;
-    if (auto ok = group->attach(r, std::move(sockets[at])); !ok) return ok.error();
-    if (more.empty()) continue;
-    if (!more[at].empty()) hold_back_little(group->peers_[at]->sockets().fd());
-    for (UniqueFd& socket : more[at]) {
-      hold_back_little(socket.get());
-      if (auto ok = group->prepare(r, socket.get()); !ok) return ok.error();
-      group->peers_[at]->sockets().add(std::move(socket));
-    }
+    UniqueFd& socket = sockets[static_cast<std::size_t>(r)];
+    if (r == rank || !socket) continue;
+    if (auto ok = group->attach({.peer = r, .first = std::move(socket)}); !ok) return ok.error();
   }
-  // Shared with the flag, which keeps its wakers for ever.
+  // Shared with the flag, which keeps its wakers for ever, and with the source.
   group->wake_ = std::make_shared<UniqueFd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!*group->wake_) return errno_error("eventfd", errno);
-  abort.on_raise(group->waker());
+  const auto waker = [wake = group->wake_] { eventfd_write(wake->get(), 1); };
+  abort.on_raise(waker);
+  if (options.source != nullptr) options.source->on_socket(waker);
   return group;
 }
 
-std::function<void()> SocketGroup::waker() const {
-  return [wake = wake_] { eventfd_write(wake->get(), 1); };
+Result<void> SocketGroup::attach(NewSockets sockets) {
+  if (!sockets.first) {
+    Error lacking = errno_error(fmt::format("open a socket to rank {}", sockets.peer), EMFILE);
+    lacking.what += ": is 'ulimit -n' too low on one of the two ranks?";
+    return lacking;
+  }
+  if (auto ok = prepare(sockets.peer, sockets.first.get()); !ok) return ok;
+  if (!sockets.more.empty()) hold_back_little(sockets.first.get());
+  auto peer = std::make_unique<StreamPeer>(std::move(sockets.first), round_);
+  for (UniqueFd& socket : sockets.more) {
+    hold_back_little(socket.get());
+    if (auto ok = prepare(sockets.peer, socket.get()); !ok) return ok;
+    peer->sockets().add(std::move(socket));
+  }
+  peer->sockets().use(used_);
+  peers_[static_cast<std::size_t>(sockets.peer)] = std::move(peer);
+  return {};
 }
 
-Result<void> SocketGroup::attach(int r, UniqueFd socket) {
-  if (auto ok = prepare(r, socket.get()); !ok) return ok;
-  peers_[static_cast<std::size_t>(r)] = std::make_unique<StreamPeer>(std::move(socket), round_);
+Result<void> SocketGroup::attach_all(std::vector<NewSockets> come) {
+  for (NewSockets& sockets : come) {
+    failpoint("socket_group.attaches");
+    if (auto ok = attach(std::move(sockets)); !ok) return ok;
+  }
   return {};
 }
 
@@ -82,7 +92,7 @@ void SocketGroup::close_in_child() const {
   }
 }
 
-Result<void> SocketGroup::prepare(int peer, int fd) {
+Result<void> SocketGroup::prepare(int peer, int fd) const {
   const int flags = fcntl(fd, F_GETFL);
   if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
     return errno_error(fmt::format("make the socket to rank {} non-blocking", peer), errno);
@@ -90,29 +100,12 @@ Result<void> SocketGroup::prepare(int peer, int fd) {
   // Fails on AF_UNIX, which does not delay anyway.
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  leaves_host_ |= leads_to_other_host(fd);
   keep_alive(fd);
   return {};
 }
 
-Duration SocketGroup::round_trip() const {
-  Duration longest{};
-  for (const auto& peer : peers_) {
-    if (!peer || !leads_to_other_host(peer->sockets().fd())) continue;
-    longest = std::max(longest, shortest_round_trip(peer->sockets().fd()));
-  }
-  return longest;
-}
-
-std::size_t SocketGroup::sockets_each() const {
-  std::size_t most = 1;
-  for (const auto& peer : peers_) {
-    if (peer) most = std::max(most, peer->sockets().sockets());
-  }
-  return most;
-}
-
 void SocketGroup::use(std::size_t sockets) {
+  used_ = sockets;
   for (const auto& peer : peers_) {
     if (peer) peer->sockets().use(sockets);
   }

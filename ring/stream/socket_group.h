@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ring/call/abort_flag.h"
+#include "ring/call/peer_sockets.h"
 #include "ring/call/spread.h"
 #include "ring/stream/spin_policy.h"
 #include "ring/stream/stream_errors.h"
@@ -33,42 +34,48 @@ struct StreamOptions {
   // A call has stood still for 5 s, and unanswered data to this peer may be the reason. Called once
   // for each peer.
   std::function<void(int peer)> sent_in_vain = {};
+  // Some ranks are on other hosts. The same on all ranks.
+  bool leaves_host = false;
+  // The most sockets to one peer.
+  std::size_t sockets_each = 1;
+  // Gives the sockets that the group lacks; null: it has all. Must outlive the use of the group.
+  PeerSockets* source = nullptr;
 };
 
 class SocketGroup {
  public:
-  // sockets[r] leads to rank r; sockets[rank] is empty, and others may be until attach(). more[r]:
-  // further ones to rank r, as many as on its side. round keeps out frames of other rounds. Sets
-  // the sockets non-blocking and TCP_NODELAY. The flag must outlive the group.
+  // sockets[r] leads to rank r; sockets[rank] is empty, and others may be, which come from the
+  // source. round keeps out frames of other rounds. Sets the sockets non-blocking and TCP_NODELAY.
+  // The flag must outlive the group.
   static Result<std::unique_ptr<SocketGroup>> open(int rank, int ranks, std::uint64_t round,
                                                    std::vector<UniqueFd> sockets, AbortFlag& abort,
-                                                   const StreamOptions& options,
-                                                   std::vector<std::vector<UniqueFd>> more = {});
+                                                   const StreamOptions& options);
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   // The peer `distance` ranks further in the circle.
   int at_distance(int distance) const { return (rank_ + distance) % ranks_; }
   bool has(int r) const { return peers_[static_cast<std::size_t>(r)] != nullptr; }
-  Result<void> attach(int r, UniqueFd socket);
-  // Ends the present or the next sleep. Any thread, even after the group's end.
-  std::function<void()> waker() const;
+  // Bytes of this peer may be there; if the group lacks sockets to it, asks the source for them.
+  void reach(int r) {
+    if (has(r)) return (*this)[r].mark_readable();
+    source_->want_socket(r);
+  }
+  // Attaches the sockets that have come from the source. Cheap if none has.
+  Result<void> attach_new() {
+    if (source_ == nullptr || !source_->sockets_come()) return {};
+    return attach_all(source_->take_sockets());
+  }
   // In a forked child: closes the child's copies.
   void close_in_child() const;
   StreamPeer& operator[](int r) { return *peers_[static_cast<std::size_t>(r)]; }
   AbortFlag& abort() { return abort_; }
-  // Some peer is on another host, by its address. All ranks agree: with several hosts, each rank
-  // has peers on another.
-  bool leaves_host() const { return leaves_host_; }
+  bool leaves_host() const { return leaves_host_; }  // StreamOptions::leaves_host
   // All ranks are on one host, with fewer cores than ranks. All ranks agree.
   bool crowded() const { return !leaves_host_ && agreed_cores_ < ranks_; }
 
-  // The longest round trip to a peer on another host, as the least that the kernel has measured so
-  // far; zero without such peers.
-  Duration round_trip() const;
-
   // The most sockets to one peer, and how many of them to send over from now on.
-  std::size_t sockets_each() const;
+  std::size_t sockets_each() const { return sockets_each_; }
   void use(std::size_t sockets);
 
   // A call begins: it has not waited yet.
@@ -132,16 +139,23 @@ class SocketGroup {
 
  private:
   SocketGroup(int rank, int ranks, std::uint64_t round, AbortFlag& abort, bool own_core,
-              int agreed_cores)
+              int agreed_cores, const StreamOptions& options)
       : rank_(rank),
         ranks_(ranks),
         abort_(abort),
         round_(round),
         own_core_(own_core),
-        agreed_cores_(agreed_cores) {}
+        agreed_cores_(agreed_cores),
+        leaves_host_(options.leaves_host),
+        sockets_each_(options.sockets_each),
+        source_(options.source),
+        peers_(static_cast<std::size_t>(ranks)),
+        sent_in_vain_(options.sent_in_vain) {}
   bool may_poll_on(TimePoint now);
   bool leave_shared_core(TimePoint now);
-  Result<void> prepare(int peer, int fd);
+  Result<void> prepare(int peer, int fd) const;
+  Result<void> attach(NewSockets sockets);
+  Result<void> attach_all(std::vector<NewSockets> come);
   void watch(int peer, Interest interest);
   TimePoint look_at() const;
   void look_for_losses(TimePoint now);
@@ -158,7 +172,10 @@ class SocketGroup {
   const std::uint64_t round_;
   const bool own_core_;
   const int agreed_cores_;
-  bool leaves_host_ = false;
+  const bool leaves_host_;
+  const std::size_t sockets_each_;
+  PeerSockets* const source_;
+  std::size_t used_ = 1;                            // of the sockets to each peer
   std::vector<std::unique_ptr<StreamPeer>> peers_;  // null: this rank, or no socket yet
   std::shared_ptr<UniqueFd> wake_;  // readable when the flag or a waker ends a sleep
   struct Polled {

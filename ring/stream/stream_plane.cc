@@ -103,7 +103,7 @@ class SocketPlane final : public StreamPlane {
 
   const char* name() const override { return "tcp"; }
   Result<void> run(const Call& call) override;
-  Duration round_trip() const override { return sockets_->round_trip(); }
+  void close_in_child() override { sockets_->close_in_child(); }
   void plan_for(Duration round_trip) override {
     if (sockets_->leaves_host()) tuning_ = tuning_between_hosts(round_trip);
     programs_ = ProgramCache();
@@ -215,13 +215,15 @@ Result<void> SocketPlane::drive() {
   sockets_->begin();
   for (int d = 1; d < ranks_; ++d) {
     const int peer = sockets_->at_distance(d);
-    if (expects(peer) || owes(peer)) (*sockets_)[peer].mark_readable();
+    if (expects(peer) || owes(peer)) sockets_->reach(peer);
   }
   while (true) {
     if (sockets_->abort().raised()) return sockets_->abort().error();
+    if (auto ok = sockets_->attach_new(); !ok) return ok;
     bool moved = false;
     for (int d = 1; d < ranks_; ++d) {
       const int peer = sockets_->at_distance(d);
+      if (!sockets_->has(peer)) continue;
       if (auto pushed = push(peer, moved); !pushed) return pushed;
       if (auto pulled = pull(peer, moved); !pulled) return pulled;
     }

@@ -23,8 +23,6 @@ using LinkListener = std::function<void(int peer, std::uint64_t bytes, Duration 
 
 class StreamPlane : public Plane {
  public:
-  // The longest round trip between this rank and one on another host; zero if there is none.
-  virtual Duration round_trip() const = 0;
   // Sets the round trip of all ranks, the same value on each, between two calls. Before, the plane
   // assumes that hosts are far from each other.
   virtual void plan_for(Duration round_trip) = 0;

@@ -4,13 +4,14 @@ master=host1  # MASTER_ADDR: rank 0 is on host 1
 export DLAUNCH_OP_TIMEOUT=2s DLAUNCH_INIT_TIMEOUT=20s MASTER_PORT=29500
 
 # start_ranks RANKS HOSTS COMMAND…: spreads the ranks over hosts 1 to HOSTS, neighbours together. Their
-# output is in out.RANK and err.RANK, their processes in $rank_pids.
+# output is in out.RANK and err.RANK, their processes in $rank_pids. With $host_of, an arithmetic expression of r
+# for the host of rank r, they go elsewhere.
 start_ranks() {
   local ranks=$1 hosts=$2 r; shift 2
   rm -f out.* err.*
   rank_pids=()
   for ((r = 0; r < ranks; ++r)); do
-    RANK=$r WORLD_SIZE=$ranks MASTER_ADDR=$master start_on $((r * hosts / ranks + 1)) "$@" \
+    RANK=$r WORLD_SIZE=$ranks MASTER_ADDR=$master start_on $((${host_of:-r * hosts / ranks + 1})) "$@" \
       >out.$r 2>err.$r </dev/null
     rank_pids+=($!)
   done

@@ -15,10 +15,15 @@ for c in reduce_scatter all_gather broadcast sendrecv barrier; do
   start_ranks 4 4 dlaunch-bench $c -b 4K -e 256K -f 64 -n 3 -w 0; ranks_right 20
 done
 start_ranks 4 2 dlaunch-bench broadcast -b 8 -e 4M -f 64 -r 3 -n 3 -w 0; ranks_right 20
-# Ranks that first connect with their neighbours only make all other connections, too.
+# Ranks that first connect with their neighbours only make other connections when they need them.
 DLAUNCH_LINKS=few start_ranks 8 2 "${bench[@]}" 512K; ranks_right 20
 grep -q 'transport shm.tcp' out.0 || ranks_fail "transport with few links"
 DLAUNCH_LINKS=few start_ranks 6 3 dlaunch-bench sendrecv -b 4K -e 256K -f 64 -n 3 -w 0; ranks_right 20
+# One host has nearly all ranks, some with neighbours on their own host only; neighbours are on different hosts.
+for host_of in 'r == 20 ? 2 : 1' 'r % 3 + 1'; do
+  DLAUNCH_LINKS=few start_ranks 21 3 "${bench[@]}" 64K; ranks_right 30
+done
+unset host_of
 # With a wire codec. The benchmark's sums are small whole numbers, which bf16 holds exactly.
 DLAUNCH_WIRE_CODEC=bf16 start_ranks 4 2 "${bench[@]}" 4M; ranks_right 20
 DLAUNCH_WIRE_CODEC=int8 start_ranks 2 2 dlaunch-bench all_reduce -b 8 -e 4M -f 8 -c 0 -n 3; ranks_end 20

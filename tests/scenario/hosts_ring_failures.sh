@@ -18,6 +18,12 @@ begin 4 4; host_kill 3; ranks_end 10; at_once; ranks_told "0 1 3" "rank 2 .*$los
 begin 4 4; host_kill 1; ranks_end 10; at_once; ranks_told "1 2 3" "rank 0 .*$lost"
 begin 4 2; host_kill 2; ranks_end 10; at_once; ranks_told "0 1" "rank [23] .*$lost"
 
+# Ranks with links to their neighbours only, which pass the news on.
+for host in 3 1; do
+  DLAUNCH_LINKS=few begin 8 4; host_kill $host; ranks_end 10; at_once
+  if [ $host = 3 ]; then ranks_told "0 1 2 3 6 7" "rank [45] .*$lost"; else ranks_told "2 3 4 5 6 7" "rank [01] .*$lost"; fi
+done
+
 # A firewall opens only the store's port. The ranks report it before the time is up.
 wall() { nsenter --net=/run/netns/host1 nft "$@"; }
 wall 'table inet wall { chain in { type filter hook input priority 0; iifname "lo" accept;
@@ -35,6 +41,9 @@ begin 4 4; link_cut 3 drop; host_kill 3; ranks_end 10; in_time; ranks_told "0 1 
 link_heal 3
 begin 4 2; link_cut 1 drop; ranks_end 10; in_time; ranks_told "0 1 2 3" 'timed out after'
 link_heal 1
+DLAUNCH_LINKS=few begin 8 4; link_cut 2 drop; ranks_end 10; in_time
+ranks_told "0 1 2 3 4 5 6 7" 'timed out after'
+link_heal 2
 
 # The link drops large packets only. A rank with such packets under way says so.
 DLAUNCH_OP_TIMEOUT=8s start_ranks 2 2 dlaunch-bench all_reduce -b 1M -e 1M -n 1000000

@@ -89,10 +89,11 @@ class FewLinks {
     for (int p = 0; p < size(); ++p) {
       peers.push_back({"rank " + std::to_string(p), std::move(end(r, p))});
     }
-    auto links = Links::start_few(
-        r, std::move(peers),
-        {graph_, std::move(heap_.listeners[static_cast<std::size_t>(r)]), heap_.contacts()},
-        (*this)[r].flag, nullptr, nullptr);
+    auto late = LateLinks::open(r, std::move(heap_.listeners[static_cast<std::size_t>(r)]),
+                                heap_.contacts());
+    REQUIRE(late);
+    auto links = Links::start_few(r, std::move(peers), {graph_, std::move(*late)}, (*this)[r].flag,
+                                  Duration::zero(), nullptr, nullptr);
     REQUIRE(links);
     (*this)[r].links = std::move(*links);
   }

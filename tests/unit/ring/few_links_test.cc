@@ -201,7 +201,7 @@ TEST_CASE("late links: only a rank that knows the token gets in") {
   const auto negative = greet(own, -1, own.token);
   auto silent = connect_unix(listener_name({own.listener, sizeof own.listener}));
   REQUIRE(silent);
-  CHECK(links->accept().empty());
+  CHECK((*links)->accept().empty());
   for (const auto* fd : {&wrong, &nobody, &self, &negative}) {
     char byte;
     CHECK(::recv(fd->get(), &byte, 1, MSG_DONTWAIT) == 0);
@@ -209,7 +209,7 @@ TEST_CASE("late links: only a rank that knows the token gets in") {
   // Part of a greeting does not count, and does not delay others.
   REQUIRE(::send(silent->get(), "\2", 1, 0) == 1);
   const auto right = greet(own, 2, own.token);
-  auto made = links->accept();
+  auto made = (*links)->accept();
   REQUIRE(made.size() == 1);
   CHECK(made[0].first == 2);
   // What follows the greeting stays in the socket.
@@ -230,7 +230,7 @@ TEST_CASE("late links: a crowd of strangers does not keep a rank out") {
     strangers.push_back(std::move(*fd));
   }
   const auto right = greet(heap.all[0], 1, heap.all[0].token);
-  CHECK(links->accept().size() == 1);
+  CHECK((*links)->accept().size() == 1);
 }
 
 TEST_CASE("late links: all ranks that connect at the same moment get in") {
@@ -243,7 +243,7 @@ TEST_CASE("late links: all ranks that connect at the same moment get in") {
   REQUIRE(links);
   std::vector<UniqueFd> ends;
   for (int rank = 1; rank < kMany; ++rank) ends.push_back(greet(own, rank, own.token));
-  CHECK(links->accept().size() == kMany - 1);
+  CHECK((*links)->accept().size() == kMany - 1);
 }
 
 TEST_CASE("late links: a rank whose process has ended refuses") {
@@ -251,7 +251,7 @@ TEST_CASE("late links: a rank whose process has ended refuses") {
   auto links = LateLinks::open(0, std::move(heap.listeners[0]), heap.contacts());
   REQUIRE(links);
   heap.listeners[1].reset();
-  const auto link = links->connect(1);
+  const auto link = (*links)->connect(1);
   REQUIRE_FALSE(link);
   CHECK(link.error().os_errno == ECONNREFUSED);
 }

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct FewInJob {
   FewInJob() { ::setenv("DLAUNCH_LINKS", "few", 1); }
   ~FewInJob() { ::unsetenv("DLAUNCH_LINKS"); }
 };
+
+// The test runs once with each.
+const char* each_transport() {
+  const char* transport = "auto";
+  SUBCASE("shared memory") { transport = "auto"; }
+  SUBCASE("tcp") { transport = "tcp"; }
+  return transport;
+}
 
 // All pairs, both ways.
 int talk(int rank, dl_comm*& comm) {
@@ -107,10 +116,11 @@ TEST_CASE("few ranks: collectives, messages of all pairs, groups and shared memo
 
 TEST_CASE("few ranks: each rank learns which one was killed, whichever it is") {
   const FewInJob few;
+  const char* const transport = each_transport();
   for (int victim = 0; victim < kMany; ++victim) {
     CAPTURE(victim);
     Gate through;
-    const auto codes = run({kMany}, [&](int rank, dl_comm*& comm) {
+    const auto codes = run({kMany, transport}, [&](int rank, dl_comm*& comm) {
       EXPECT(dl_barrier(comm) == DL_OK);
       through.open();
       if (rank == victim) {
@@ -130,13 +140,15 @@ TEST_CASE("few ranks: each rank learns which one was killed, whichever it is") {
 
 TEST_CASE("few ranks: several die at once, and all others name one of them") {
   const FewInJob few;
-  Gate through;
+  const char* const transport = each_transport();
+  std::map<int, Gate> through;  // of each that dies: all others are through
+  for (const int rank : {2, 3, 7}) through[rank];
   const auto dies = [](int rank) { return rank == 2 || rank == 3 || rank == 7; };
-  const auto codes = run({kMany}, [&](int rank, dl_comm*& comm) {
+  const auto codes = run({kMany, transport}, [&](int rank, dl_comm*& comm) {
     EXPECT(dl_barrier(comm) == DL_OK);
-    through.open(3);
+    for (auto& [victim, gate] : through) gate.open();
     if (dies(rank)) {
-      through.pass(kMany);
+      through[rank].pass(kMany);
       ::raise(SIGKILL);
     }
     EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);
@@ -150,9 +162,10 @@ TEST_CASE("few ranks: several die at once, and all others name one of them") {
 
 TEST_CASE("few ranks: a rank that never comes is named by all, with a link to it or without") {
   const FewInJob few;
+  const char* const transport = each_transport();
   for (const int absent : {0, 5}) {
     CAPTURE(absent);
-    World impatient{kMany};
+    World impatient{kMany, transport};
     impatient.init_timeout_s = 2;
     each_joins(
         [&](const std::string& url, int rank, dl_comm*& comm) {
@@ -167,7 +180,8 @@ TEST_CASE("few ranks: a rank that never comes is named by all, with a link to it
 
 TEST_CASE("few ranks: the rank that stands still gets the blame") {
   const FewInJob few;
-  World limited{kMany};
+  const char* const transport = each_transport();
+  World limited{kMany, transport};
   limited.op_timeout_s = 2;
   const TempFolder folder;
   Gate through;
@@ -197,8 +211,9 @@ TEST_CASE("few ranks: the rank that stands still gets the blame") {
 
 TEST_CASE("few ranks: all may exit right after their last collective") {
   const FewInJob few;
+  const char* const transport = each_transport();
   for (int round = 0; round < (kSanitized ? 3 : 10); ++round) {
-    const auto codes = run({kMany}, [](int rank, dl_comm*& comm) {
+    const auto codes = run({kMany, transport}, [](int rank, dl_comm*& comm) {
       for (int i = 0; i < 5; ++i) EXPECT(sums_up(comm, 5000) == 0);
       ::exit(0);
       return 0;
@@ -210,24 +225,30 @@ TEST_CASE("few ranks: all may exit right after their last collective") {
 TEST_CASE(
     "few ranks: a group outlives the communicator of all, and the ranks between its members") {
   const FewInJob few;
-  Gate gone;
+  const char* const transport = each_transport();
+  Gate gone, summed;
   const TempFolder folder;
   std::vector<pid_t> pids;
   for (int started = 0; started < kMany; ++started) {
-    pids.push_back(start_rank(folder.url(), {kMany}, started, [&](int rank, dl_comm*& comm) {
-      dl_comm* group = nullptr;
-      EXPECT(dl_split(comm, rank == 0 || rank == 3 || rank == 6 ? 0 : -1, 0, &group) == DL_OK);
-      dl_finalize(comm);
-      comm = nullptr;
-      if (group == nullptr) return 0;
-      gone.pass();
-      EXPECT(sums_up(group, 5000) == 0);
-      if (rank == 3) ::raise(SIGKILL);
-      EXPECT(dl_barrier(group) == DL_ERR_PEER_LOST);
-      EXPECT(dl_peer_lost(group) == 1);
-      dl_finalize(group);
-      return 0;
-    }));
+    pids.push_back(
+        start_rank(folder.url(), {kMany, transport}, started, [&](int rank, dl_comm*& comm) {
+          dl_comm* group = nullptr;
+          EXPECT(dl_split(comm, rank == 0 || rank == 3 || rank == 6 ? 0 : -1, 0, &group) == DL_OK);
+          dl_finalize(comm);
+          comm = nullptr;
+          if (group == nullptr) return 0;
+          gone.pass();
+          EXPECT(sums_up(group, 5000) == 0);
+          summed.open();
+          if (rank == 3) {
+            summed.pass(3);
+            ::raise(SIGKILL);
+          }
+          EXPECT(dl_barrier(group) == DL_ERR_PEER_LOST);
+          EXPECT(dl_peer_lost(group) == 1);
+          dl_finalize(group);
+          return 0;
+        }));
   }
   for (const int r : {1, 2, 4, 5, 7, 8}) CHECK(end_of(pids[static_cast<std::size_t>(r)]) == 0);
   gone.open(3);
@@ -237,9 +258,10 @@ TEST_CASE(
 
 TEST_CASE("few ranks: the last message of a rank arrives before its goodbye") {
   const FewInJob few;
+  const char* const transport = each_transport();
   for (int round = 0; round < (kSanitized ? 5 : 20); ++round) {
     const int from = round % kMany, to = (from + 3) % kMany;  // without a link
-    const auto codes = run({kMany}, [from, to](int rank, dl_comm*& comm) {
+    const auto codes = run({kMany, transport}, [from, to](int rank, dl_comm*& comm) {
       int x = rank;
       if (rank == from) EXPECT(dl_send(comm, &x, 1, DL_INT32, to, 0) == DL_OK);
       if (rank == to) EXPECT(dl_recv(comm, &x, 1, DL_INT32, from, 0) == DL_OK);
@@ -252,19 +274,21 @@ TEST_CASE("few ranks: the last message of a rank arrives before its goodbye") {
 
 TEST_CASE("few ranks: a rank is lost after all its neighbours have left") {
   const FewInJob few;
+  const char* const transport = each_transport();
   Gate gone;
   const TempFolder folder;
   std::vector<pid_t> pids;
   for (int started = 0; started < kMany; ++started) {
-    pids.push_back(start_rank(folder.url(), {kMany}, started, [&](int rank, dl_comm*& comm) {
-      EXPECT(dl_barrier(comm) == DL_OK);
-      if (rank != 0 && rank != 3) return 0;
-      gone.pass();
-      if (rank == 3) ::raise(SIGKILL);
-      EXPECT(dl_recv(comm, &rank, 1, DL_INT32, 3, 0) == DL_ERR_PEER_LOST);
-      EXPECT(dl_peer_lost(comm) == 3);
-      return 0;
-    }));
+    pids.push_back(
+        start_rank(folder.url(), {kMany, transport}, started, [&](int rank, dl_comm*& comm) {
+          EXPECT(dl_barrier(comm) == DL_OK);
+          if (rank != 0 && rank != 3) return 0;
+          gone.pass();
+          if (rank == 3) ::raise(SIGKILL);
+          EXPECT(dl_recv(comm, &rank, 1, DL_INT32, 3, 0) == DL_ERR_PEER_LOST);
+          EXPECT(dl_peer_lost(comm) == 3);
+          return 0;
+        }));
   }
   for (const int r : {1, 2, 4, 5, 6, 7, 8}) CHECK(end_of(pids[static_cast<std::size_t>(r)]) == 0);
   gone.open(2);
@@ -274,7 +298,8 @@ TEST_CASE("few ranks: a rank is lost after all its neighbours have left") {
 
 TEST_CASE("few ranks: more than 32 use few links by themselves, and so do their groups") {
   constexpr int kRanksOfMany = 40;
-  all_well({kRanksOfMany}, [](int rank, dl_comm*& comm) {
+  const char* const transport = each_transport();
+  all_well({kRanksOfMany, transport}, [](int rank, dl_comm*& comm) {
     EXPECT(sums_up(comm, 1000) == 0);
     dl_comm* group = nullptr;
     EXPECT(dl_split(comm, 0, -rank, &group) == DL_OK);

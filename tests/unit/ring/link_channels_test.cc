@@ -323,7 +323,7 @@ std::map<int, UniqueFd> sockets_of(Links& links, std::size_t wanted) {
   std::map<int, UniqueFd> all;
   for (const auto end = steady_now() + 20s; all.size() < wanted && steady_now() < end;) {
     if (!links.sockets_come()) std::this_thread::sleep_for(1ms);
-    for (auto& [peer, socket] : links.take_sockets()) all[peer] = std::move(socket);
+    for (NewSockets& come : links.take_sockets()) all[come.peer] = std::move(come.first);
   }
   return all;
 }

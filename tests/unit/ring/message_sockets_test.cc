@@ -3,9 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -15,24 +13,9 @@
 
 using namespace dlaunch;
 
-namespace {
-
-// Other descriptors come and go: the control thread makes room for what a peer may pass.
-long sockets() {
-  long count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    const auto target = std::filesystem::read_symlink(entry.path(), gone);
-    count += target.string().starts_with("socket:") ? 1 : 0;
-  }
-  return count;
-}
-
-}  // namespace
-
 TEST_CASE("message sockets: a message opens one on its two ranks and none on others") {
   all_well({5, "shm"}, [](int rank, dl_comm*& comm) {
-    const long before = sockets();
+    const long before = open_sockets();
     EXPECT(dl_barrier(comm) == DL_OK);
     int x = rank;
     if (rank == 1) EXPECT(dl_send(comm, &x, 1, DL_INT32, 3, 0) == DL_OK);
@@ -41,7 +24,7 @@ TEST_CASE("message sockets: a message opens one on its two ranks and none on oth
       EXPECT(x == 1);
     }
     EXPECT(dl_barrier(comm) == DL_OK);
-    EXPECT(sockets() - before == (rank == 1 || rank == 3 ? 1 : 0));
+    EXPECT(open_sockets() - before == (rank == 1 || rank == 3 ? 1 : 0));
     return 0;
   });
 }

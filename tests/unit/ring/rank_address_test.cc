@@ -12,6 +12,7 @@ const RankAddress kOwn{.who = "rank 1 (pid 5 on a)",
                        .ranks = 4,
                        .plan = "all_reduce::ring",
                        .links = LinkChoice::few,
+                       .instance = "1f",
                        .unix_name = "dlring-00",
                        .tcp = {"10.0.0.1", 4711}};
 
