@@ -110,6 +110,7 @@ Result<std::shared_ptr<Connections>> Connections::of_process(const Secret& secre
 }
 
 Connections::~Connections() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(orders_mutex_);
     stops_ = true;
