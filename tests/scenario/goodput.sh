@@ -55,7 +55,7 @@ measured killed_rank "g['lost_work_s'] == 0" "due('recovery', 2) > 0" "near(g['r
   "g['costs'][0]['rank'] == 2"
 
 # A rank that collects garbage, or reads input, makes the others wait for that. The package for Python says so.
-compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || { echo "SKIPPED: Python, whose package was not built"; exit 0; }
+compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "goodput in Python: the package was not built"
 cat >causes.py <<'PY'
 import gc, time
 import dlaunch

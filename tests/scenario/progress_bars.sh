@@ -51,7 +51,7 @@ run dlaunch --nproc 1 --progress-bars lines bash bars.sh
 expect_code 0; expect_err '^\[0\] bar of 0: 1/9'
 
 /usr/bin/env python3 -c 'import tqdm' 2>/dev/null || export PATH="/usr/bin:$PATH"
-python3 -c 'import tqdm' 2>/dev/null || { echo "SKIPPED in part: no tqdm (python3-tqdm)"; exit 0; }
+python3 -c 'import tqdm' 2>/dev/null || skip "bars of tqdm: it is not installed (python3-tqdm)"
 cat > nested.py <<'P'
 import os, sys, time
 from tqdm import tqdm

@@ -52,8 +52,8 @@ expect_code 0; expect_err 'no/such/folder/trace.json'
 run dlaunch --nproc 1 true; [ ! -s err ] || fail "said without --trace: $(cat err)"
 
 python=${PERFETTO_PYTHON:-python3}
-"$python" -c 'import perfetto.trace_processor' 2>/dev/null || { echo "SKIPPED: trace_processor, without Python's package perfetto"; exit 0; }
-"$python" - >perfetto.out 2>&1 <<'PY' || { grep -qiE "'curl'|urlopen|URLError|resolve" perfetto.out && { echo "SKIPPED: trace_processor, whose binary the package could not fetch"; exit 0; }; fail "$(cat perfetto.out)"; }
+"$python" -c 'import perfetto.trace_processor' 2>/dev/null || skip "trace_processor: Python has no package perfetto"
+"$python" - >perfetto.out 2>&1 <<'PY' || { grep -qiE "'curl'|urlopen|URLError|resolve" perfetto.out && skip "trace_processor: the package perfetto could not fetch its binary"; fail "$(cat perfetto.out)"; }
 from perfetto.trace_processor import TraceProcessor
 tp = TraceProcessor(trace="trace.json")
 count = lambda query: next(iter(tp.query(query))).n
