@@ -63,7 +63,9 @@ class Bootstrap {
   Result<bool> share_along_tree(MeshMaker& mesh);
   Result<LinkMessage> agree_among_hosts(MeshMaker& mesh);
   LinkMessage share_on_host(MeshMaker& mesh);
-  void find_locals();
+  Result<void> take_facts(const LinkMessage& told);
+  Result<LinkMessage> conclude(AgreementTree& tree, LinkMessage own,
+                               const AgreementTree::Decide& decide);
   RankFacts own_facts(std::uint64_t host) const;
   Result<void> meet(MeshMaker& mesh);
   Result<void> settle(const LinkMessage& verdict);
@@ -149,9 +151,7 @@ Result<void> Bootstrap::meet(MeshMaker& mesh) {
   auto verdict = agree(with_own_cores(std::move(own)));
   if (!verdict) return verdict.error();
   if (verdict->answer == Answer::failed) return verdict->error;
-  auto facts = decode_rank_facts(verdict->facts, job_.size);
-  if (!facts) return facts.error();
-  result_.facts = std::move(*facts);
+  if (auto ok = take_facts(*verdict); !ok) return ok;
   return settle(*verdict);
 }
 
@@ -360,34 +360,40 @@ Result<LinkMessage> Bootstrap::agree_among_hosts(MeshMaker& mesh) {
       encode(own_facts(may_share ? own_host_number() : static_cast<std::uint64_t>(job_.rank)));
   const LinkMessage told = all.agree(std::move(own), [](LinkMessage verdict) { return verdict; });
   if (told.answer == Answer::failed) return told.error;
-  auto facts = decode_rank_facts(told.facts, job_.size);
-  if (!facts) return facts.error();
-  result_.facts = std::move(*facts);
+  if (auto ok = take_facts(told); !ok) return ok.error();
   name_others();
-  find_locals();
+  const std::uint64_t here = result_.facts[static_cast<std::size_t>(job_.rank)].host;
+  result_.locals.clear();
+  for (const RankFacts& rank : result_.facts) {
+    if (rank.host == here) result_.locals.push_back(rank.rank);
+  }
 
   // All on one host have tried it just now.
   const bool tried = result_.all_local();
   own = tried || !may_share ? no(why_not_) : LinkMessage{};
   if (!tried && result_.locals.size() > 1) own = share_on_host(mesh);
   failpoint("bootstrap.shared_on_host");
-  LinkMessage verdict = all.agree(with_own_cores(std::move(own)), [this](LinkMessage heard) {
+  return conclude(all, std::move(own), [this](LinkMessage heard) {
     return heard.answer == Answer::failed ? std::move(heard)
                                           : forget_addresses(with_cores(std::move(heard)));
   });
-  if (verdict.answer != Answer::failed) return verdict;
-  // Others may have begun: without a word they would take this rank for the lost one.
-  tell_control_threads(result_.mesh, verdict.error);
-  return verdict.error;
 }
 
-void Bootstrap::find_locals() {
-  const auto hosts = first_on_host(result_.facts);
-  result_.locals.clear();
-  for (int r = 0; r < job_.size; ++r) {
-    const auto at = static_cast<std::size_t>(r);
-    if (hosts[at] == hosts[static_cast<std::size_t>(job_.rank)]) result_.locals.push_back(r);
-  }
+// The facts of all ranks.
+Result<void> Bootstrap::take_facts(const LinkMessage& told) {
+  auto facts = decode_rank_facts(told.facts, job_.size);
+  if (!facts) return facts.error();
+  result_.facts = std::move(*facts);
+  return {};
+}
+
+// Without a word others, which may have begun, would take a rank that fails here for the lost one.
+Result<LinkMessage> Bootstrap::conclude(AgreementTree& tree, LinkMessage own,
+                                        const AgreementTree::Decide& decide) {
+  LinkMessage verdict = tree.agree(with_own_cores(std::move(own)), decide);
+  if (verdict.answer != Answer::failed) return verdict;
+  tell_control_threads(result_.mesh, verdict.error);
+  return verdict.error;
 }
 
 // Being unable to share memory is an answer, not a failure.
@@ -431,22 +437,18 @@ Result<bool> Bootstrap::share_along_tree(MeshMaker& mesh) {
 
   own = take_segments(first) ? map_segments(first.cpus) : no(self() + kNoRoom);
   if (own.answer == Answer::yes) own = publish_contact(mesh);
-  const LinkMessage verdict = tree.agree(with_own_cores(std::move(own)), [this](LinkMessage all) {
+  const auto verdict = conclude(tree, std::move(own), [this](LinkMessage all) {
     return all.answer == Answer::yes ? forget_addresses(with_cores(std::move(all)))
                                      : std::move(all);
   });
-  if (verdict.answer == Answer::failed) {
-    // Others may have begun: without a word they would take this rank for the lost one.
-    tell_control_threads(result_.mesh, verdict.error);
-    return verdict.error;
-  }
-  if (verdict.answer == Answer::no) {
+  if (!verdict) return verdict.error();
+  if (verdict->answer == Answer::no) {
     share_nothing();
-    why_not_ = verdict.error.what;
+    why_not_ = verdict->error.what;
     return false;
   }
   failpoint("bootstrap.agreed");
-  result_.least_cores = verdict.cores;
+  result_.least_cores = verdict->cores;
   use_segments();
   result_.mesh.sockets.reset();
   name_others();

@@ -65,12 +65,6 @@ class MeshBuilder final : public MeshMaker {
         seen_{job.rank} {
     mesh_.peers.resize(static_cast<std::size_t>(job.size));
   }
-  ~MeshBuilder() override {
-    if (!sockets_) return;
-    sockets_->take_links({});
-    for (Come& come : early_) sockets_->hold_link(std::move(come.fd), come.from, come.is_unix);
-  }
-
   Result<void> connect_links() override;
   Result<void> connect_more(const std::vector<int>& peers,
                             const std::vector<RankFacts>& facts) override;
@@ -82,12 +76,12 @@ class MeshBuilder final : public MeshMaker {
   Result<void> find_all_lower();
   Result<void> connect_all_lower();
   Result<RankAddress> address_of(int peer);
-  Result<void> connect_lower(int peer, RankAddress& address);
-  Result<void> try_connect(int peer, const RankAddress& address);
-  Result<UniqueFd> connect_patiently(const RankAddress& address);
-  Result<UniqueFd> connect_one(int peer, const RankAddress& address, bool& is_unix);
-  void on_link(UniqueFd fd, const HandshakeIdentity& from, bool is_unix);
-  void take_link(UniqueFd fd, const HandshakeIdentity& from, bool is_unix);
+  Result<void> connect_lower(int peer, Connections::Target& target);
+  Result<void> try_connect(int peer, const Connections::Target& target);
+  Result<UniqueFd> connect_patiently(const Connections::Target& target);
+  Result<UniqueFd> connect_one(int peer, const Connections::Target& target, bool& is_unix);
+  Result<void> prove(int fd, int rank, const Connections::Target& target, TimePoint until) const;
+  bool take_link(PairSockets::NewLink& link);
   void on_failure(const Error& error);
   Result<void> connect(const std::vector<int>& peers);
   Result<void> meet(const std::vector<int>& peers);
@@ -100,10 +94,10 @@ class MeshBuilder final : public MeshMaker {
   Result<void> await_higher();
   std::optional<Error> neighbour_lost();
   Error lost_connection(int rank);
-  HandshakeIdentity identity(int to, const std::string& link_id) const {
-    return {Purpose::ring_link, link_id, job_.round, job_.rank, to, self().who};
+  HandshakeIdentity identity(int to, std::string link_id) const {
+    return {Purpose::ring_link, std::move(link_id), job_.round, job_.rank, to, self().who};
   }
-  bool lives(const RankAddress& holder) const;
+  bool lives(const Connections::Target& holder) const;
   Peer& peer(int rank) { return mesh_.peers[static_cast<std::size_t>(rank)]; }
   const Peer& self() const { return mesh_.peers[static_cast<std::size_t>(job_.rank)]; }
 
@@ -119,19 +113,12 @@ class MeshBuilder final : public MeshMaker {
   bool have_links_ = false;          // with all neighbours
   std::vector<int> lower_, higher_;  // ranks to connect with in this stage, ascending
   RankAddress own_;
-  std::map<int, RankAddress> addresses_;
+  std::map<int, Connections::Target> targets_;
   std::shared_ptr<PairSockets> sockets_;
   UniqueFd progress_;  // readable when links have come, or cannot
   std::mutex to_come_mutex_;
-  bool takes_ = false;  // a stage is under way
-  RankSet to_come_;     // in this stage
-  // Likewise of this stage, or for the next one.
-  struct Come {
-    UniqueFd fd;
-    HandshakeIdentity from;
-    bool is_unix = false;
-  };
-  std::vector<Come> early_;
+  RankSet to_come_;  // in this stage
+  // Why no rank can come. Under the mutex, too.
   std::optional<Error> cannot_accept_;
   RankSet seen_;              // read addresses, and this rank
   int awaited_ = -1;          // the rank whose address the store did not have yet
@@ -151,9 +138,7 @@ Result<void> MeshBuilder::connect_more(const std::vector<int>& peers,
   for (const int r : peers) {
     if (peer(r).link) continue;
     missing.push_back(r);
-    const Connections::Target& at = facts[static_cast<std::size_t>(r)].at;
-    addresses_[r] = {
-        .who = at.who, .instance = at.instance, .unix_name = at.unix_name, .tcp = at.tcp};
+    targets_[r] = facts[static_cast<std::size_t>(r)].at;
   }
   have_links_ = true;
   return meet(missing);
@@ -182,28 +167,20 @@ Error MeshBuilder::or_not_arrived(const Error& error) {
 }
 
 // Higher ranks connect while this one still waits for lower ones. The two threads write different
-// entries of the mesh.
+// entries of the mesh. Ranks of the next stage, or ones that have finished the bootstrap and need a
+// link, wait until somebody takes them.
 Result<void> MeshBuilder::connect(const std::vector<int>& peers) {
   const auto middle = std::upper_bound(peers.begin(), peers.end(), job_.rank);
   lower_.assign(peers.begin(), middle);
-  {
-    const std::lock_guard lock(to_come_mutex_);
-    higher_.assign(middle, peers.end());
-    to_come_ = RankSet(higher_.begin(), higher_.end());
-    takes_ = true;
-    cannot_accept_.reset();
-    for (Come& come : std::exchange(early_, {})) {
-      take_link(std::move(come.fd), come.from, come.is_unix);
-    }
-  }
+  higher_.assign(middle, peers.end());
+  to_come_ = RankSet(higher_.begin(), higher_.end());
+  cannot_accept_.reset();
+  sockets_->take_links({.take = [this](auto& link) { return take_link(link); },
+                        .failed = [this](const Error& error) { on_failure(error); }});
   auto connected = have_links_ ? Result<void>() : find_all_lower();
   if (connected) connected = connect_all_lower();
   if (connected) connected = await_higher();
-  {
-    // Others read the links from now on.
-    const std::lock_guard lock(to_come_mutex_);
-    takes_ = false;
-  }
+  sockets_->take_links({});  // others read the links from now on
   return parent_is_over() ? parent_->error() : connected;
 }
 
@@ -271,19 +248,9 @@ Result<void> MeshBuilder::publish() {
   if (!progress_) return errno_error("init: make an eventfd", errno);
   auto instance = random_hex(8);
   if (!instance) return instance.error();
-  own_ = {self().who,
-          job_.size,
-          job_.plan,
-          job_.links,
-          *instance,
-          (*connections)->unix_name(),
-          (*connections)->tcp_endpoint()};
   sockets_ = mesh_.sockets = PairSockets::open(
       std::move(*connections), identity(-1, job_.link_id()), std::move(*instance), job_.size);
-  sockets_->take_links({[this](UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
-                          on_link(std::move(fd), from, is_unix);
-                        },
-                        [this](const Error& error) { on_failure(error); }});
+  own_ = {sockets_->target(), job_.size, job_.plan, job_.links};
   failpoint("mesh.listens");
   return claim(encode(own_));
 }
@@ -298,11 +265,11 @@ Result<void> MeshBuilder::claim(const std::string& own) {
     if (*stands == own) return {};
     auto holder = decode_rank_address(*stands);
     if (!holder) return holder.error();
-    if (lives(*holder)) {
+    if (lives(holder->at)) {
       return Error{.code = Errc::usage,
                    .what = fmt::format("init: this process (pid {}) wants to be rank {}, but that "
                                        "rank has joined already: {}",
-                                       ::getpid(), job_.rank, holder->who),
+                                       ::getpid(), job_.rank, holder->at.who),
                    .rank = job_.rank};
     }
     held = std::move(*stands);
@@ -311,14 +278,20 @@ Result<void> MeshBuilder::claim(const std::string& own) {
 
 // A process that does not answer may be stopped. One that closes the connection at once, without an
 // answer, has given that bootstrap up.
-bool MeshBuilder::lives(const RankAddress& holder) const {
+bool MeshBuilder::lives(const Connections::Target& holder) const {
   const TimePoint until = std::min(deadline_, steady_now() + kHandshakeTimeout);
   auto fd = connect_tcp(holder.tcp, until);
   if (fd) fd = secured(std::move(*fd), TlsChannel::Side::connector, secret_);
   if (!fd) return fd.error().os_errno != ECONNREFUSED;
-  const auto proven = handshake_connect(
-      fd->get(), secret_, identity(job_.rank, link_id_of(job_.link_id(), holder.instance)), until);
+  const auto proven = prove(fd->get(), job_.rank, holder, until);
   return proven || !means_gone(proven.error());
+}
+
+Result<void> MeshBuilder::prove(int fd, int rank, const Connections::Target& target,
+                                TimePoint until) const {
+  const auto proven = handshake_connect(
+      fd, secret_, identity(rank, link_id_of(job_.link_id(), target.instance)), until);
+  return proven ? Result<void>() : proven.error();
 }
 
 Result<std::string> MeshBuilder::wait_for(const std::string& key) {
@@ -351,7 +324,7 @@ Result<void> MeshBuilder::find_all_lower() {
   for (const int r : lower_) {
     auto address = address_of(r);
     if (!address) return address.error();
-    addresses_[r] = std::move(*address);
+    targets_[r] = std::move(address->at);
     failpoint("mesh.address_read");
   }
   return {};
@@ -359,7 +332,7 @@ Result<void> MeshBuilder::find_all_lower() {
 
 Result<void> MeshBuilder::connect_all_lower() {
   for (const int r : lower_) {
-    if (auto ok = connect_lower(r, addresses_[r]); !ok) return ok;
+    if (auto ok = connect_lower(r, targets_[r]); !ok) return ok;
   }
   return {};
 }
@@ -367,10 +340,10 @@ Result<void> MeshBuilder::connect_all_lower() {
 // Tries again if the other side was too busy to keep its own time limit, or if the address was that
 // of an earlier process. Between two ranks that have a link it was not, and the store no longer has
 // it.
-Result<void> MeshBuilder::connect_lower(int rank, RankAddress& address) {
+Result<void> MeshBuilder::connect_lower(int rank, Connections::Target& target) {
   auto patience = deadline_;
   while (true) {
-    const auto connected = try_connect(rank, address);
+    const auto connected = try_connect(rank, target);
     if (connected) return {};
     Error error = connected.error();
     const bool gone = means_gone(error);
@@ -379,7 +352,7 @@ Result<void> MeshBuilder::connect_lower(int rank, RankAddress& address) {
           std::min(patience, steady_now() + (have_links_ ? Duration::zero() : kStalePatience));
     }
     if (!gone || steady_now() >= patience || parent_is_over()) {
-      error.what = "init: connect to " + address.who + ": " + error.what;
+      error.what = "init: connect to " + target.who + ": " + error.what;
       error.rank = rank;
       if (gone) error.code = Errc::peer_lost;
       return error;
@@ -388,14 +361,14 @@ Result<void> MeshBuilder::connect_lower(int rank, RankAddress& address) {
     if (have_links_) continue;
     auto fresh = address_of(rank);
     if (!fresh) return fresh.error();
-    address = std::move(*fresh);
+    target = std::move(fresh->at);
   }
 }
 
-Result<void> MeshBuilder::try_connect(int rank, const RankAddress& address) {
+Result<void> MeshBuilder::try_connect(int rank, const Connections::Target& target) {
   Peer& entry = peer(rank);
-  entry.who = address.who;
-  auto fd = connect_one(rank, address, entry.same_host);
+  entry.who = target.who;
+  auto fd = connect_one(rank, target, entry.same_host);
   if (!fd) return fd.error();
   entry.link = std::move(*fd);
   failpoint("mesh.connected");
@@ -403,63 +376,49 @@ Result<void> MeshBuilder::try_connect(int rank, const RankAddress& address) {
 }
 
 // A firewall that drops packets sends no answer: warn the user long before the time is up.
-Result<UniqueFd> MeshBuilder::connect_patiently(const RankAddress& address) {
+Result<UniqueFd> MeshBuilder::connect_patiently(const Connections::Target& target) {
   const TimePoint tell_at = steady_now() + kTellNoAnswer;
-  auto fd = connect_tcp(address.tcp, std::min(deadline_, tell_at));
+  auto fd = connect_tcp(target.tcp, std::min(deadline_, tell_at));
   if (fd || fd.error().os_errno != ETIMEDOUT || tell_at >= deadline_) return fd;
   log_warn(
       "{} does not answer at {}: does a firewall stop rank {}? {} "
       "(--port-range) chooses the ports that ranks listen on",
-      address.who, to_string(address.tcp), job_.world_rank(job_.rank), contract::kPortRange);
-  return connect_tcp(address.tcp, deadline_);
+      target.who, to_string(target.tcp), job_.world_rank(job_.rank), contract::kPortRange);
+  return connect_tcp(target.tcp, deadline_);
 }
 
-Result<UniqueFd> MeshBuilder::connect_one(int rank, const RankAddress& address, bool& is_unix) {
-  is_unix = false;
-  const std::string link_id = link_id_of(job_.link_id(), address.instance);
-  if (job_.transport != Transport::tcp && !address.unix_name.empty()) {
-    auto local = connect_unix(address.unix_name);
-    if (local) {
-      failpoint("mesh.before_hello");
-      auto proven = handshake_connect(local->get(), secret_, identity(rank, link_id), deadline_);
-      if (!proven) return proven.error();
-      is_unix = true;
-      return local;
-    }
+Result<UniqueFd> MeshBuilder::connect_one(int rank, const Connections::Target& target,
+                                          bool& is_unix) {
+  Result<UniqueFd> fd = Error{};
+  if (job_.transport != Transport::tcp && !target.unix_name.empty()) {
+    fd = connect_unix(target.unix_name);
   }
-  auto fd = connect_patiently(address);
-  if (fd) fd = secured(std::move(*fd), TlsChannel::Side::connector, secret_);
-  if (!fd) return fd;
+  is_unix = bool(fd);
+  if (!is_unix) {
+    fd = connect_patiently(target);
+    if (fd) fd = secured(std::move(*fd), TlsChannel::Side::connector, secret_);
+    if (!fd) return fd;
+  }
   failpoint("mesh.before_hello");
-  auto proven = handshake_connect(fd->get(), secret_, identity(rank, link_id), deadline_);
-  if (!proven) return proven.error();
-  return fd;
+  auto proven = prove(fd->get(), rank, target, deadline_);
+  return proven ? std::move(fd) : proven.error();
 }
 
 // On the thread of the connections, like on_failure().
-void MeshBuilder::on_link(UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
-  const std::lock_guard lock(to_come_mutex_);
-  take_link(std::move(fd), from, is_unix);
-}
-
-// Under the mutex.
-void MeshBuilder::take_link(UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
-  const int rank = from.from_rank;
-  if (!takes_ || !std::binary_search(higher_.begin(), higher_.end(), rank)) {
-    // For the next stage, or of a rank that has finished the bootstrap and needs a link.
-    std::erase_if(early_, [rank](const Come& come) { return come.from.from_rank == rank; });
-    early_.push_back({std::move(fd), from, is_unix});
-    return;
-  }
+bool MeshBuilder::take_link(PairSockets::NewLink& link) {
+  const int rank = link.from.from_rank;
+  if (!std::binary_search(higher_.begin(), higher_.end(), rank)) return false;
   Peer& entry = peer(rank);
   // A second claim counts only if the process of the first one has gone.
-  if (entry.link && !has_hung_up(entry.link)) return;
-  entry.who = from.who;
-  entry.same_host = is_unix;
-  entry.link = std::move(fd);
+  if (entry.link && !has_hung_up(entry.link)) return true;
+  entry.who = link.from.who;
+  entry.same_host = link.is_unix;
+  entry.link = std::move(link.fd);
   failpoint("mesh.accepted");
+  const std::lock_guard lock(to_come_mutex_);
   to_come_.erase(rank);
   ::eventfd_write(progress_.get(), 1);
+  return true;
 }
 
 void MeshBuilder::on_failure(const Error& error) {

@@ -11,9 +11,11 @@ Result<std::unique_ptr<OrderedLinks>> OrderedLinks::open(std::shared_ptr<PairSoc
   links->come_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!links->come_) return errno_error("later links: eventfd", errno);
   OrderedLinks* const to = links.get();
-  to->sockets_->take_links({.take = [to](UniqueFd fd, const HandshakeIdentity& from,
-                                         bool) { to->add(from.from_rank, std::move(fd)); },
-                            .failed = nullptr,
+  to->sockets_->take_links({.take =
+                                [to](PairSockets::NewLink& link) {
+                                  to->add(link.from.from_rank, std::move(link.fd));
+                                  return true;
+                                },
                             .made = [to](int rank, UniqueFd fd) { to->add(rank, std::move(fd)); }});
   return links;
 }

@@ -25,6 +25,10 @@ PairSockets::Use use_of(Purpose purpose) {
   return purpose == Purpose::ring_messages ? PairSockets::Use::messages : PairSockets::Use::data;
 }
 
+Purpose first_of(PairSockets::Use use) {
+  return use == PairSockets::Use::messages ? Purpose::ring_messages : Purpose::ring_data;
+}
+
 UniqueFd ended_socket() {
   int ends[2] = {-1, -1};
   (void)::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
@@ -44,8 +48,8 @@ PairSockets::PairSockets(std::shared_ptr<Connections> connections, HandshakeIden
       left_(static_cast<std::size_t>(ranks)),
       link_ordered_(static_cast<std::size_t>(ranks)) {
   for (const Use use : {Use::data, Use::messages}) {
-    uses_[static_cast<std::size_t>(use)].owner = this;
-    uses_[static_cast<std::size_t>(use)].use = use;
+    at(use).owner = this;
+    at(use).use = use;
   }
 }
 
@@ -67,15 +71,13 @@ PairSockets::~PairSockets() { connections_->remove(client_); }
 void PairSockets::take_links(LinkTaker taker) {
   const std::lock_guard lock(links_mutex_);
   links_ = std::move(taker);
-  if (!links_.take) return;
-  for (auto& [rank, held] : std::exchange(held_links_, {})) {
-    links_.take(std::move(held.fd), held.from, held.is_unix);
-  }
+  for (auto& [rank, held] : std::exchange(held_links_, {})) offer_link(std::move(held));
 }
 
-void PairSockets::hold_link(UniqueFd fd, const HandshakeIdentity& from, bool is_unix) {
-  const std::lock_guard lock(links_mutex_);
-  held_links_.try_emplace(from.from_rank, HeldLink{std::move(fd), from, is_unix});
+// Under links_mutex_.
+void PairSockets::offer_link(NewLink link) {
+  const int rank = link.from.from_rank;
+  if (!links_.take || !links_.take(link)) held_links_[rank] = std::move(link);
 }
 
 void PairSockets::order_link(int peer) {
@@ -83,7 +85,7 @@ void PairSockets::order_link(int peer) {
   const auto at = static_cast<std::size_t>(peer);
   if (link_ordered_[at]) return;
   link_ordered_[at] = true;
-  place(peer, Purpose::ring_link, pack(peer, Purpose::ring_link));
+  connect(peer, Purpose::ring_link);
 }
 
 void PairSockets::start(Ways ways) {
@@ -101,7 +103,7 @@ void PairSockets::want(int peer, Use use) {
     if (peer < rank_) return order(peer, use);
     gone = has_left(peer);
   }
-  gone ? uses_[static_cast<std::size_t>(use)].rings() : ways_.ask(peer, use);
+  gone ? at(use).rings() : ways_.ask(peer, use);
 }
 
 void PairSockets::asked(int peer, Use use) {
@@ -114,29 +116,22 @@ void PairSockets::order(int peer, Use use) {
   Pair& made = pair(peer, use);
   if (std::exchange(made.ordered, true)) return;
   made.to_come = use == Use::data ? ways_.more[static_cast<std::size_t>(peer)] : 0;
-  for (std::size_t i = 0; i < made.to_come; ++i) connect(peer, use, Piece::more);
-  if (made.to_come == 0) connect(peer, use, Piece::first);
+  for (std::size_t i = 0; i < made.to_come; ++i) connect(peer, Purpose::ring_more_data);
+  if (made.to_come == 0) connect(peer, first_of(use));
 }
 
-void PairSockets::connect(int peer, Use use, Piece piece) {
-  const Purpose purpose = use == Use::messages   ? Purpose::ring_messages
-                          : piece == Piece::more ? Purpose::ring_more_data
-                                                 : Purpose::ring_data;
-  place(peer, purpose, pack(peer, purpose));
-}
-
-void PairSockets::place(int peer, Purpose purpose, std::uint64_t order) {
+void PairSockets::connect(int peer, Purpose purpose) {
   const Connections::Target& to = ways_.targets[static_cast<std::size_t>(peer)];
   HandshakeIdentity self = self_;
   self.job_id = link_id_of(self.job_id, to.instance);
   self.to_rank = peer;
   self.purpose = purpose;
   failpoint("pair_sockets.connects");
-  connections_->connect(client_, order, to, std::move(self));
+  connections_->connect(client_, pack(peer, purpose), to, std::move(self));
 }
 
 std::vector<NewSockets> PairSockets::take(Use use) {
-  uses_[static_cast<std::size_t>(use)].come = false;
+  at(use).come = false;
   std::vector<NewSockets> taken;
   const std::lock_guard lock(mutex_);
   for (int peer = 0; peer < static_cast<int>(pairs_.size()); ++peer) {
@@ -158,9 +153,7 @@ void PairSockets::on_connection(UniqueFd fd, const HandshakeIdentity& from, bool
     const int rank = from.from_rank;
     if (rank < 0 || rank >= static_cast<int>(pairs_.size()) || rank == rank_) return;
     const std::lock_guard lock(links_mutex_);
-    if (links_.take) return links_.take(std::move(fd), from, is_unix);
-    held_links_[rank] = {std::move(fd), from, is_unix};
-    return;
+    return offer_link({std::move(fd), from, is_unix});
   }
   const int peer = from.from_rank;
   if (peer <= rank_ || peer >= static_cast<int>(pairs_.size())) return;
@@ -179,7 +172,7 @@ void PairSockets::on_connection(UniqueFd fd, const HandshakeIdentity& from, bool
     one.there = true;
   }
   failpoint("pair_sockets.accepted");
-  uses_[static_cast<std::size_t>(use)].rings();
+  at(use).rings();
 }
 
 void PairSockets::on_made(std::uint64_t order, Result<UniqueFd> fd) {
@@ -194,14 +187,14 @@ void PairSockets::on_made(std::uint64_t order, Result<UniqueFd> fd) {
       (has_left(peer) ? one.in_vain : one.there) = true;
     } else if (purpose == Purpose::ring_more_data) {
       one.more.push_back(std::move(*fd));
-      if (--one.to_come == 0) connect(peer, use, Piece::first);
+      if (--one.to_come == 0) connect(peer, first_of(use));
       return;
     } else {
       one.first = std::move(*fd);
       one.there = true;
     }
   }
-  uses_[static_cast<std::size_t>(use)].rings();
+  at(use).rings();
 }
 
 // Without room for a descriptor it may be ordered again.

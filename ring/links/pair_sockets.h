@@ -37,16 +37,21 @@ class PairSockets final : private Connections::Client {
                                            HandshakeIdentity self, std::string instance, int ranks);
   ~PairSockets() override;
 
-  // Takes proven connections for control links, on the thread of the connections, and those that
-  // were held before. Without `take` they are held for the next taker, one of each rank.
+  // A proven connection for a control link.
+  struct NewLink {
+    UniqueFd fd;
+    HandshakeIdentity from;
+    bool is_unix = false;
+  };
+  // Takes those that come, on the thread of the connections, and those that were held before. Those
+  // that nobody takes are held for the next taker, one of each rank.
   struct LinkTaker {
-    std::function<void(UniqueFd fd, const HandshakeIdentity& from, bool is_unix)> take;
-    std::function<void(const Error&)> failed;
+    std::function<bool(NewLink& link)> take{};  // false: not now
+    std::function<void(const Error&)> failed{};
     // The end of an order_link(). Empty: the rank has left, or listens no longer.
-    std::function<void(int peer, UniqueFd fd)> made;
+    std::function<void(int peer, UniqueFd fd)> made{};
   };
   void take_links(LinkTaker taker);
-  void hold_link(UniqueFd fd, const HandshakeIdentity& from, bool is_unix);
   // Begins to make a control link to any rank, after start(). Idempotent.
   void order_link(int peer);
 
@@ -60,7 +65,7 @@ class PairSockets final : private Connections::Client {
   };
   void start(Ways ways);
 
-  PeerSockets& of(Use use) { return uses_[static_cast<std::size_t>(use)]; }
+  PeerSockets& of(Use use) { return at(use); }
   // How others reach this rank.
   Connections::Target target() const {
     return {self_.who, instance_, connections_->unix_name(), connections_->tcp_endpoint()};
@@ -99,15 +104,13 @@ class PairSockets final : private Connections::Client {
     UniqueFd first{};
     std::vector<UniqueFd> more{};
   };
-  enum class Piece : std::uint8_t { first, more };
-
   PairSockets(std::shared_ptr<Connections> connections, HandshakeIdentity self,
               std::string instance, int ranks);
   void want(int peer, Use use);
   std::vector<NewSockets> take(Use use);
   void order(int peer, Use use);
-  void connect(int peer, Use use, Piece piece);
-  void place(int peer, Purpose purpose, std::uint64_t order);
+  void connect(int peer, Purpose purpose);
+  void offer_link(NewLink link);
   void on_link_made(int peer, Result<UniqueFd> fd);
   void on_connection(UniqueFd fd, const HandshakeIdentity& from, bool is_unix) override;
   void on_made(std::uint64_t order, Result<UniqueFd> fd) override;
@@ -115,6 +118,7 @@ class PairSockets final : private Connections::Client {
   void on_posted(std::uint64_t peer) override;
   void on_failure(const Error& error) override;
   bool has_left(int peer) const { return left_[static_cast<std::size_t>(peer)]; }
+  OfUse& at(Use use) { return uses_[static_cast<std::size_t>(use)]; }
   Pair& pair(int peer, Use use) {
     return pairs_[static_cast<std::size_t>(peer)][static_cast<std::size_t>(use)];
   }
@@ -125,19 +129,14 @@ class PairSockets final : private Connections::Client {
   const int rank_;
   std::uint64_t client_ = 0;
   std::array<OfUse, 2> uses_;
-  struct HeldLink {
-    UniqueFd fd;
-    HandshakeIdentity from;
-    bool is_unix = false;
-  };
   std::mutex links_mutex_;
   LinkTaker links_;
-  std::map<int, HeldLink> held_links_;      // by rank; under links_mutex_, too
+  std::map<int, NewLink> held_links_;       // by rank; under links_mutex_, too
   std::mutex mutex_;                        // of the rest
   Ways ways_;                               // start() sets it before anything here is wanted
   std::vector<std::array<Pair, 2>> pairs_;  // by rank
-  bool warned_ = false;                     // that a link lacks room
   std::vector<bool> left_, link_ordered_;   // likewise
+  bool warned_ = false;                     // that a link lacks room
 };
 
 }  // namespace dlaunch

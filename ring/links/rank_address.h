@@ -6,19 +6,16 @@
 #include <string_view>
 
 #include "base/contract.h"
-#include "base/endpoint.h"
 #include "base/result.h"
+#include "ring/links/connections.h"
 
 namespace dlaunch {
 
 struct RankAddress {
-  std::string who;
+  Connections::Target at;
   int ranks = 0;  // in the world that it knows
   std::string plan;
   LinkChoice links = LinkChoice::automatic;
-  std::string instance;  // see link_id_of()
-  std::string unix_name;
-  Endpoint tcp;
 };
 
 std::string encode(const RankAddress& address);

@@ -8,13 +8,10 @@ using namespace dlaunch;
 
 namespace {
 
-const RankAddress kOwn{.who = "rank 1 (pid 5 on a)",
+const RankAddress kOwn{.at = {"rank 1 (pid 5 on a)", "1f", "dlring-00", {"10.0.0.1", 4711}},
                        .ranks = 4,
                        .plan = "all_reduce::ring",
-                       .links = LinkChoice::few,
-                       .instance = "1f",
-                       .unix_name = "dlring-00",
-                       .tcp = {"10.0.0.1", 4711}};
+                       .links = LinkChoice::few};
 
 std::string mismatch(const RankAddress& other) {
   const auto checked = check_common(kOwn, other, 2);
@@ -30,7 +27,7 @@ TEST_CASE("rank address: it is read as it was written") {
   const auto read = decode_rank_address(encode(kOwn));
   REQUIRE(read);
   CHECK(encode(*read) == encode(kOwn));
-  CHECK(read->tcp.port == 4711);
+  CHECK(read->at.tcp.port == 4711);
   CHECK(read->links == LinkChoice::few);
 }
 
@@ -46,8 +43,8 @@ TEST_CASE("rank address: no prefix of one is an address, nor is one with an unkn
 
 TEST_CASE("rank address: what ranks do not have in common is named, with both values") {
   RankAddress other = kOwn;
-  other.who = "rank 2 (pid 6 on a)";
-  other.unix_name = "dlring-01";
+  other.at.who = "rank 2 (pid 6 on a)";
+  other.at.unix_name = "dlring-01";
   CHECK(mismatch(other).empty());
   other.links = LinkChoice::automatic;
   CHECK(mismatch(other) ==
