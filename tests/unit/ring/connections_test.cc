@@ -1,13 +1,15 @@
 #include "ring/links/connections.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "base/log.h"
+#include "base/socket.h"
+#include "socket_ends.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -83,17 +85,6 @@ Connections::Target target_of(const Connections& connections, bool by_unix) {
   return {"rank 0", "", by_unix ? connections.unix_name() : "", connections.tcp_endpoint()};
 }
 
-// Says the bytes on one end and hears them at the other.
-bool are_joined(const UniqueFd& a, const UniqueFd& b) {
-  char byte = 0;
-  if (::send(a.get(), "x", 1, MSG_NOSIGNAL) != 1) return false;
-  for (int i = 0; i < 1000; ++i) {
-    if (::recv(b.get(), &byte, 1, MSG_DONTWAIT) == 1) return byte == 'x';
-    std::this_thread::sleep_for(5ms);
-  }
-  return false;
-}
-
 }  // namespace
 
 TEST_CASE("connections: those with the same secret and address share one port") {
@@ -134,8 +125,11 @@ TEST_CASE("connections: each rank, job and round of a process gets its own") {
                       [](const auto& come) { return come.is_unix; }) == 1);
   const auto joined = std::find_if(connector.made.begin(), connector.made.end(),
                                    [](const auto& made) { return made.first == 11; });
-  CHECK((are_joined(*joined->second, second.come[0].fd) ||
-         are_joined(*joined->second, second.come[1].fd)));
+  const auto other_end = std::find_if(second.come.begin(), second.come.end(), [&](auto& come) {
+    return come.is_unix == is_unix_socket(joined->second->get());
+  });
+  REQUIRE(other_end != second.come.end());
+  CHECK(speak(*joined->second, other_end->fd));
   for (std::uint64_t other = id; other <= orders; ++other) connections->remove(other);
 }
 

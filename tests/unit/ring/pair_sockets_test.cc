@@ -1,8 +1,6 @@
 // Sockets of ranks that share no memory: each pair gets its own when one of the two needs them.
 #include "ring/links/pair_sockets.h"
 
-#include <poll.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <thread>
@@ -11,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "process_world.h"
+#include "socket_ends.h"
 #include "tests/unit/process_state.h"
 
 using namespace dlaunch;
@@ -83,13 +82,6 @@ class Three {
   std::condition_variable changed_;
   int rung_ = 0;
 };
-
-bool speak(const UniqueFd& a, const UniqueFd& b) {
-  char byte = 0;
-  pollfd come{b.get(), POLLIN, 0};
-  return ::send(a.get(), "x", 1, MSG_NOSIGNAL) == 1 && ::poll(&come, 1, 10000) == 1 &&
-         ::recv(b.get(), &byte, 1, 0) == 1 && byte == 'x';
-}
 
 bool is_at_its_end(const UniqueFd& fd) {
   char byte = 0;
@@ -194,16 +186,22 @@ TEST_CASE("pair sockets: over TCP a pair connects when it first needs to, and on
 }
 
 TEST_CASE("pair sockets: a rank may send and leave before the other one looks") {
-  all_well({3, "tcp"}, [](int rank, dl_comm*& comm) {
+  Gate left;
+  all_well({3, "tcp"}, [&](int rank, dl_comm*& comm) {
     int x = rank;
-    if (rank == 0) EXPECT(dl_send(comm, &x, 1, DL_INT32, 2, 0) == DL_OK);
+    if (rank == 0) {
+      EXPECT(dl_send(comm, &x, 1, DL_INT32, 2, 0) == DL_OK);
+      EXPECT(dl_recv(comm, &x, 1, DL_INT32, 1, 0) == DL_OK);
+      dl_finalize(comm);
+      comm = nullptr;
+      left.open();
+    }
     if (rank == 1) EXPECT(dl_send(comm, &x, 1, DL_INT32, 0, 0) == DL_OK);
     if (rank == 2) {
-      std::this_thread::sleep_for(300ms);
+      left.pass();
       EXPECT(dl_recv(comm, &x, 1, DL_INT32, 0, 0) == DL_OK);
       EXPECT(x == 0);
     }
-    if (rank == 0) EXPECT(dl_recv(comm, &x, 1, DL_INT32, 1, 0) == DL_OK);
     return 0;
   });
 }
