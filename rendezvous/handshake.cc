@@ -8,7 +8,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x314e4c44;  // "DLN1"
+constexpr std::uint32_t kMagic = 0x324e4c44;  // "DLN2"
 constexpr std::size_t kMaxMessage = 1024;
 constexpr std::size_t kMaxHelloText = 256;
 
@@ -27,6 +27,7 @@ Writer write_hello(const HandshakeIdentity& self, std::string_view nonce) {
   out.put(static_cast<std::uint8_t>(Type::hello));
   out.put(kMagic);
   out.put(static_cast<std::uint8_t>(self.purpose));
+  out.put(self.more);
   out.put(self.round);
   out.put(self.from_rank);
   out.put(self.to_rank);
@@ -157,8 +158,13 @@ Result<void> Handshake::on_message(std::string_view message) {
 Result<void> Handshake::on_hello(std::string_view message) {
   Reader in(message);
   in.get<std::uint8_t>();
-  if (in.get<std::uint32_t>() != kMagic) return handshake_error("not a dlaunch peer");
+  const auto magic = in.get<std::uint32_t>();
+  if (magic != kMagic) {
+    const bool other_version = magic << 8 == kMagic << 8;  // "DLN", and another digit
+    return handshake_error(other_version ? "of another version of dlaunch" : "not a dlaunch peer");
+  }
   peer_.purpose = static_cast<Purpose>(in.get<std::uint8_t>());
+  peer_.more = in.get<std::uint8_t>();
   peer_.round = in.get<std::uint64_t>();
   peer_.from_rank = in.get<std::int32_t>();
   peer_.to_rank = in.get<std::int32_t>();

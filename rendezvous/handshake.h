@@ -1,7 +1,7 @@
 // Mutual proof that both ends of a fresh connection hold the job's secret and mean the same job and
 // round. Pure: bytes in, bytes out. The store's and the ring's connections both use it.
 //
-//   connector -> acceptor  HELLO      magic, version, purpose, job, round, from, to, nonce_c
+//   connector -> acceptor  HELLO      magic, purpose, more, job, round, from, to, nonce_c
 //   acceptor  -> connector CHALLENGE  nonce_a, HMAC(secret, "acceptor"  | hello | nonce_a)
 //                       or REFUSE     a text that names what differs ("this is job a, you are of
 //                       b")
@@ -44,6 +44,7 @@ struct HandshakeIdentity {
   std::int32_t from_rank = -1;  // the connector's rank; -1 unknown
   std::int32_t to_rank = -1;    // the rank that the connector means to reach; -1: any
   std::string who;              // for messages only: "rank 3 (pid 4711)"
+  std::uint8_t more = 0;        // connections that belong to this one and were made before it
 };
 
 // One end of the exchange. Feed it what was read and send its output until done() or an error.

@@ -36,6 +36,14 @@ UniqueFd ended_socket() {
   return UniqueFd(ends[0]);
 }
 
+// Leaves out connections that the other end has made again, because they failed there. A rank may
+// end once it has sent what it had to, so the end of a connection alone is no reason.
+void leave_out_failed(std::vector<UniqueFd>& more, std::size_t made) {
+  for (auto it = more.begin(); it != more.end() && more.size() > made;) {
+    it = has_hung_up(*it) ? more.erase(it) : std::next(it);
+  }
+}
+
 }  // namespace
 
 PairSockets::PairSockets(std::shared_ptr<Connections> connections, HandshakeIdentity self,
@@ -126,6 +134,9 @@ void PairSockets::connect(int peer, Purpose purpose) {
   self.job_id = link_id_of(self.job_id, to.instance);
   self.to_rank = peer;
   self.purpose = purpose;
+  if (purpose == Purpose::ring_data) {
+    self.more = static_cast<std::uint8_t>(ways_.more[static_cast<std::size_t>(peer)]);
+  }
   failpoint("pair_sockets.connects");
   connections_->connect(client_, pack(peer, purpose), to, std::move(self));
 }
@@ -167,7 +178,7 @@ void PairSockets::on_connection(UniqueFd fd, const HandshakeIdentity& from, bool
       if (one.more.size() < kMostMore) one.more.push_back(std::move(fd));
       return;
     }
-    std::erase_if(one.more, has_hung_up);
+    leave_out_failed(one.more, from.more);
     one.first = std::move(fd);
     one.there = true;
   }

@@ -117,7 +117,7 @@ def fuzzed(hello):
 def fuzz(count, path, places):
     random.seed(count)
     learned = Learned()
-    hellos = [messages(data)[0] for data in sent(path).values() if data[3:7] == b"DLN1"] or [bytes(64)]
+    hellos = [messages(data)[0] for data in sent(path).values() if data[3:6] == b"DLN"] or [bytes(64)]
     for i in range(count):
         host, port = places[i % len(places)].rsplit(":", 1)
         hello = fuzzed(random.choice(hellos))

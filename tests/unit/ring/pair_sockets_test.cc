@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/socket.h"
 #include "process_world.h"
 #include "socket_ends.h"
 #include "tests/unit/process_state.h"
@@ -74,6 +75,17 @@ class Three {
     return std::move(taken[0]);
   }
 
+  // A connection that a rank's process makes, without its PairSockets.
+  UniqueFd connect_as(int rank, int to, Purpose purpose, std::uint8_t more = 0) {
+    const Connections::Target target = ranks[static_cast<std::size_t>(to)]->target();
+    const std::string job = link_id_of("three", target.instance);
+    auto fd = connect_tcp(target.tcp, steady_now() + 10s);
+    REQUIRE(fd);
+    REQUIRE(handshake_connect(fd->get(), Secret(), {purpose, job, 1, rank, to, "a rank", more},
+                              steady_now() + 10s));
+    return std::move(*fd);
+  }
+
   std::vector<std::shared_ptr<PairSockets>> ranks;
   std::atomic<int> wants{0};
 
@@ -137,6 +149,26 @@ TEST_CASE("pair sockets: all further sockets for data are there with the first o
   CHECK(speak(at0.first, at2.first));
   world.of(1, Use::messages).want_socket(2);
   CHECK(world.take(1, Use::messages).more.empty());
+}
+
+TEST_CASE("pair sockets: a rank that sends and ends at once keeps its further sockets") {
+  Three world;
+  UniqueFd kept = world.connect_as(2, 0, Purpose::ring_more_data);
+  world.connect_as(2, 0, Purpose::ring_more_data).reset();
+  UniqueFd first = world.connect_as(2, 0, Purpose::ring_data, 2);
+  kept.reset();
+  first.reset();
+  CHECK(world.take(0, Use::data).more.size() == 2);
+}
+
+TEST_CASE("pair sockets: a further socket that failed where it was made is left out") {
+  Three world;
+  world.connect_as(2, 0, Purpose::ring_more_data).reset();
+  const UniqueFd again = world.connect_as(2, 0, Purpose::ring_more_data);
+  const UniqueFd first = world.connect_as(2, 0, Purpose::ring_data, 1);
+  const NewSockets at0 = world.take(0, Use::data);
+  REQUIRE(at0.more.size() == 1);
+  CHECK(speak(again, at0.more[0]));
 }
 
 TEST_CASE("pair sockets: the socket to a rank that has left is at its end") {
