@@ -34,7 +34,9 @@ enum class Purpose : std::uint8_t {
   ring_messages = 4,
   node = 5,
   ring_more_data = 6,
-  output = 7
+  output = 7,
+  ring_want_data = 8,  // asks the acceptor to connect back for data or messages, and ends
+  ring_want_messages = 9
 };
 
 struct HandshakeIdentity {

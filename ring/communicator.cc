@@ -79,14 +79,6 @@ void find_program_op(Call& call) {
   if (call.program_op != nullptr && call.program_op->function == nullptr) call.op = kPremulSum;
 }
 
-// Whether one pass over all ranks' values has to make each result: a function does not commute, or
-// 8 bits are too few for partial sums, which could leave the range within an average.
-bool needs_order(const Call& call) {
-  const bool rounds = call.op != DL_MAX && call.op != DL_MIN && !is_function(call.op);
-  return traits_of(call.collective).reduces &&
-         (is_in_order(call.op) || (is_float8(call.dtype) && rounds));
-}
-
 // The distance at which a call is in place: in bytes, from `in` to `out`.
 std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
   const auto& traits = traits_of(shape.collective);

@@ -169,7 +169,7 @@ std::size_t Communicator::start_sockets(Bootstrapped& ready) {
     if (rank.host != own.host) ways.targets.back().unix_name.clear();
     ways.more.push_back(more_sockets(own, rank, job_));
   }
-  ways.ask = [this](int peer, PairSockets::Use use) { links_->ask(peer, use); };
+  ways.ask = [this](int peer, PairSockets::Use use) { return links_->ask(peer, use); };
   const std::size_t each = 1 + *std::max_element(ways.more.begin(), ways.more.end());
   sockets_ = std::move(ready.mesh.sockets);
   sockets_->start(std::move(ways));

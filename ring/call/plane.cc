@@ -153,13 +153,20 @@ std::uint64_t layout_of(const TensorList& list) {
   return list.ends.size() > 1 ? hash_of(list.ends) | 1 : 0;
 }
 
+bool needs_order(const Call& call) {
+  const bool rounds = call.op != DL_MAX && call.op != DL_MIN && !is_function(call.op);
+  return traits_of(call.collective).reduces &&
+         (is_in_order(call.op) || (is_float8(call.dtype) && rounds));
+}
+
 Shape shape_of(const Call& call, int ranks) {
   Shape shape{.collective = call.collective,
               .count = call.count,
               .element_bytes = dtype_bytes(call.dtype),
               .root = call.root,
               .counts = {},
-              .members = {}};
+              .members = {},
+              .in_order = needs_order(call)};
   if (call.members != nullptr) shape.members = *call.members;
   if (call.counts == nullptr && call.splits == nullptr) return shape;
   shape.count = 0;  // differs between ranks

@@ -194,9 +194,13 @@ struct Shape {
   std::vector<std::size_t> counts;              // as Call::counts; empty: all parts have `count`
   std::vector<int> members;                     // as Call::members; empty: all ranks
   std::optional<Splits> splits = std::nullopt;  // as Call::splits
+  bool in_order = false;                        // needs_order()
   bool operator==(const Shape&) const = default;
 };
 Shape shape_of(const Call& call, int ranks);
+// Whether one pass over all ranks' values has to make each result: a function does not commute, or
+// 8 bits are too few for partial sums, which could leave the range within an average.
+bool needs_order(const Call& call);
 
 // The longest part that a rank gives another; without parts: `count`.
 std::size_t longest_part(const Shape& shape);

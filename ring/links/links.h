@@ -111,10 +111,11 @@ class Links : private Trunk::Channel, public PeerSockets {
   // rank has declined, Errc::peer_lost if the peer has left, or the flag's error.
   Result<UniqueFd> take(int peer, Passed kind, TimePoint deadline,
                         const ParentEnd* parent = nullptr);
-  // Asks a higher rank to connect.
-  void ask(int peer, PairSockets::Use use);
+  // Asks a higher rank to connect. False: there is no link with it.
+  bool ask(int peer, PairSockets::Use use);
   // For ranks of one host: sockets for messages, connected in pairs, which pass over the links.
   void want_socket(int peer) override;
+  void await_socket(int peer) override;
   void on_socket(std::function<void()> ring) override;
   bool sockets_come() const override { return sockets_come_.load(std::memory_order_relaxed); }
   std::vector<NewSockets> take_sockets() override;
@@ -132,7 +133,7 @@ class Links : private Trunk::Channel, public PeerSockets {
     // Under mail_mutex_, the last two about the socket for messages.
     bool joined = false;
     bool socket_made = false;  // by this rank
-    bool socket_wanted = false, socket_taken = false;
+    bool socket_wanted = false, socket_awaited = false, socket_taken = false;
   };
 
   // A collective that was entered: the caller writes it, the thread reads it.

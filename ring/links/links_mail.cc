@@ -109,15 +109,27 @@ void Links::make_socket(int peer) {
 void Links::want_socket(int peer) {
   {
     const std::lock_guard lock(mail_mutex_);
-    if (std::exchange(peers_[static_cast<std::size_t>(peer)].socket_wanted, true)) return;
+    Watched& to = peers_[static_cast<std::size_t>(peer)];
+    to.socket_awaited = true;
+    if (std::exchange(to.socket_wanted, true)) return;
   }
   if (has_left(peer)) return tell_of_sockets();
   if (peer > rank_) return make_socket(peer);
   tell(peer, frame(LinkFrame::Type::want, 0, rank_));
 }
 
-void Links::ask(int peer, PairSockets::Use use) {
+void Links::await_socket(int peer) {
+  {
+    const std::lock_guard lock(mail_mutex_);
+    if (std::exchange(peers_[static_cast<std::size_t>(peer)].socket_awaited, true)) return;
+  }
+  if (has_left(peer)) tell_of_sockets();
+}
+
+bool Links::ask(int peer, PairSockets::Use use) {
+  if (!trunk_->has_link(member(peer))) return false;
   tell(peer, frame(LinkFrame::Type::want, static_cast<std::uint64_t>(use), rank_));
+  return true;
 }
 
 void Links::on_socket(std::function<void()> ring) {
@@ -139,7 +151,7 @@ std::vector<NewSockets> Links::take_sockets() {
     Watched& peer = peers_[static_cast<std::size_t>(r)];
     const auto come = passed_.find({r, Passed::messages});
     const bool there = come != passed_.end() && !come->second.empty();
-    if (peer.socket_taken || (!there && !(peer.socket_wanted && has_left(r)))) continue;
+    if (peer.socket_taken || (!there && !(peer.socket_awaited && has_left(r)))) continue;
     peer.socket_taken = true;
     UniqueFd socket;
     if (there) {

@@ -22,11 +22,20 @@ int peer_of(std::uint64_t order) { return static_cast<int>(order >> 8); }
 Purpose purpose_of(std::uint64_t order) { return static_cast<Purpose>(order & 255); }
 
 PairSockets::Use use_of(Purpose purpose) {
-  return purpose == Purpose::ring_messages ? PairSockets::Use::messages : PairSockets::Use::data;
+  const bool messages = purpose == Purpose::ring_messages || purpose == Purpose::ring_want_messages;
+  return messages ? PairSockets::Use::messages : PairSockets::Use::data;
 }
 
 Purpose first_of(PairSockets::Use use) {
   return use == PairSockets::Use::messages ? Purpose::ring_messages : Purpose::ring_data;
+}
+
+Purpose want_of(PairSockets::Use use) {
+  return use == PairSockets::Use::messages ? Purpose::ring_want_messages : Purpose::ring_want_data;
+}
+
+bool is_want(Purpose purpose) {
+  return purpose == Purpose::ring_want_data || purpose == Purpose::ring_want_messages;
 }
 
 UniqueFd ended_socket() {
@@ -99,6 +108,7 @@ void PairSockets::order_link(int peer) {
 void PairSockets::start(Ways ways) {
   const std::lock_guard lock(mutex_);
   ways_ = std::move(ways);
+  for (const auto& [peer, use] : std::exchange(asked_early_, {})) order(peer, use);
 }
 
 // -- What this rank and others want
@@ -107,16 +117,33 @@ void PairSockets::want(int peer, Use use) {
   bool gone = false;
   {
     const std::lock_guard lock(mutex_);
+    pair(peer, use).awaited = true;
     if (std::exchange(pair(peer, use).wanted, true)) return;
     if (peer < rank_) return order(peer, use);
     gone = has_left(peer);
   }
-  gone ? at(use).rings() : ways_.ask(peer, use);
+  if (gone) return at(use).rings();
+  if (ways_.ask(peer, use)) return;
+  const std::lock_guard lock(mutex_);
+  connect(peer, want_of(use));
+}
+
+void PairSockets::await(int peer, Use use) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(pair(peer, use).awaited, true) || !has_left(peer)) return;
+  }
+  at(use).rings();
 }
 
 void PairSockets::asked(int peer, Use use) {
   const std::lock_guard lock(mutex_);
-  if (peer < rank_) order(peer, use);
+  if (peer >= rank_) return;
+  if (ways_.targets.empty()) {
+    asked_early_.emplace_back(peer, use);
+  } else {
+    order(peer, use);
+  }
 }
 
 // Under the mutex. The first socket comes last: once it is there, so are the others.
@@ -147,9 +174,9 @@ std::vector<NewSockets> PairSockets::take(Use use) {
   const std::lock_guard lock(mutex_);
   for (int peer = 0; peer < static_cast<int>(pairs_.size()); ++peer) {
     Pair& one = pair(peer, use);
-    if (one.taken || !(one.there || one.wanted)) continue;
-    // A lower rank decides at its own attempt that the other has gone.
-    const bool gone = peer < rank_ ? one.in_vain : has_left(peer);
+    if (one.taken || !(one.there || one.awaited)) continue;
+    // An attempt to connect decides itself that the other rank has gone.
+    const bool gone = one.ordered ? one.in_vain : has_left(peer);
     if (!one.there && !gone) continue;
     one.taken = true;
     taken.push_back({peer, one.there ? std::move(one.first) : ended_socket(), std::move(one.more)});
@@ -167,6 +194,10 @@ void PairSockets::on_connection(UniqueFd fd, const HandshakeIdentity& from, bool
     return offer_link({std::move(fd), from, is_unix});
   }
   const int peer = from.from_rank;
+  if (is_want(from.purpose)) {
+    if (peer >= 0 && peer < rank_) asked(peer, use_of(from.purpose));
+    return;
+  }
   if (peer <= rank_ || peer >= static_cast<int>(pairs_.size())) return;
   const Use use = use_of(from.purpose);
   {
@@ -191,6 +222,7 @@ void PairSockets::on_made(std::uint64_t order, Result<UniqueFd> fd) {
   const Purpose purpose = purpose_of(order);
   if (purpose == Purpose::ring_link) return on_link_made(peer, std::move(fd));
   const Use use = use_of(purpose);
+  if (fd && is_want(purpose)) return;
   {
     const std::lock_guard lock(mutex_);
     Pair& one = pair(peer, use);

@@ -1,9 +1,9 @@
 // PairSockets: the sockets of one communicator for data and for messages to ranks with which it
-// shares no memory. A pair gets them when one of its two ranks first needs them: the higher rank
-// connects to the lower one, which asks for that by a WANT on their control link
-// (ring/links/link_frame.h). The thread of the process's connections does the work, so a rank gets
-// its sockets also if the other one computes meanwhile. Between hosts there are several sockets for
-// data (ring/stream/socket_bundle.h).
+// shares no memory. A pair gets them when one of its two ranks first sends to the other: the higher
+// rank connects to the lower one, which asks for that by a WANT on their control link
+// (ring/links/link_frame.h), or by a short connection if they have no link. The thread of the
+// process's connections does the work, so a rank gets its sockets also if the other one computes
+// meanwhile. Between hosts there are several sockets for data (ring/stream/socket_bundle.h).
 //
 // Thread-safe.
 #pragma once
@@ -60,8 +60,8 @@ class PairSockets final : private Connections::Client {
     std::vector<Connections::Target> targets;  // where the ranks listen
     // The sockets for data to each rank beside the first one.
     std::vector<std::size_t> more;
-    // Sends a WANT to a higher rank.
-    std::function<void(int peer, Use use)> ask;
+    // Sends a WANT to a higher rank. False: there is no link with it.
+    std::function<bool(int peer, Use use)> ask;
   };
   void start(Ways ways);
 
@@ -81,6 +81,7 @@ class PairSockets final : private Connections::Client {
   class OfUse final : public PeerSockets {
    public:
     void want_socket(int peer) override { owner->want(peer, use); }
+    void await_socket(int peer) override { owner->await(peer, use); }
     void on_socket(std::function<void()> ring) override;
     bool sockets_come() const override { return come.load(std::memory_order_relaxed); }
     std::vector<NewSockets> take_sockets() override { return owner->take(use); }
@@ -96,7 +97,7 @@ class PairSockets final : private Connections::Client {
   };
   // One pair's, for one use.
   struct Pair {
-    bool wanted = false, taken = false;
+    bool wanted = false, awaited = false, taken = false;
     bool ordered = false;     // by this rank, which connects
     bool there = false;       // `first` has come, or there is no room for it
     bool in_vain = false;     // the peer has gone
@@ -107,6 +108,7 @@ class PairSockets final : private Connections::Client {
   PairSockets(std::shared_ptr<Connections> connections, HandshakeIdentity self,
               std::string instance, int ranks);
   void want(int peer, Use use);
+  void await(int peer, Use use);
   std::vector<NewSockets> take(Use use);
   void order(int peer, Use use);
   void connect(int peer, Purpose purpose);
@@ -131,12 +133,13 @@ class PairSockets final : private Connections::Client {
   std::array<OfUse, 2> uses_;
   std::mutex links_mutex_;
   LinkTaker links_;
-  std::map<int, NewLink> held_links_;       // by rank; under links_mutex_, too
-  std::mutex mutex_;                        // of the rest
-  Ways ways_;                               // start() sets it before anything here is wanted
-  std::vector<std::array<Pair, 2>> pairs_;  // by rank
-  std::vector<bool> left_, link_ordered_;   // likewise
-  bool warned_ = false;                     // that a link lacks room
+  std::map<int, NewLink> held_links_;             // by rank; under links_mutex_, too
+  std::mutex mutex_;                              // of the rest
+  Ways ways_;                                     // start() sets it before this rank wants anything
+  std::vector<std::pair<int, Use>> asked_early_;  // WANTs before that
+  std::vector<std::array<Pair, 2>> pairs_;        // by rank
+  std::vector<bool> left_, link_ordered_;         // likewise
+  bool warned_ = false;                           // that a link lacks room
 };
 
 }  // namespace dlaunch

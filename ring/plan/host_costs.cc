@@ -12,15 +12,18 @@ struct Job {
   double data;                                           // seconds on a link
   double latency;                                        // seconds
   double hop() const { return latency + 2 * kMessage; }  // one message sent, one received
+  double rounds() const { return std::bit_width(static_cast<unsigned>(others)); }
   double slices() const { return 2 * others / (others + 1) * data; }
 };
 
 double all_reduce_seconds(Algorithm algorithm, const Job& job) {
   switch (algorithm) {
     case Algorithm::doubling:
-      return std::bit_width(static_cast<unsigned>(job.others)) * job.hop() + job.others * job.data;
+      return job.rounds() * job.hop() + job.others * job.data;
     case Algorithm::star:
       return 2 * job.latency + 2 * job.others * (kMessage + job.data);
+    case Algorithm::tree:
+      return 2 * job.rounds() * (job.hop() + job.data);
     case Algorithm::ring:
       return 2 * job.others * job.hop() + job.slices();
     default:
@@ -32,6 +35,8 @@ double reduce_seconds(Algorithm algorithm, const Job& job) {
   switch (algorithm) {
     case Algorithm::star:
       return job.latency + job.others * (kMessage + job.data);
+    case Algorithm::tree:
+      return job.rounds() * (job.hop() + job.data);
     case Algorithm::ring:
       return (job.others + 1) * job.hop() + job.others * kMessage + job.slices();
     default:
@@ -52,6 +57,8 @@ Algorithm cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tu
   };
   Algorithm best = ranks <= tuning.direct_ranks ? Algorithm::direct : Algorithm::ring;
   if (seconds(Algorithm::star) < seconds(best)) best = Algorithm::star;
+  const bool many = ranks > tuning.tree_above && !shape.in_order;
+  if (many && seconds(Algorithm::tree) < seconds(best)) best = Algorithm::tree;
   // A few ranks exchange everything directly, if that pays.
   const bool room = ranks > tuning.exchange_ranks && job.others * bytes <= kMostExchanged;
   return all && room && seconds(Algorithm::doubling) < seconds(best) ? Algorithm::doubling : best;

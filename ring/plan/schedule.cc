@@ -84,6 +84,8 @@ Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning) {
   const std::size_t bytes = shape.count * shape.element_bytes;
   const bool small = bytes <= tuning.small_bytes;
   const Algorithm large = ranks <= tuning.direct_ranks ? Algorithm::direct : Algorithm::ring;
+  const bool few = ranks <= tuning.tree_above || shape.in_order;
+  const Algorithm with_one = few ? Algorithm::star : Algorithm::tree;
   switch (shape.collective) {
     case Collective::all_reduce:
       if (ranks == 2 && bytes <= tuning.pair_bytes) return Algorithm::exchange;
@@ -92,11 +94,11 @@ Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning) {
       }
       if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning);
       if (bytes <= tuning.doubling_bytes) return Algorithm::doubling;
-      return bytes <= tuning.star_bytes ? Algorithm::star : large;
+      return bytes <= tuning.star_bytes ? with_one : large;
     case Collective::reduce:
       if (ranks <= tuning.star_ranks) return Algorithm::star;
       if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning);
-      return small ? Algorithm::star : large;
+      return small ? with_one : large;
     case Collective::reduce_scatter:
     case Collective::all_gather:
       return large;
@@ -145,11 +147,12 @@ bool has_algorithm(Collective collective, Algorithm algorithm) {
       return collective == Collective::all_reduce;
     case Algorithm::star:
       return collective == Collective::all_reduce || collective == Collective::reduce;
+    case Algorithm::tree:
+      return has_algorithm(collective, Algorithm::star) || collective == Collective::broadcast;
     case Algorithm::direct:
       return collective != Collective::broadcast && collective != Collective::barrier;
     case Algorithm::ring:
       return traits_of(collective).reduces || collective == Collective::all_gather;
-    case Algorithm::tree:
     case Algorithm::chain:
       return collective == Collective::broadcast;
     case Algorithm::copy:
@@ -221,7 +224,7 @@ Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuni
       ring_schedule(shape, tuning, b);
       break;
     case Algorithm::tree:
-      binomial_broadcast(shape, b);
+      traits_of(shape.collective).reduces ? tree_reduction(shape, b) : binomial_broadcast(shape, b);
       break;
     case Algorithm::chain:
       chain_broadcast(shape, tuning, b);

@@ -8,7 +8,9 @@
 //   by any other, so they do it for longer). More do so through others (log2(n) latencies and
 //   frames of each) or send to rank 0, which answers (two latencies and 2(n-1) frames in all): with
 //   more ranks than cores each frame costs a system call and often a context switch on the same few
-//   cores. Between hosts ring/plan/host_costs.h weighs these against the following.
+//   cores. Above Tuning::tree_above ranks a tree takes the place of rank 0, which would need a
+//   socket for each of them. Between hosts ring/plan/host_costs.h weighs these against the
+//   following.
 // - Large: each rank owns a slice, takes the others' values of it and sends the results back,
 //   granule by granule, while later granules still come in. That moves the least possible bytes per
 //   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. Granule and window keep
@@ -69,6 +71,7 @@ struct Tuning {
   int exchange_ranks = 4;                // if what each takes in is at most exchange_bytes
   std::size_t exchange_bytes = 64 << 10;
   std::size_t pair_bytes = 256 << 10;  // two ranks exchange up to here
+  int tree_above = 32;                 // ranks: what few send to one, so many send along a tree
   int star_ranks = 2;  // reduce, of any size: all with the root between at most so many
   int direct_ranks = 16;
   std::optional<Algorithm> forced = {};  // one that the collective has
@@ -100,6 +103,10 @@ std::string rule_note(bool by_rule);
 
 // Decides from facts that all ranks share.
 Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning);
+// One pass over all ranks' values, in their order, makes each result of a reduction.
+constexpr bool keeps_order(Algorithm algorithm) {
+  return algorithm != Algorithm::ring && algorithm != Algorithm::tree;
+}
 // "direct, granules of 48 KiB, 3 ahead"
 std::string describe_algorithm(Algorithm algorithm, const Tuning& tuning);
 

@@ -13,6 +13,10 @@ void doubling_all_reduce(const Shape& shape, ProgramBuilder& b);
 // One rank combines, and answers if all want the result: 2(n-1) frames instead of n(n-1) if one
 // granule is enough.
 void star_reduction(const Shape& shape, const Tuning& tuning, ProgramBuilder& b);
+// Up a binomial tree (of rank 0, or of the root of a reduce), where each rank adds the sums below
+// it to its own values, and down again if all want the result: as many frames, but a rank exchanges
+// them with log2(n) ranks only. Sums are in the order of ranks, but not one pass over all of them.
+void tree_reduction(const Shape& shape, ProgramBuilder& b);
 // Each rank owns a slice, takes in the others' values of it, and sends the result to the ranks that
 // want it.
 void direct_reduction(const Shape& shape, const Tuning& tuning, ProgramBuilder& b);

@@ -161,6 +161,40 @@ void star_reduction(const Shape& shape, const Tuning& tuning, ProgramBuilder& b)
   }
 }
 
+void tree_reduction(const Shape& shape, ProgramBuilder& b) {
+  const std::size_t bytes = shape.count * shape.element_bytes;
+  const bool answers = shape.collective == Collective::all_reduce;
+  const int n = b.ranks(), root = answers ? 0 : shape.root;
+  const int place = b.at_distance(-root);
+  const auto rank_at = [&](int other) { return b.at_distance(other - place); };
+  // The subtree below this rank spans the places up to its own lowest bit.
+  const int reach = place == 0 ? n : place & -place;
+  std::vector<int> below;
+  for (int d = 1; d < reach && place + d < n; d *= 2) below.push_back(rank_at(place + d));
+  const auto staged = [&](std::size_t i) { return Location{Region::scratch, bytes * i}; };
+
+  const Location sum = place == 0 ? Location{Region::out, 0} : staged(below.size());
+  std::int32_t summed = kNoStep, have = kNoStep;
+  if (!below.empty()) {
+    summed = have = b.reduce(sum, bytes, place == 0);
+    b.operand({Region::in, 0});
+    for (std::size_t i = 0; i < below.size(); ++i) b.operand(staged(i));
+    for (std::size_t i = 0; i < below.size(); ++i) {
+      b.recv(below[i], staged(i), bytes, kNoStep, summed);
+    }
+  }
+  if (place != 0) {
+    const int above = rank_at(place - reach);
+    const auto sent = b.send(above, below.empty() ? Location{Region::in, 0} : sum, bytes, summed);
+    // In place, the result overwrites what is being sent.
+    if (answers) have = b.recv(above, {Region::out, 0}, bytes, sent);
+  }
+  for (std::size_t i = below.size(); answers && i-- > 0;) {
+    b.send(below[i], {Region::out, 0}, bytes, have);
+  }
+  b.scratch(bytes * (below.size() + 1));
+}
+
 void direct_reduction(const Shape& shape, const Tuning& tuning, ProgramBuilder& b) {
   const auto wants_results = [&](int rank) {
     return shape.collective == Collective::all_reduce ||

@@ -70,7 +70,7 @@ void Messenger::post(const TransferPtr& transfer) {
   Error wrong;
   if (message.is_send) {
     sends_[static_cast<std::size_t>(message.peer)].push_back(transfer);
-    sockets_->reach(message.peer);
+    sockets_->reach(message.peer, true);
   } else if (take_from_inbox(message, wrong)) {
     finish(transfer);
   } else {
@@ -78,7 +78,7 @@ void Messenger::post(const TransferPtr& transfer) {
     if (!wrong.what.empty()) return fail(wrong);
     for (int d = 1; d < sockets_->ranks(); ++d) {
       const int peer = sockets_->at_distance(d);
-      if (message.peer == peer || message.peer == kAnySource) sockets_->reach(peer);
+      if (message.peer == peer || message.peer == kAnySource) sockets_->reach(peer, false);
     }
   }
 }

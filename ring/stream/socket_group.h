@@ -57,9 +57,9 @@ class SocketGroup {
   int at_distance(int distance) const { return (rank_ + distance) % ranks_; }
   bool has(int r) const { return peers_[static_cast<std::size_t>(r)] != nullptr; }
   // Bytes of this peer may be there; if the group lacks sockets to it, asks the source for them.
-  void reach(int r) {
+  void reach(int r, bool to_send) {
     if (has(r)) return (*this)[r].mark_readable();
-    source_->want_socket(r);
+    to_send ? source_->want_socket(r) : source_->await_socket(r);
   }
   // Attaches the sockets that have come from the source. Cheap if none has.
   Result<void> attach_new() {

@@ -113,10 +113,9 @@ class SocketPlane final : public StreamPlane {
     count_ = SocketCount(most, round_trip >= kFarAway ? most : 1);
   }
   void tell_links(LinkListener listener) override { link_listener_ = std::move(listener); }
-  // A chunk begins its way around a ring at another rank than the first.
   bool keeps_order(const Call& call) const override {
     const Shape shape = shape_of(call, ranks_);
-    return algorithm_of(shape, taking_part(call), tuning_for(shape)) != Algorithm::ring;
+    return dlaunch::keeps_order(algorithm_of(shape, taking_part(call), tuning_for(shape)));
   }
   std::string explain(const Call& call) const override {
     const Shape shape = shape_of(call, ranks_);
@@ -215,7 +214,7 @@ Result<void> SocketPlane::drive() {
   sockets_->begin();
   for (int d = 1; d < ranks_; ++d) {
     const int peer = sockets_->at_distance(d);
-    if (expects(peer) || owes(peer)) sockets_->reach(peer);
+    if (expects(peer) || owes(peer)) sockets_->reach(peer, owes(peer));
   }
   while (true) {
     if (sockets_->abort().raised()) return sockets_->abort().error();

@@ -28,8 +28,11 @@ expect_code 0; expect_under 30000
 # A burst of deaths: each rank that is left names one of those killed.
 run "$BUILD/tests/support/meeting_cost" 200 --deaths 20
 cat out; expect_code 0; expect_under 30000
+# Over sockets each rank has links and sockets with few others.
+run "$BUILD/tests/support/meeting_cost" 256 --transport tcp --deaths 4 --most-descriptors 64
+cat out; expect_code 0; expect_under 30000
 
-# Each rank has three descriptors for each other rank, whatever the soft limit is.
+# dl_init raises the soft limit: with at most 32 ranks each has a link with each other rank.
 ulimit -Sn 64
 run dlaunch --nproc 32 --oversubscribe --transport tcp "$BUILD/tests/support/rounds_worker" --steps 3
 expect_code 0

@@ -71,6 +71,25 @@ TEST_CASE("a peer of another job is refused by name, on both ends") {
   CHECK(outcome.acceptor == "this is job 'a'; rank 3 (pid 7) is of job 'b'");
 }
 
+TEST_CASE("a peer of another version is called that") {
+  auto c = Handshake::connector(Secret(), identity("a"), kNonceC);
+  std::string hello = c.take_output();
+  ++hello[6];  // the digit of "DLN2"
+  const auto version = Handshake::acceptor(Secret(), identity("a"), kNonceA).feed(hello);
+  REQUIRE_FALSE(version);
+  CHECK(version.error().what == "handshake: of another version of dlaunch");
+  hello[5] = '?';
+  const auto stranger = Handshake::acceptor(Secret(), identity("a"), kNonceA).feed(hello);
+  REQUIRE_FALSE(stranger);
+  CHECK(stranger.error().what == "handshake: not a dlaunch peer");
+}
+
+TEST_CASE("the acceptor learns how many connections belong to one") {
+  HandshakeIdentity self = identity("a");
+  self.more = 63;
+  CHECK(shake(self, Secret(), identity("a", 1, -1, 0), Secret()).seen.more == 63);
+}
+
 TEST_CASE("another round, another rank and another secret are refused") {
   const Secret secret("0123456789abcdef");
   CHECK(shake(identity("a", 2), secret, identity("a", 1, -1, 0), secret).connector ==

@@ -20,10 +20,10 @@ namespace {
 
 using Use = PairSockets::Use;
 
-// Ranks 0, 1 and 2 of this process, whose WANTs arrive at once.
+// Ranks 0, 1 and 2 of this process, whose WANTs arrive at once if they have links.
 class Three {
  public:
-  explicit Three(std::size_t more = 0) {
+  explicit Three(std::size_t more = 0, bool linked = true) {
     auto connections = Connections::of_process(Secret(), "127.0.0.1", false, {});
     REQUIRE(connections);
     for (int r = 0; r < 3; ++r) {
@@ -42,9 +42,10 @@ class Three {
       PairSockets::Ways ways;
       for (const auto& rank : ranks) ways.targets.push_back(rank->target());
       ways.more.assign(3, more);
-      ways.ask = [this, r](int peer, Use use) {
+      ways.ask = [this, r, linked](int peer, Use use) {
         ++wants;
-        ranks[static_cast<std::size_t>(peer)]->asked(r, use);
+        if (linked) ranks[static_cast<std::size_t>(peer)]->asked(r, use);
+        return linked;
       };
       ranks[static_cast<std::size_t>(r)]->start(std::move(ways));
     }
@@ -124,6 +125,56 @@ TEST_CASE("pair sockets: the higher rank connects, whichever of the two needs th
     CHECK(world.of(r, Use::messages).take_sockets().empty());
     CHECK(world.of(r, Use::data).take_sockets().empty());
   }
+}
+
+TEST_CASE("pair sockets: a rank that only receives waits for the other one to need them") {
+  Three world;
+  world.of(0, Use::data).await_socket(2);
+  world.of(2, Use::data).await_socket(0);
+  world.of(1, Use::data).await_socket(2);
+  world.of(1, Use::messages).want_socket(0);
+  CHECK(world.take(0, Use::messages).peer == 1);  // by then an earlier order would have come
+  CHECK(world.wants == 0);
+  for (int r = 0; r < 3; ++r) CHECK(world.of(r, Use::data).take_sockets().empty());
+  world.of(0, Use::data).want_socket(2);
+  CHECK(world.wants == 1);
+  CHECK(speak(world.take(0, Use::data).first, world.take(2, Use::data).first));
+  world.leaves(2, 1);
+  CHECK(is_at_its_end(world.take(1, Use::data).first));
+}
+
+TEST_CASE("pair sockets: a rank without a link asks by a short connection") {
+  Three world(3, false);
+  for (const Use use : {Use::messages, Use::data}) {
+    world.of(0, use).want_socket(2);
+    const NewSockets at0 = world.take(0, use), at2 = world.take(2, use);
+    CHECK(at0.more.size() == (use == Use::data ? 3 : 0));
+    CHECK(speak(at0.first, at2.first));
+  }
+  CHECK(world.wants == 2);
+  CHECK(world.of(1, Use::data).take_sockets().empty());
+}
+
+TEST_CASE("pair sockets: a rank may ask before the other one has begun") {
+  auto connections = Connections::of_process(Secret(), "127.0.0.1", false, {});
+  REQUIRE(connections);
+  Three world;
+  const auto late =
+      PairSockets::open(*connections, {Purpose::ring_link, "three", 1, 2, -1, "rank 2"}, "late", 3);
+  late->asked(0, Use::messages);
+  PairSockets::Ways ways;
+  for (const auto& rank : world.ranks) ways.targets.push_back(rank->target());
+  ways.more.assign(3, 0);
+  late->start(std::move(ways));
+  CHECK(world.take(0, Use::messages).peer == 2);
+}
+
+TEST_CASE("pair sockets: a short connection to a rank that leaves meanwhile ends the wait") {
+  Three world(0, false);
+  world.ranks[2].reset();  // it no longer answers
+  world.of(0, Use::data).want_socket(2);
+  world.leaves(2, 0);
+  CHECK(is_at_its_end(world.take(0, Use::data).first));
 }
 
 TEST_CASE("pair sockets: both ask at once, for both uses, and get one socket for each") {

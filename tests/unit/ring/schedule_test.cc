@@ -124,9 +124,23 @@ class Exchange {
   std::vector<Member> members_;
 };
 
+// The sum of element i below a place of the tree, where places count from the root.
+float tree_sum(const Exchange& world, int ranks, std::size_t i, int root, int place) {
+  float sum = world.input((place + root) % ranks)[i];
+  const int reach = place == 0 ? ranks : place & -place;
+  for (int d = 1; d < reach && place + d < ranks; d *= 2) {
+    sum += tree_sum(world, ranks, i, root, place + d);
+  }
+  return sum;
+}
+
 // The mean of element i in the order in which the algorithm combines it; `owner` matters for the
 // ring.
-float mean(const Exchange& world, int ranks, std::size_t i, Algorithm algorithm, int owner) {
+float mean(const Exchange& world, int ranks, std::size_t i, Algorithm algorithm, int owner,
+           int root = 0) {
+  if (algorithm == Algorithm::tree) {
+    return tree_sum(world, ranks, i, root, 0) / static_cast<float>(ranks);
+  }
   const int first = algorithm == Algorithm::ring ? (owner + 1) % ranks : 0;
   float sum = world.input(first)[i];
   for (int k = 1; k < ranks; ++k) sum += world.input((first + k) % ranks)[i];
@@ -144,7 +158,8 @@ int owner_of(std::size_t i, std::size_t count, int ranks) {
 
 Tuning tuning_for(Algorithm algorithm, std::size_t granule, std::size_t window) {
   const bool small = algorithm == Algorithm::exchange || algorithm == Algorithm::star;
-  const auto forced = algorithm == Algorithm::doubling ? std::optional(algorithm) : std::nullopt;
+  const bool forces = algorithm == Algorithm::doubling || algorithm == Algorithm::tree;
+  const auto forced = forces ? std::optional(algorithm) : std::nullopt;
   const std::size_t small_bytes = small ? std::size_t{1} << 20 : 0;
   return {.small_bytes = small_bytes,
           .star_bytes = small_bytes,
@@ -183,7 +198,8 @@ Exchange::Values expected(const Exchange& world, const Shape& shape, int ranks, 
       break;
     case Collective::reduce:
       for (std::size_t i = 0; rank == shape.root && i < shape.count; ++i) {
-        values.push_back(mean(world, ranks, i, algorithm, owner_of(i, shape.count, ranks)));
+        values.push_back(
+            mean(world, ranks, i, algorithm, owner_of(i, shape.count, ranks), shape.root));
       }
       break;
     case Collective::gather:
@@ -228,11 +244,11 @@ TEST_CASE("every schedule gives the reference's bits at every world, count, gran
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (std::size_t count = 0; count <= 40; ++count) {
       for (const Algorithm algorithm : {Algorithm::exchange, Algorithm::doubling, Algorithm::star,
-                                        Algorithm::direct, Algorithm::ring}) {
+                                        Algorithm::tree, Algorithm::direct, Algorithm::ring}) {
         for (const std::size_t granule : {1, 3, 8}) {
           for (const std::size_t window : {1, 3}) {
             check_algorithm({Collective::all_reduce, count, 4}, ranks, algorithm, granule, window);
-            if (algorithm < Algorithm::direct) continue;
+            if (algorithm < Algorithm::direct || algorithm == Algorithm::tree) continue;
             // These have a block for each rank: fewer counts are enough to meet every case.
             if (count > 20) continue;
             check_algorithm({Collective::reduce_scatter, count, 4}, ranks, algorithm, granule,
@@ -251,7 +267,8 @@ TEST_CASE("rooted collectives and all_to_all by every schedule, from and to ever
       for (const std::size_t window : {1, 3}) {
         check_algorithm({Collective::all_to_all, count, 4}, ranks, Algorithm::direct, 3, window);
         for (int root = 0; root < ranks; ++root) {
-          for (const Algorithm algorithm : {Algorithm::star, Algorithm::direct, Algorithm::ring}) {
+          for (const Algorithm algorithm :
+               {Algorithm::star, Algorithm::tree, Algorithm::direct, Algorithm::ring}) {
             check_algorithm({Collective::reduce, count, 4, root}, ranks, algorithm, 3, window);
           }
           check_algorithm({Collective::gather, count, 4, root}, ranks, Algorithm::direct, 3,
@@ -372,6 +389,33 @@ TEST_CASE(
   CHECK(algorithm(16, false, (8 << 10) + 1) == dlaunch::Algorithm::star);
 }
 
+TEST_CASE("many ranks send small sums along a tree, unless one pass has to make each result") {
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce}) {
+    for (const int ranks : {32, 33, 1024}) {
+      Shape shape{collective, 1024, 8, collective == Collective::reduce ? 5 : -1};
+      const Tuning near = tuning_within_host(ranks, true);
+      const auto expected = ranks > 32 ? Algorithm::tree : Algorithm::star;
+      CHECK(algorithm_of(shape, ranks, near) == expected);
+      shape.in_order = true;
+      CHECK(algorithm_of(shape, ranks, near) == Algorithm::star);
+    }
+  }
+}
+
+TEST_CASE("a rank of a tree exchanges frames with few others") {
+  for (const int ranks : {33, 256, 1000}) {
+    for (const int rank : {0, 1, 32, ranks - 1}) {
+      const Program program = make_program({Collective::all_reduce, 1, 8}, rank, ranks,
+                                           tuning_within_host(ranks, true));
+      const auto used = [](const auto& by_peer) {
+        return std::ranges::count_if(by_peer, [](const auto& steps) { return !steps.empty(); });
+      };
+      CHECK(used(program.sends) <= 10);
+      CHECK(used(program.recvs) == used(program.sends));
+    }
+  }
+}
+
 TEST_CASE("two ranks, and few that share cores, reduce at the root whatever the size") {
   const auto algorithm = [](int ranks, bool crowded) {
     const Shape shape{Collective::reduce, std::size_t{64} << 20, 4, 1};
@@ -447,8 +491,10 @@ TEST_CASE("schedule: the farther apart hosts are, the more data they exchange in
   CHECK(algorithm(near, 8, 16) == Algorithm::star);
   CHECK(algorithm(near, 4 << 10, 16) == Algorithm::direct);
   CHECK(algorithm(near, 8, 64) == Algorithm::doubling);
-  CHECK(algorithm(near, 16 << 10, 64) == Algorithm::doubling);
-  CHECK(algorithm(near, 64 << 10, 64) == Algorithm::ring);
+  CHECK(algorithm(near, 16 << 10, 32) == Algorithm::doubling);
+  CHECK(algorithm(near, 16 << 10, 64) == Algorithm::tree);
+  CHECK(algorithm(near, 64 << 10, 64) == Algorithm::tree);
+  CHECK(algorithm(near, 1 << 20, 64) == Algorithm::ring);
   CHECK(algorithm(far, 8, 32) == Algorithm::star);
   CHECK(algorithm(far, 1 << 20, 32) == Algorithm::star);
   CHECK(algorithm(far, 64 << 20, 32) == Algorithm::ring);
@@ -469,7 +515,8 @@ TEST_CASE("schedule: between hosts a small reduce goes to the root directly") {
   CHECK(algorithm(near, 64 << 10, 4) == Algorithm::direct);
   CHECK(algorithm(near, 8, 16) == Algorithm::star);
   CHECK(algorithm(near, 16 << 10, 16) == Algorithm::direct);
-  CHECK(algorithm(near, 2 << 10, 64) == Algorithm::star);
+  CHECK(algorithm(near, 2 << 10, 32) == Algorithm::star);
+  CHECK(algorithm(near, 2 << 10, 64) == Algorithm::tree);
   CHECK(algorithm(near, 1 << 20, 64) == Algorithm::ring);
   CHECK(algorithm(far, 48 << 10, 64) == Algorithm::star);
 }
