@@ -1,5 +1,6 @@
 // all_reduce through Gloo over TCP. Runs under dlaunch; meets through files in its round's folder.
-// PEER_ADDRESS: the address it uses, in place of loopback's.
+// PEER_ADDRESS: the address it uses, in place of loopback's. PEER_ALGORITHM: ring or bcube, in
+// place of Gloo's own choice.
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/math.h>
@@ -15,6 +16,7 @@ namespace {
 
 struct Gloo {
   std::shared_ptr<gloo::rendezvous::Context> context;
+  gloo::AllreduceOptions::Algorithm algorithm = gloo::AllreduceOptions::Algorithm::UNSPECIFIED;
 
   int rank() const { return context->rank; }
   void barrier() {
@@ -27,6 +29,7 @@ struct Gloo {
     options.setInput(x, n);
     options.setOutput(x, n);
     options.setReduceFunction(op);
+    options.setAlgorithm(algorithm);
     gloo::allreduce(options);
   }
   std::function<void()> collective(const std::string& name, float* x, float*, std::size_t n) {
@@ -47,6 +50,9 @@ int main(int argc, char** argv) {
   Gloo ops;
   ops.context = std::make_shared<gloo::rendezvous::Context>(std::atoi(std::getenv("RANK")),
                                                             std::atoi(std::getenv("WORLD_SIZE")));
+  const char* const wish = std::getenv("PEER_ALGORITHM");
+  using Algorithm = gloo::AllreduceOptions::Algorithm;
+  if (wish != nullptr) ops.algorithm = *wish == 'r' ? Algorithm::RING : Algorithm::BCUBE;
   ops.context->connectFullMesh(store, device);
   return peers::run(ops, argc, argv);
 }
