@@ -302,6 +302,7 @@ void Communicator::on_forked() {
 
 void Communicator::on_exit() {
   if (links_) links_->say_goodbye();
+  if (sockets_) sockets_->on_exit();
 }
 
 // Leaves a note for the launcher, which then knows that this rank's failure is a consequence.

@@ -109,14 +109,17 @@ Result<std::shared_ptr<Connections>> Connections::of_process(const Secret& secre
   return made;
 }
 
-Connections::~Connections() {
-  if (!thread_.joinable()) return;
+Connections::~Connections() { stop(); }
+
+void Connections::stop() {
+  is_over_ = true;
   {
     const std::lock_guard lock(orders_mutex_);
     stops_ = true;
   }
   ::eventfd_write(wake_.get(), 1);
-  thread_.join();
+  const std::lock_guard lock(stop_mutex_);
+  if (thread_.joinable()) thread_.join();
 }
 
 // The thread does not exist in the child. What it may have been changing stays as it is.

@@ -89,6 +89,9 @@ class Connections final {
   // Calls on_posted() on the thread, after on_connection() for all connections whose other end has
   // been welcomed by now. Any thread.
   void post(std::uint64_t id, std::uint64_t what);
+  // The process ends, and with it OpenSSL, which the thread may be using: ends the thread. No
+  // connection is made or accepted afterwards. Idempotent; not on the thread itself.
+  void stop();
   // In a forked child: closes its copies of the listening sockets.
   void close_in_child();
 
@@ -154,6 +157,7 @@ class Connections final {
   Listener listener_;
   UniqueFd wake_;
   std::thread thread_;
+  std::mutex stop_mutex_;
   std::mutex clients_mutex_;  // held while a client is called
   std::map<std::uint64_t, Added> clients_;
   std::uint64_t last_client_ = 0;
@@ -164,7 +168,7 @@ class Connections final {
   };
   std::vector<Posted> posted_;        // likewise
   bool stops_ = false;                // under orders_mutex_
-  std::atomic<bool> is_over_{false};  // the thread has ended by itself
+  std::atomic<bool> is_over_{false};  // the thread has ended, or is about to
   // Only for the thread.
   std::list<Stranger> strangers_;  // the oldest first
   std::list<Attempt> attempts_;    // done: without a client

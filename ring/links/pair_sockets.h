@@ -74,6 +74,8 @@ class PairSockets final : private Connections::Client {
   void asked(int peer, Use use);
   // The peer has said goodbye. Connections that it has made before still count.
   void left(int peer) { connections_->post(client_, static_cast<std::uint64_t>(peer)); }
+  // The process ends: no socket comes any longer, to any communicator.
+  void on_exit() { connections_->stop(); }
   // In a forked child: closes the child's copies.
   void close_in_child();
 
