@@ -186,7 +186,7 @@ bool Links::passed_on(int peer, const LinkFrame& frame) {
 bool Links::is_repeated(const LinkFrame& frame) {
   if (frame.type == LinkFrame::Type::abort) {
     const std::lock_guard lock(send_mutex_);
-    return told_;
+    return told_.has_value();
   }
   if (frame.type != LinkFrame::Type::where) return false;
   const TimePoint now = steady_now();
@@ -220,7 +220,7 @@ void Links::on_abort(int peer, const LinkFrame& frame) {
   }
   if (frame.number > 0) {  // it is on its way to all
     const std::lock_guard lock(send_mutex_);
-    told_ = true;
+    if (!told_) told_ = error;
   }
   abort(error);
 }
@@ -372,19 +372,25 @@ void Links::on_inside(int peer, const LinkFrame& frame) {
 }
 
 // Sends before it raises the flag, and passes on what it receives: a rank whose caller has the
-// error may end at once, and all others must know the lost rank by then.
-void Links::abort(const Error& error) {
+// error may end at once, and all others must know the lost rank by then. A rank that it has told
+// may end before the flag is raised here, so the first reason counts.
+void Links::abort(const Error& found) {
   // This rank's own abort counts before the peers can answer it.
-  if (error.code == Errc::aborted) abort_.raise(error);
+  if (found.code == Errc::aborted) abort_.raise(found);
+  Error error = found;
   {
     const std::lock_guard lock(send_mutex_);
-    if (!std::exchange(told_, true)) {
+    if (told_) {
+      error = *told_;
+    } else {
+      told_ = error;
       LinkFrame over = frame(LinkFrame::Type::abort, 0, error.rank);
       over.code = error.code;
       over.text = error.what;
       tell_all(over);
     }
   }
+  trunk_->send_passed();  // what this rank has heard from another one, it passes on before it ends
   trunk_->flush();
   failpoint("links.told_all");
   abort_.raise(error);

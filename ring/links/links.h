@@ -204,7 +204,7 @@ class Links : private Trunk::Channel, public PeerSockets {
   std::atomic<bool> any_left_{false};
   std::uint64_t seen_ = 0, said_ = 0;  // the running collective at the last look; the last sent
   std::mutex send_mutex_;
-  bool told_ = false;  // an abort was sent; under the mutex
+  std::optional<Error> told_;  // why an abort was sent; under the mutex
   std::mutex roll_mutex_;
   std::condition_variable answer_came_;
   std::mutex mail_mutex_;

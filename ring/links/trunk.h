@@ -80,8 +80,9 @@ class Trunk {
   // room for a copy of the descriptor, the frame says so (kLacking).
   void tell(int peer, std::string_view frame, int descriptor = -1);
   // The same, on the trunk's thread, for a frame that passes through this rank: it goes with others
-  // once the thread has read what has come.
+  // once the thread has read what has come, or with send_passed() on any thread.
   void pass_on(int peer, std::string_view frame);
+  void send_passed();
   bool has_link(int peer);
   // Waits, for a moment at most, until tunnels have carried all frames.
   void flush() const;
@@ -140,7 +141,6 @@ class Trunk {
   void on_frame(int peer, Link& link, const LinkFrame& frame);
   void read_all(int peer);
   void take_frames(int peer, Link& link);
-  void send_passed();
   void take_late_links();
   void take_late_link(int peer, UniqueFd fd);
   bool refuse(int peer);
