@@ -8,6 +8,8 @@ namespace {
 constexpr double kMessage = 4e-6;  // seconds, measured over the loopback device
 
 struct Job {
+  Job(int ranks, double bytes, const HostLine& line)
+      : others(ranks - 1.0), data(bytes / line.bytes_per_second), latency(line.latency) {}
   double others;                                         // ranks
   double data;                                           // seconds on a link
   double latency;                                        // seconds
@@ -18,6 +20,8 @@ struct Job {
 
 double all_reduce_seconds(Algorithm algorithm, const Job& job) {
   switch (algorithm) {
+    case Algorithm::exchange:
+      return job.latency + job.others * (2 * kMessage + job.data);
     case Algorithm::doubling:
       return job.rounds() * job.hop() + job.others * job.data;
     case Algorithm::star:
@@ -46,11 +50,13 @@ double reduce_seconds(Algorithm algorithm, const Job& job) {
 
 }  // namespace
 
+double all_reduce_seconds(Algorithm algorithm, int ranks, double bytes, const HostLine& line) {
+  return all_reduce_seconds(algorithm, Job(ranks, bytes, line));
+}
+
 Algorithm cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning) {
   const auto bytes = static_cast<double>(shape.count * shape.element_bytes);
-  const Job job{.others = ranks - 1.0,
-                .data = bytes / kSlowBytesPerSecond,
-                .latency = to_seconds(*tuning.latency)};
+  const Job job(ranks, bytes, {to_seconds(*tuning.latency), kSlowBytesPerSecond});
   const bool all = shape.collective == Collective::all_reduce;
   const auto seconds = [&](Algorithm algorithm) {
     return all ? all_reduce_seconds(algorithm, job) : reduce_seconds(algorithm, job);

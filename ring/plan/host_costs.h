@@ -16,6 +16,14 @@ inline constexpr double kSlowBytesPerSecond = 1e9 / 8;
 // The most that a rank takes in from all others in an exchange, through others or not.
 inline constexpr std::size_t kMostExchanged = 4 << 20;
 
+// What joins two hosts.
+struct HostLine {
+  double latency = 0;           // seconds, one way
+  double bytes_per_second = 0;  // of each rank, in each direction
+};
+// Seconds of an all_reduce of at least two ranks.
+double all_reduce_seconds(Algorithm algorithm, int ranks, double bytes, const HostLine& line);
+
 // The cheapest algorithm for an all_reduce or a reduce of at least two ranks; `tuning` must have a
 // latency.
 Algorithm cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning);

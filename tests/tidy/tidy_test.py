@@ -26,6 +26,8 @@ INCLUDES = [
     ("elastic/job_core.h", "launcher/plan/plan.h", "elastic/ must not include"),
     ("elastic/job_core.h", "elastic/state/plan.h", "elastic/ must not include"),
     ("cli/main.h", "launcher/node/watch/nvml.h", None),
+    ("cli/bench/step_model.h", "ring/plan/host_costs.h", None),
+    ("cli/bench/step_model.h", "ring/stream/frame.h", "cli/bench/ must not include"),
 ]
 
 

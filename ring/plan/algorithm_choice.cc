@@ -1,0 +1,91 @@
+// Which algorithm a call takes, and its sizes. Apart from the programs of the algorithms, so that
+// dlaunch-bench can predict a choice without them.
+#include <algorithm>
+#include <bit>
+
+#include "ring/plan/host_costs.h"
+#include "ring/plan/schedule.h"
+
+namespace dlaunch {
+
+Tuning tuning_within_host(int ranks, bool crowded) {
+  constexpr std::size_t kInFlight = 1 << 20;
+  Tuning tuning;
+  if (crowded) {
+    tuning.star_bytes = ranks <= tuning.exchange_ranks ? 256 << 10 : 64 << 10;
+    tuning.star_ranks = tuning.exchange_ranks;
+    tuning.exchange_ranks = 2;
+  } else {
+    tuning.star_bytes = 32 << 10;
+    tuning.pair_bytes = 3 << 19;
+    tuning.doubling_bytes = 8 << 10;
+    tuning.exchange_bytes = 128 << 10;
+  }
+  const std::size_t granule = std::bit_floor(kInFlight / static_cast<std::size_t>(ranks));
+  if (granule <= tuning.granule_bytes) return tuning;
+  tuning.granule_bytes = granule;
+  tuning.window = 1;
+  return tuning;
+}
+
+Tuning tuning_between_hosts(Duration round_trip) {
+  constexpr double kBytesPerSecond = 10e9 / 8;
+  constexpr std::size_t kLeast = 6, kMost = 64;  // granules
+  Tuning tuning;
+  const double held = to_seconds(round_trip) * kBytesPerSecond;
+  const double granules = held / static_cast<double>(tuning.granule_bytes);
+  tuning.window = std::min(kMost, kLeast + static_cast<std::size_t>(std::min(granules, 1e3)));
+
+  constexpr double kReducedPerSecond = 1e9;
+  const double latency = to_seconds(round_trip) / 2;
+  const auto at_least = [&](std::size_t least, double bytes) {
+    return std::clamp(static_cast<std::size_t>(bytes), least, kMostExchanged);
+  };
+  tuning.exchange_bytes = at_least(tuning.exchange_bytes, latency * kSlowBytesPerSecond);
+  tuning.latency = round_trip / 2;
+  tuning.pair_bytes = at_least(tuning.pair_bytes, latency * kReducedPerSecond);
+  // Exchanges need many frames, but these are cheap beside the latency.
+  if (round_trip >= kFarAway) tuning.exchange_ranks = tuning.direct_ranks;
+  return tuning;
+}
+
+Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning) {
+  if (ranks == 1) return Algorithm::copy;
+  if (tuning.forced) return *tuning.forced;
+  const std::size_t bytes = shape.count * shape.element_bytes;
+  const bool small = bytes <= tuning.small_bytes;
+  const Algorithm large = ranks <= tuning.direct_ranks ? Algorithm::direct : Algorithm::ring;
+  const bool few = ranks <= tuning.tree_above || shape.in_order;
+  const Algorithm with_one = few ? Algorithm::star : Algorithm::tree;
+  switch (shape.collective) {
+    case Collective::all_reduce:
+      if (ranks == 2 && bytes <= tuning.pair_bytes) return Algorithm::exchange;
+      if (ranks <= tuning.exchange_ranks && bytes * (ranks - 1) <= tuning.exchange_bytes) {
+        return Algorithm::exchange;
+      }
+      if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning);
+      if (bytes <= tuning.doubling_bytes) return Algorithm::doubling;
+      return bytes <= tuning.star_bytes ? with_one : large;
+    case Collective::reduce:
+      if (ranks <= tuning.star_ranks) return Algorithm::star;
+      if (tuning.latency) return cheapest_between_hosts(shape, ranks, tuning);
+      return small ? with_one : large;
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+      return large;
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_to_all:
+      return Algorithm::direct;
+    case Collective::broadcast:
+      return small ? Algorithm::tree : Algorithm::chain;
+    case Collective::barrier:
+    case Collective::all_reduce_shards:  // these three never get here
+    case Collective::scan:
+    case Collective::exscan:
+      break;
+  }
+  return Algorithm::dissemination;
+}
+
+}  // namespace dlaunch
