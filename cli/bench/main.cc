@@ -15,6 +15,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/exit_code.h"
+#include "cli/bench/adviser.h"
 #include "cli/bench/bench_case.h"
 #include "cli/bench/bench_output.h"
 #include "cli/bench/bounds.h"
@@ -270,6 +271,7 @@ int run(const Options& options, dl_comm* comm, const Cases& cases) {
 }
 
 int run(const CLI::App& app, const Options& options) {
+  check_without_model(app);
   const Cases cases = make_cases(app, options);
   dl_comm* comm = nullptr;
   require(dl_init(nullptr, nullptr, &comm), nullptr);
@@ -278,22 +280,58 @@ int run(const CLI::App& app, const Options& options) {
   return exit_code;
 }
 
-int run_calibration(const CLI::App& app, const Options& options) {
-  check_without_collective(app, options);
+void print_once(const File& file, const std::string& text) {
+  if (!file) return;
+  if (std::fputs(text.c_str(), file.get()) < 0 || std::fflush(file.get()) != 0) {
+    throw Failure{dlaunch::kExitCannotCreate, "the results could not be written completely"};
+  }
+}
+
+bool is_first_rank() {
   const char* rank = std::getenv("RANK");
-  if (rank != nullptr && std::strcmp(rank, "0") != 0) return 0;  // one rank is enough
+  return rank == nullptr || std::strcmp(rank, "0") == 0;
+}
+
+int run_calibration(const CLI::App& app, const Options& options) {
+  check_without_model(app);
+  check_without_collective(app, options);
+  if (!is_first_rank()) return 0;  // one rank is enough
   const Outputs outputs = open_outputs(options);
   const auto cores = usable_cores();
   const Limits limits = calibrate(cores, static_cast<int>(cores.size()));
-  const auto print = [](const File& file, const std::string& text) {
-    if (!file) return;
-    if (std::fputs(text.c_str(), file.get()) < 0 || std::fflush(file.get()) != 0) {
-      throw Failure{dlaunch::kExitCannotCreate, "the results could not be written completely"};
-    }
-  };
-  print(outputs.table, limits_table(limits));
-  print(outputs.csv, limits_csv(limits));
-  print(outputs.json, limits_json(limits) + "\n");
+  print_once(outputs.table, limits_table(limits));
+  print_once(outputs.csv, limits_csv(limits));
+  print_once(outputs.json, limits_json(limits) + "\n");
+  return 0;
+}
+
+// Collective, except with a given link: then one rank is enough. Returns an exit code.
+int survey_if_needed(const Wanted& wanted, std::optional<Surveyed>& surveyed) {
+  if (wanted.line) return 0;
+  dl_comm* comm = nullptr;
+  require(dl_init(nullptr, nullptr, &comm), nullptr);
+  int exit_code = 0;
+  try {
+    surveyed = survey(comm);
+  } catch (const Failure& failure) {
+    if (failure.exit_code != dlaunch::kExitUsage) throw;
+    exit_code = refuse(comm, failure);
+  }
+  dl_finalize(comm);
+  return exit_code;
+}
+
+int run_adviser(const CLI::App& app, const Options& options) {
+  check_outputs(options);
+  const Wanted wanted = wanted_of(app, options);
+  std::optional<Surveyed> surveyed;
+  const int refused = survey_if_needed(wanted, surveyed);
+  if (refused != 0 || !is_first_rank()) return refused;
+  const Outputs outputs = open_outputs(options);
+  const Forecast forecast = forecast_of(wanted, surveyed);
+  print_once(outputs.table, advice_table(forecast));
+  print_once(outputs.csv, advice_csv(forecast));
+  print_once(outputs.json, advice_json(forecast));
   return 0;
 }
 
@@ -304,12 +342,14 @@ int main(int argc, char** argv) {
   bench::Options options;
   CLI::App app{
       "Times the collectives of libdlring with the flags and columns of nccl-tests.\n"
+      "With --model it predicts the step time of a training.\n"
       "Run it under dlaunch: dlaunch --nproc 4 dlaunch-bench all_reduce -b 8 -e 256M -f 4"};
   bench::declare(app, options);
-  const char* rank = std::getenv("RANK");
-  const bool speaks = rank == nullptr || std::strcmp(rank, "0") == 0;
+  bench::declare_model(app, options.model);
+  const bool speaks = bench::is_first_rank();
   try {
     app.parse(argc, argv);
+    if (!options.model.model.empty()) return bench::run_adviser(app, options);
     if (options.collective.empty()) return bench::run_calibration(app, options);
     return bench::run(app, options);
   } catch (const CLI::ParseError& e) {

@@ -106,12 +106,6 @@ void check_modes(const Options& options, const KindInfo& kind) {
   }
 }
 
-void check_outputs(const Options& options) {
-  if (options.csv == "-" && options.json == "-") {
-    throw usage("--csv and --json cannot both go to standard output");
-  }
-}
-
 void declare_sizes(CLI::App& app, Options& options) {
   app.add_option("-b,--minbytes", options.min_bytes, "the first size (32M)");
   app.add_option("-e,--maxbytes", options.max_bytes, "the last size (the first)");
@@ -180,6 +174,12 @@ void declare(CLI::App& app, Options& options) {
   declare_output(app, "--csv", options.csv,
                  "comma-separated values; to a file, or in place of the table");
   declare_output(app, "--json", options.json, "JSON; to a file, or in place of the table");
+}
+
+void check_outputs(const Options& options) {
+  if (options.csv == "-" && options.json == "-") {
+    throw usage("--csv and --json cannot both go to standard output");
+  }
 }
 
 void check_without_collective(const CLI::App& app, const Options& options) {

@@ -112,3 +112,16 @@ words = [element.text for element in root if element.text and element.text.strip
 assert tags.count("polyline") == 2 and tags.count("circle") == 3, tags
 assert {"A & B", "a", "b<c", "8 B", "1 KiB"} <= set(words), words
 P
+
+# --model predicts a training; tests/scenario/hosts_adviser.sh compares it with real ones.
+model=(dlaunch-bench --model 124M --step 350ms --batch 32)
+run "${model[@]}" --link 100mbit,40ms
+expect_code 0; expect_out '^More than 1 worker does not pay: 2 workers together are slower than 1'; expect_out 'wire codec int8'; expect_out '^Local training .* is worth it'
+run "${model[@]}" --link 100mbit,40ms --csv
+expect_code 0; [ "$(wc -l <out)" = 7 ] && grep -q '^64,[0-9.,]*,none,' out || fail "the CSV of a prediction"
+run dlaunch --nproc 2 "${model[@]}"
+expect_code 64; expect_err 'all ranks are on one host, so there is no link to measure'
+run "${model[@]}" --link fast; expect_code 64; expect_err "'fast' is not RATE,ROUND_TRIP"
+run "${model[@]}" --link 1gbit,1ms all_reduce; expect_code 64; expect_err 'takes no collective'
+run dlaunch-bench --model 124M --link 1gbit,1ms; expect_code 64; expect_err 'needs --step'
+run dlaunch-bench all_reduce --batch 3; expect_code 64; expect_err '^dlaunch-bench: --batch needs --model'

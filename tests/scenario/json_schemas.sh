@@ -52,3 +52,5 @@ valid doctor.schema.json out hosts findings
 
 run dlaunch --nproc 2 --output raw dlaunch-bench all_gather -b 1K -n 5 --json
 valid bench.schema.json out results
+run dlaunch-bench --model 124M --step 350ms --link 100mbit,40ms --json
+valid bench.schema.json out predictions advice
