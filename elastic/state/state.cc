@@ -243,7 +243,10 @@ Result<void> State::finish() {
     writer_->wait_idle();
     // All ranks must have ended their snapshots before the next one begins.
     if (auto r = rounds_->barrier(); !r) return r;
-    if (saved_ != committed()) {
+    // A commit that came from the folder is still there, cut for the ranks of the job that made it.
+    // Files of the same commit in another cut would mix with those.
+    const bool is_there = committed().round < current_->base;
+    if (saved_ != committed() && !is_there) {
       if (auto r = copy_memory(); !r) return r;
       if (auto r = save(); !r) return r;
     }

@@ -83,6 +83,14 @@ TEST_CASE("snapshot: a job goes on where the one before it ended, with any numbe
   CHECK(files_of(path, "").size() == files_of(path, "commit-").size());  // nothing unfinished
 }
 
+TEST_CASE("snapshot: jobs of other numbers of ranks that commit nothing leave it whole") {
+  const TempFolder folder;
+  const std::string path = folder.path.string();
+  CHECK(run(path, 2, 0, 9) == "right");
+  for (const int ranks : {4, 1, 3, 2, 1, 4}) CHECK(run(path, ranks, 9, 9) == "right");
+  CHECK(run(path, 3, 9, 12) == "right");
+}
+
 TEST_CASE("snapshot: a damaged one is reported, and the one before it is used") {
   Warnings warnings;
   const TempFolder folder;
