@@ -11,8 +11,9 @@ namespace dlaunch {
 
 // By ring's Collective.
 inline constexpr std::string_view kCollectiveNames[] = {
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast",         "barrier", "reduce",
-    "gather",     "scatter",        "all_to_all", "all_reduce_shards", "scan",    "exscan"};
+    "all_reduce", "reduce_scatter", "all_gather",        "broadcast",  "barrier",
+    "reduce",     "gather",         "scatter",           "all_to_all", "all_reduce_shards",
+    "scan",       "exscan",         "compressed_average"};
 // From this one on libdlring composes them of others.
 inline constexpr std::size_t kFirstComposed = 9;
 constexpr bool is_composed_name(std::string_view collective) {

@@ -135,6 +135,21 @@ dl_result with_shards(const How& how, Call call, int shards, const void* const* 
 }
 
 template <class How>
+dl_result with_codec(const How& how, const float* in, float* out, size_t count, dl_codec codec,
+                     float* residual) {
+  return with(how.comm, [&](Communicator& impl) -> Result<void> {
+    if (codec < DL_CODEC_NONE || codec > DL_CODEC_INT4) {
+      return Error{.code = Errc::usage, .what = "compressed_average: codec is not a dl_codec"};
+    }
+    const dlaunch::Compression compression{static_cast<dlaunch::WireCodec>(codec), residual};
+    Call call{Collective::compressed_average, in, out, count, DL_FLOAT32, DL_AVG};
+    call.compression = &compression;
+    call.layout = dlaunch::layout_of(compression, count);
+    return how(impl, call);
+  });
+}
+
+template <class How>
 dl_result transfer(const How& how, const Message& message, int* source = nullptr) {
   return with(how.comm, [&](Communicator& impl) { return how(impl, message, source); });
 }
@@ -228,6 +243,16 @@ dl_result dl_shard_range(int shards, int rank, int size, int* first, int* last) 
   *first = own.first;
   *last = own.last;
   return DL_OK;
+}
+
+dl_result dl_compressed_average(dl_comm* comm, const float* in, float* out, size_t count,
+                                dl_codec codec, float* residual) {
+  return with_codec(Now{comm}, in, out, count, codec, residual);
+}
+
+dl_result dl_icompressed_average(dl_comm* comm, const float* in, float* out, size_t count,
+                                 dl_codec codec, float* residual, dl_request** request) {
+  return with_codec(Later(comm, request), in, out, count, codec, residual);
 }
 
 dl_result dl_scan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,

@@ -145,6 +145,10 @@ Result<void> Communicator::check(const Call& call) {
   if ((in.bytes > 0 && in.begin == nullptr) || (out.bytes > 0 && out.begin == nullptr)) {
     return wrong("a buffer is null");
   }
+  if (call.compression != nullptr && call.compression->residual != nullptr) {
+    const MemoryRange kept{reinterpret_cast<const char*>(call.compression->residual), out.bytes};
+    if (kept.overlaps(in) || kept.overlaps(out)) return wrong("residual overlaps in or out");
+  }
   if (!in.overlaps(out)) return {};
   const bool in_place = out.begin - in.begin == in_place_distance(shape, job_.rank);
   if (call.collective == Collective::all_to_all) return wrong("in and out must not overlap");
@@ -385,6 +389,10 @@ Communicator::Started Communicator::start(Call call) {
   if (call.shards != nullptr) {
     operation->shards = *call.shards;
     operation->call.shards = &operation->shards;
+  }
+  if (call.compression != nullptr) {
+    operation->compression = *call.compression;
+    operation->call.compression = &operation->compression;
   }
   if (call.list != nullptr) {
     operation->list = *call.list;

@@ -176,6 +176,7 @@ class Communicator : private ProcessEvents {
   Result<void> run_shards(const Call& call);
   Result<void> run_scan(const Call& call);
   Result<void> scan_slices(const Call& call);
+  Result<void> run_compressed(const Call& call);
   Result<void> take_values(const Call& call);
   Result<void> take_slice(const Call& call, const std::vector<Part>& slices);
   Result<void> give_slices(const Call& call, const std::vector<Part>& slices, const void* result);
@@ -227,6 +228,7 @@ class Communicator : private ProcessEvents {
   std::uint16_t past_ = 0;              // Call::past
   std::vector<std::byte> step_memory_;  // of run_composed(), for the next one
   std::vector<std::byte> products_;     // of run_multiplied(), likewise
+  std::vector<std::byte> encoded_;      // of run_compressed(), likewise
   ListPacker packer_;                   // likewise
   std::uint64_t plane_seq_ = 0;  // plane_'s own count: there a call is several steps, or none
   void* stream_ = nullptr;

@@ -2,8 +2,9 @@
 // elements. It gets that slice of all ranks' values, reduces it, and gives each rank its result: so
 // the ranks move as many bytes as in a ring's all_reduce. For small calls every rank gets
 // everything. all_reduce_shards: ring/call/shard_tree.h has the order. scan, exscan: from rank to
-// rank. Reductions by a function that does not commute, and those of 8-bit floats, which are
-// rounded once, where the plane does not keep the order of ranks: in that order.
+// rank. compressed_average: ring/compress/encoded_average.h. Reductions by a function that does not
+// commute, and those of 8-bit floats, which are rounded once, where the plane does not keep the
+// order of ranks: in that order.
 //
 // A sum of products is no call of its own: this rank's values are multiplied on their way into any
 // of the calls.
@@ -20,6 +21,7 @@
 #include "ring/call/shard_tree.h"
 #include "ring/call/slices.h"
 #include "ring/communicator.h"
+#include "ring/compress/encoded_average.h"
 #include "ring/kernels/reduce.h"
 
 namespace dlaunch {
@@ -62,6 +64,8 @@ Within within_steps_of(Collective collective) {
       return Within::exscan;
     case Collective::all_reduce_shards:
       return Within::all_reduce_shards;
+    case Collective::compressed_average:
+      return Within::compressed_average;
     default:
       return Within::in_order;
   }
@@ -69,7 +73,7 @@ Within within_steps_of(Collective collective) {
 
 // A hash of the values that must be equal on all ranks: Call::layout of the steps.
 std::uint64_t layout_in(const Call& call, int ranks) {
-  if (call.shards != nullptr) return call.layout;
+  if (call.shards != nullptr || call.compression != nullptr) return call.layout;
   if (is_composed(call.collective)) return layout_of({}, call.count, call.op);
   const CallSignature signature = signature_of(call, ranks);
   return layout_of({.shards = call.root}, signature.count ^ signature.packed, call.op);
@@ -185,6 +189,8 @@ std::string Communicator::composition_of(const Call& call) const {
     parts = shard_moves(ShardTree(call.shards->shards), job_.size, 0, 1).all_nodes();
   } else if (call.collective == Collective::all_reduce_shards) {
     text = "a tree over the virtual shards";
+  } else if (call.collective == Collective::compressed_average) {
+    return "encoded slices, which their owners add in the order of ranks";
   }
   const bool everywhere = (!in_order || call.collective == Collective::all_reduce) &&
                           goes_to_all(call.count * dtype_bytes(call.dtype), parts);
@@ -228,6 +234,7 @@ Result<void> Communicator::run_multiplied(Call call) {
 
 Result<void> Communicator::run_composed(const Call& call) {
   if (!is_composed(call.collective)) return run_in_order(call);
+  if (call.collective == Collective::compressed_average) return run_compressed(call);
   return call.collective == Collective::all_reduce_shards ? run_shards(call) : run_scan(call);
 }
 
@@ -337,6 +344,27 @@ Result<void> Communicator::give_slices(const Call& call, const std::vector<Part>
   gather.count = counts[static_cast<std::size_t>(job_.rank)];
   gather.root = call.root;
   return run_step(gather);
+}
+
+Result<void> Communicator::run_compressed(const Call& call) {
+  const auto* const in = static_cast<const float*>(call.in);
+  auto* const out = static_cast<float*>(call.out);
+  float* const residual = call.compression->residual;
+  if (job_.size == 1) {
+    EncodedAverage::alone(in, residual, call.count, out);
+    return {};
+  }
+  const EncodedAverage average(call.compression->codec, call.count, job_.rank, job_.size);
+  Call bytes = call;
+  bytes.in = bytes.out = room_in(encoded_, average.bytes());
+  bytes.dtype = DL_UINT8;
+  average.encode(in, residual, encoded_.data());
+  if (auto done = take_slice(bytes, average.slices()); !done) return done;
+  std::byte* const own = encoded_.data() + average.own_slice().first;
+  average.add_up(step_memory_.data(), in, residual, own);
+  if (auto done = give_slices(bytes, average.slices(), own); !done) return done;
+  average.decode(encoded_.data(), out);
+  return {};
 }
 
 // Rank 0 gets nothing from an exscan.

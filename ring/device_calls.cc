@@ -35,6 +35,7 @@ Error host_only(const Call& call, std::string_view why) {
 Result<void> refuse_gpu(const Call& call) {
   const auto on_gpu = [](const void* at) { return at != nullptr && device_of(at) >= 0; };
   const bool any = on_gpu(call.in) || on_gpu(call.out) ||
+                   (call.compression != nullptr && on_gpu(call.compression->residual)) ||
                    (call.shards != nullptr &&
                     std::any_of(call.shards->in.begin(), call.shards->in.end(), on_gpu));
   if (!any || call.count == 0) return {};

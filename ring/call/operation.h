@@ -84,6 +84,7 @@ struct Operation {
   std::vector<std::size_t> counts;
   Splits splits;
   ShardInput shards;
+  Compression compression;
   TensorList list;
   StagedMessage staged;
 

@@ -30,6 +30,7 @@ constexpr CollectiveTraits kTraits[] = {
     /* all_reduce_shards */ {.reduces = true},
     /* scan */ {.reduces = true},
     /* exscan */ {.reduces = true},
+    /* compressed_average */ {.reduces = true},
 };
 static_assert(std::size(kTraits) == std::size(kCollectiveNames));
 constexpr CollectiveTraits kUnknown = {};
@@ -40,7 +41,8 @@ constexpr std::string_view kWithinNames[] = {"",
                                              "all_reduce_shards",
                                              "scan",
                                              "exscan",
-                                             "a reduction in the order of ranks"};
+                                             "a reduction in the order of ranks",
+                                             "compressed_average"};
 // CallSignature::packed has 4 bits for the type, and 4 for the operation or Within.
 static_assert(std::size(kDtypeNames) == DL_FLOAT8_E5M2 + 1 && DL_FLOAT8_E5M2 < 16);
 static_assert(std::size(kOpNames) <= 16 && std::size(kWithinNames) <= 16);
@@ -64,9 +66,9 @@ std::string describe(const CallSignature& s) {
   std::string text(collective_name(collective));
   if (collective == Collective::barrier) return text;
   const bool of_list = collective == Collective::all_reduce || collective == Collective::broadcast;
-  const bool of_shards = collective == Collective::all_reduce_shards;
+  const bool composed = is_composed(collective);
   text += !with_counts ? fmt::format("(count {}, ", s.count)
-          : of_shards  ? "("
+          : composed   ? "("
           : of_list    ? "_list("
                        : "_v(";
   text += dtype_name(static_cast<dl_dtype>(s.packed >> 8 & 0xf));
@@ -90,6 +92,9 @@ const char* what_differs(const CallSignature& s) {
   const Within within = within_of(s);
   if (collective_of(s) == Collective::all_reduce_shards || within == Within::all_reduce_shards) {
     return "counts, types, operations or numbers of shards";
+  }
+  if (collective_of(s) == Collective::compressed_average || within == Within::compressed_average) {
+    return "counts or codecs";
   }
   if (within == Within::in_order) return "calls, counts, types or roots";
   return within == Within::scan || within == Within::exscan ? "counts, types or operations"
@@ -147,6 +152,10 @@ std::uint64_t layout_of(const ShardInput& input, std::size_t count, dl_op op) {
   return hash_of(std::array{static_cast<std::size_t>(input.shards), count,
                             static_cast<std::size_t>(op_code(op))}) |
          1;
+}
+
+std::uint64_t layout_of(const Compression& compression, std::size_t count) {
+  return hash_of(std::array{static_cast<std::size_t>(compression.codec), count}) | 1;
 }
 
 std::uint64_t layout_of(const TensorList& list) {

@@ -16,6 +16,7 @@
 #include "base/ring_names.h"
 #include "dlaunch/ring.h"
 #include "ring/kernels/program_op.h"
+#include "ring/kernels/wire_codec.h"
 
 namespace dlaunch {
 
@@ -33,6 +34,7 @@ enum class Collective : std::uint8_t {
   all_reduce_shards,
   scan,
   exscan,
+  compressed_average,
 };
 
 // Properties of a collective, for code that handles all of them alike.
@@ -91,6 +93,7 @@ enum class Within : std::uint8_t {
   scan,
   exscan,
   in_order,
+  compressed_average,
 };
 
 // Elements of a buffer.
@@ -130,8 +133,15 @@ struct ShardInput {
   std::vector<const void*> in;  // `count` elements each
 };
 
+// How the values of a compressed_average move: see ring/compress/encoded_average.h.
+struct Compression {
+  WireCodec codec = WireCodec::none;
+  float* residual = nullptr;  // null: what is lost is not kept
+};
+
 // A hash of what must be equal on all ranks in a composed call: Call::layout of its steps.
 std::uint64_t layout_of(const ShardInput& input, std::size_t count, dl_op op);
+std::uint64_t layout_of(const Compression& compression, std::size_t count);
 
 // One collective call of one rank, with arguments already checked. Counts as in ring.h.
 struct Call {
@@ -151,6 +161,7 @@ struct Call {
   const Splits* splits = nullptr;
   // all_reduce_shards: the values of this rank's shards, in place of `in`.
   const ShardInput* shards = nullptr;
+  const Compression* compression = nullptr;  // compressed_average
   // all_reduce and broadcast: where the `count` elements lie, in place of `in` and `out`.
   const TensorList* list = nullptr;
   std::uint64_t layout = 0;  // of the list; stays when its tensors have been packed together. Or

@@ -4,12 +4,10 @@
 
 namespace dlaunch {
 
-// The lengths of slices are multiples of a cache line of the smallest elements.
-std::vector<Part> slices_of(std::size_t count, int ranks) {
-  constexpr std::size_t kLine = 64;
+std::vector<Part> slices_of(std::size_t count, int ranks, std::size_t unit) {
   const auto n = static_cast<std::size_t>(ranks);
   const std::size_t even = (count + n - 1) / n;
-  const std::size_t length = (even + kLine - 1) / kLine * kLine;
+  const std::size_t length = (even + unit - 1) / unit * unit;
   std::vector<Part> slices;
   for (std::size_t r = 0; r < n; ++r) {
     const std::size_t first = std::min(r * length, count);

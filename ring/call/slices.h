@@ -16,8 +16,9 @@ constexpr bool goes_to_all(std::size_t bytes, std::size_t parts) {
   return bytes * parts <= kToAllBytes;
 }
 
-// The elements that each rank reduces, end to end.
-std::vector<Part> slices_of(std::size_t count, int ranks);
+// The elements that each rank reduces, end to end. The lengths of slices, but for the last ones,
+// are multiples of `unit`: a cache line of the smallest elements.
+std::vector<Part> slices_of(std::size_t count, int ranks, std::size_t unit = 64);
 
 // What a core reduces at a time, so that it stays in a cache.
 inline constexpr std::size_t kCacheBlockBytes = 1 << 16;

@@ -134,7 +134,8 @@ std::string LayeredPlane::explain(const Call& call) const {
     return hosts +
            "reduce on each (shm), all_reduce between their first ranks (tcp), broadcast (shm)";
   }
-  const char* const codec = !encodes(call) ? "" : codec_ == WireCodec::bf16 ? ", bf16" : ", int8";
+  const std::string codec =
+      encodes(call) ? fmt::format(", {}", word_of(kWireCodecWords, codec_)) : "";
   return hosts + fmt::format(
                      "{} blocks: reduce_scatter on each (shm), all_reduce of slices between "
                      "hosts (tcp{}), all_gather (shm)",

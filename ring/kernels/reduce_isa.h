@@ -23,13 +23,15 @@ struct ReduceArgs {
   const void* pass_in = nullptr;
 };
 
-// For the wire codecs; int8 works on blocks of this many elements.
+// For the wire codecs: blocks of so many elements share a scale.
 constexpr size_t kCodecBlock = 256;
+constexpr size_t kInt4Block = 128;
+struct CodecKernel {
+  void (*encode)(const float* from, size_t count, unsigned char* to);
+  void (*decode)(const unsigned char* from, size_t count, float* to);
+};
 struct CodecKernels {
-  void (*encode_bf16)(const float* from, size_t count, unsigned char* to);
-  void (*decode_bf16)(const unsigned char* from, size_t count, float* to);
-  void (*encode_int8)(const float* from, size_t count, unsigned char* to);
-  void (*decode_int8)(const unsigned char* from, size_t count, float* to);
+  CodecKernel bf16, int8, fp8, int4;
 };
 
 struct Kernels {

@@ -49,7 +49,7 @@ Result<std::vector<RankFacts>> decode_rank_facts(std::string_view bytes, int ran
     facts.at.tcp.host = in.get_string(kMostText);
     facts.at.tcp.port = in.get<std::uint16_t>();
     const bool known = in.ok() && facts.rank >= 0 && facts.rank < ranks &&
-                       facts.codec <= WireCodec::int8 && facts.round_trip >= Duration::zero();
+                       facts.codec <= kLastWireCodec && facts.round_trip >= Duration::zero();
     if (!known || all[static_cast<std::size_t>(facts.rank)].rank >= 0) return nonsense;
     all[static_cast<std::size_t>(facts.rank)] = std::move(facts);
   }

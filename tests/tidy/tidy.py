@@ -53,6 +53,7 @@ ROOM_ARROWS = {
         "kernels": set(),
         "call": {"kernels"},
         "plan": {"kernels", "call"},
+        "compress": {"kernels", "call"},
         "links": {"kernels", "call", "plan"},
         "shm": {"kernels", "call", "plan", "links"},
         "stream": {"kernels", "call", "plan"},

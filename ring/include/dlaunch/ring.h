@@ -145,9 +145,9 @@ typedef struct dl_options {
   const char* transport;   /* "auto", "shm", "tcp"; NULL: DLAUNCH_TRANSPORT or "auto" */
   const char* job_id;      /* keeps jobs apart; NULL: DLAUNCH_JOB_ID or "default" */
   const char* secret_file; /* NULL: DLAUNCH_SECRET_FILE, or no secret */
-  const char* wire_codec;  /* "none", "bf16", "int8": how float32 sums and averages in all_reduce
-                              travel between hosts; lossy. The same on every rank. NULL:
-                              DLAUNCH_WIRE_CODEC or "none" */
+  const char* wire_codec;  /* "none", "bf16", "int8", "fp8", "int4": how float32 sums and averages
+                              in all_reduce travel between hosts; lossy, see dl_codec. The same on
+                              every rank. NULL: DLAUNCH_WIRE_CODEC or "none" */
   int elastic;             /* 1: this process goes on when others are lost: see dl_rejoin() */
 } dl_options;
 
@@ -327,6 +327,35 @@ DL_API dl_result dl_all_reduce_shards(dl_comm* comm, int shards, const void* con
  * 1 to DL_MOST_SHARDS. */
 DL_API dl_result dl_shard_range(int shards, int rank, int size, int* first, int* last);
 
+/* How float32 values travel. All but the first lose some of each value. */
+typedef enum dl_codec {
+  DL_CODEC_NONE = 0, /* 4 bytes for each value */
+  DL_CODEC_BF16 = 1, /* 2 bytes: the upper half of the float, rounded to nearest even */
+  DL_CODEC_INT8 = 2, /* 1 byte, and 4 bytes for 256 values: each value becomes a multiple of the
+                        scale max |x| / 127 of its block */
+  DL_CODEC_FP8 = 3,  /* as many bytes: an e4m3 of each value by the scale max |x| / 448 */
+  DL_CODEC_INT4 = 4, /* 4 bits, and 4 bytes for 128 values: multiples of the scale max |x| / 7 */
+  DL_CODEC_ANY_INT = -0x7fffffff - 1 /* no codec: as above */
+} dl_codec;
+
+/* out[i] = the average over ranks of in[i], in float32, on every rank. The values travel in the
+ * codec: each rank sends the values of a slice to its owner, which adds them in the order of ranks,
+ * and the owners send the averages, once more in the codec, to all. So a rank sends and receives
+ * about twice the encoded size of `in`, whatever the number of ranks.
+ *
+ * residual: `count` floats of this rank, or NULL; zeros before the first call. The library adds
+ * them to `in`, and leaves there what the codec has lost in this call (error feedback: Seide et
+ * al., Interspeech 2014; Karimireddy et al., ICML 2019). So the mean of many calls is that of exact
+ * calls. A program keeps one residual for each tensor, and saves it with its state. After an error
+ * the contents are undefined, as those of `out`.
+ *
+ * A NaN or an infinity makes its block NaN (with bf16 only itself), on all ranks, and leaves no
+ * residual. A single rank loses nothing. All ranks get the same bits, on any hosts and through any
+ * transport. In place: out == in. DL_ERR_MISMATCH: ranks gave different counts or codecs.
+ * DL_ERR_UNSUPPORTED: a buffer is in the memory of a GPU (see dl_copy). */
+DL_API dl_result dl_compressed_average(dl_comm* comm, const float* in, float* out, size_t count,
+                                       dl_codec codec, float* residual);
+
 /* Copies buf of rank `root` to buf of every other rank. */
 DL_API dl_result dl_broadcast(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root);
 
@@ -362,6 +391,8 @@ DL_API dl_result dl_iall_reduce_list(dl_comm* comm, size_t tensors, const void* 
 DL_API dl_result dl_iall_reduce_shards(dl_comm* comm, int shards, const void* const* in, void* out,
                                        size_t count, dl_dtype dtype, dl_op op,
                                        dl_request** request);
+DL_API dl_result dl_icompressed_average(dl_comm* comm, const float* in, float* out, size_t count,
+                                        dl_codec codec, float* residual, dl_request** request);
 DL_API dl_result dl_iscan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
                           dl_op op, dl_request** request);
 DL_API dl_result dl_iexscan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,

@@ -83,6 +83,9 @@ struct float8_e5m2 {
   std::uint8_t bits;
 };
 
+// As dl_codec.
+enum class Codec { none, bf16, int8, fp8, int4 };
+
 enum class Op { sum, product, max, min, avg, band, bor, bxor };
 
 // The dl_dtype of an element type.
@@ -453,6 +456,21 @@ class Communicator : public detail::RangeCalls<Communicator> {
     check(dl_all_reduce_shards(get(), shards, at.data(), out.data(), out.size(), dtype_of<T>::value,
                                c_op(op)));
   }
+  // out.size() == in.size(); residual.size(), too, or 0: none. See dl_compressed_average().
+  void compressed_average(std::span<const float> in, std::span<float> out, Codec codec,
+                          std::span<float> residual = {}) {
+    same_sizes(in, out, residual);
+    check(dl_compressed_average(get(), in.data(), out.data(), in.size(),
+                                static_cast<dl_codec>(codec), residual.data()));
+  }
+  Request icompressed_average(std::span<const float> in, std::span<float> out, Codec codec,
+                              std::span<float> residual = {}) {
+    same_sizes(in, out, residual);
+    return begin([&](dl_request** r) {
+      return dl_icompressed_average(get(), in.data(), out.data(), in.size(),
+                                    static_cast<dl_codec>(codec), residual.data(), r);
+    });
+  }
   void barrier() { check(dl_barrier(get())); }
   // In the background; see dl_iall_reduce.
   template <class T>
@@ -619,6 +637,12 @@ class Communicator : public detail::RangeCalls<Communicator> {
          (name + ": " + part_name + " is not counts[rank]").c_str());
     if (whole == kAnySize) return;
     same(whole, sum(counts), (name + ": " + whole_name + " is not the sum of counts").c_str());
+  }
+  static void same_sizes(std::span<const float> in, std::span<float> out,
+                         std::span<float> residual) {
+    same(in.size(), out.size(), "compressed_average: in and out differ in size");
+    if (residual.empty()) return;
+    same(in.size(), residual.size(), "compressed_average: in and residual differ in size");
   }
   static void same(std::size_t a, std::size_t b, const char* what) {
     if (a != b) throw Error(DL_ERR_INVALID, what);

@@ -49,8 +49,13 @@ TEST_CASE(
     "codec: what comes back is near, zeros and small blocks included, and NaN is not hidden") {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
-  for (const WireCodec codec : {WireCodec::bf16, WireCodec::int8}) {
-    const float tolerance = codec == WireCodec::bf16 ? 1.0F / 256 : 0.5F / 127;
+  for (const WireCodec codec :
+       {WireCodec::bf16, WireCodec::int8, WireCodec::fp8, WireCodec::int4}) {
+    const float tolerance = codec == WireCodec::bf16   ? 1.0F / 256
+                            : codec == WireCodec::int8 ? 0.5F / 127
+                            : codec == WireCodec::fp8  ? 1.0F / 16
+                                                       : 0.5F / 7;
+    const std::size_t block = codec == WireCodec::int4 ? 128 : 256;
     for (const std::size_t count : {0, 1, 255, 256, 257, 5000}) {
       std::vector<float> values(count), back(count, 7);
       for (float& v : values) v = normal(random) * (random() % 3 == 0 ? 1e-6F : 10.0F);
@@ -60,8 +65,9 @@ TEST_CASE(
       decode_floats(codec, wire.data(), count, back.data());
       for (std::size_t i = 0; i < count; ++i) {
         float scale = std::fabs(values[i]);
-        for (std::size_t j = i / 256 * 256; j < std::min(count, i / 256 * 256 + 256); ++j) {
-          if (codec == WireCodec::int8) scale = std::max(scale, std::fabs(values[j]));
+        const std::size_t first = i / block * block;
+        for (std::size_t j = first; j < std::min(count, first + block); ++j) {
+          if (codec != WireCodec::bf16) scale = std::max(scale, std::fabs(values[j]));
         }
         REQUIRE(std::fabs(back[i] - values[i]) <= scale * tolerance);
       }
@@ -76,6 +82,9 @@ TEST_CASE(
     CHECK(!std::isfinite(back[4]));
   }
   CHECK(encoded_bytes(WireCodec::int8, 1024) == 1040);
+  CHECK(encoded_bytes(WireCodec::fp8, 1025) == 1045);
+  CHECK(encoded_bytes(WireCodec::int4, 1024) == 544);
+  CHECK(encoded_bytes(WireCodec::int4, 129) == 4 + 64 + 4 + 1);
   CHECK(value_of(kWireCodecWords, "bf16") == WireCodec::bf16);
   CHECK_FALSE(value_of(kWireCodecWords, "fp4"));
 }

@@ -34,7 +34,7 @@ TEST_CASE("rank facts: each rank speaks once, and makes sense") {
   RankFacts stranger = kSecond;
   stranger.rank = 2;
   RankFacts encoded = kSecond;
-  encoded.codec = static_cast<WireCodec>(3);
+  encoded.codec = static_cast<WireCodec>(5);
   RankFacts early = kSecond;
   early.round_trip = -1ns;
   for (const std::string& said :

@@ -84,7 +84,8 @@ TEST_CASE("wire codecs write and read the same bytes with every instruction set"
     ordinary[i] = static_cast<float>(static_cast<std::int32_t>(bits)) * 1e-7F;
   }
   for (const auto* floats : {&values, &ordinary}) {
-    for (const WireCodec codec : {WireCodec::bf16, WireCodec::int8}) {
+    for (const WireCodec codec :
+         {WireCodec::bf16, WireCodec::int8, WireCodec::fp8, WireCodec::int4}) {
       std::vector<std::vector<std::byte>> wires;
       std::vector<std::vector<std::uint32_t>> backs;
       EachIsa([&] {

@@ -42,6 +42,12 @@ TEST_CASE("ring in C++: collectives") {
   comm.all_reduce_shards(3, std::span<const std::span<const float>>(shards), out, dl::Op::avg);
   comm.exscan(given(in), out);  // rank 0 gets nothing
   CHECK(all == in);
+  std::vector<float> residual(4);
+  comm.compressed_average(in, out, dl::Codec::int4, residual);
+  comm.icompressed_average(in, out, dl::Codec::fp8).wait();
+  CHECK(all == in);
+  CHECK_THROWS_AS(comm.compressed_average(in, out, dl::Codec::int4, std::span(residual).first(3)),
+                  dl::Error);
   CHECK_THROWS_AS((void)comm.shard_range(0), dl::Error);
   CHECK_THROWS_AS(comm.all_reduce_shards(2, std::span<const std::span<const float>>(shards), out),
                   dl::Error);
