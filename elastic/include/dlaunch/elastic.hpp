@@ -127,6 +127,31 @@ class State {
                            cut, callbacks_.back().get()));
   }
 
+  // Memory that differs between ranks and stays where it is, such as parameters in local training.
+  // In a round with another number of ranks a rank keeps its own, and a rank with a new number
+  // begins with a copy of another's.
+  template <class T>
+  void own(const std::string& name, std::span<T> memory) {
+    plain<T>();
+    static_assert(alignof(T) <= 16, "shards are aligned to 16 bytes");
+    callbacks_.push_back(std::make_unique<Callback>(
+        [this_error = error_.get(), memory](const dl_shards* old, int rank, int, void** at,
+                                            std::size_t* bytes) {
+          return guarded(*this_error, [&] {
+            const auto from = static_cast<std::size_t>(rank % old->size);
+            if (old->bytes[from] != memory.size_bytes()) {
+              throw Error(DL_ERR_MISMATCH, "a rank's own memory has another size");
+            }
+            const auto* const first = static_cast<const T*>(old->at[from]);
+            std::copy_n(first, memory.size(), memory.data());
+            *at = memory.data();
+            *bytes = memory.size_bytes();
+          });
+        }));
+    check(dl_state_sharded(get(), name.c_str(), memory.data(), memory.size_bytes(), sizeof(T),
+                           &call_reshard, callbacks_.back().get()));
+  }
+
   // After the first sync: the vector has a new size or place.
   template <class T>
   void place_shard(const std::string& name, std::vector<T>& memory) {

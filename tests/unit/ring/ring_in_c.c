@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <dlaunch/outer.h>
 #include <dlaunch/ring.h>
 
 static int failures;
@@ -36,6 +37,20 @@ int main(void) {
   EXPECT(dl_recv(comm, out, 2, DL_FLOAT64, 1, 0) == DL_ERR_INVALID);
   EXPECT(strcmp(dl_last_error(comm), "recv: peer 1 is not another rank") == 0);
   EXPECT(dl_peer_lost(comm) == -1);
+
+  float w[2] = {1, 2};
+  float* const tensors[1] = {w};
+  const size_t counts[1] = {2};
+  dl_outer_options local;
+  dl_outer_options_init(&local);
+  EXPECT(local.struct_size == sizeof local && local.nesterov == 1);
+  local.inner_steps = 1;
+  dl_outer* outer = NULL;
+  EXPECT(dl_outer_new(comm, &local, 1, tensors, counts, &outer) == DL_OK);
+  w[0] = 0;
+  EXPECT(dl_outer_due(outer) == 1 && dl_outer_step(outer) == DL_OK && dl_outer_steps(outer) == 1);
+  EXPECT(w[0] < 0 && w[1] == 2); /* 1 - 0.7 * (1 + 0.9 * 1) */
+  dl_outer_free(outer);
   dl_abort(comm);
   EXPECT(dl_barrier(comm) == DL_ERR_ABORTED);
   dl_finalize(comm);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <dlaunch/bucketer.hpp>
+#include <dlaunch/outer.hpp>
 #include <dlaunch/ring.hpp>
 #include <doctest/doctest.h>
 
@@ -206,4 +207,26 @@ TEST_CASE("ring in C++: moved objects") {
   other = std::move(group);
   other.barrier();
   comm.copy(moved.data(), moved.data() + 1, sizeof(double));
+}
+
+TEST_CASE("ring in C++: an outer optimizer") {
+  auto comm = dl::Communicator::init();
+  std::vector<float> w = {8, 8};
+  dl::OuterOptions options = dl::OuterOptions::local_sgd(2);
+  options.codec = DL_CODEC_INT8;
+  options.delay = 1;
+  dl::Outer outer(comm, {w}, options);
+  CHECK(outer.shared().size() > 2 * sizeof(float));
+  CHECK(outer.residual().size() >= 2);
+  w[1] = 4;
+  outer.step();
+  CHECK(outer.due());
+  outer.step();
+  CHECK(outer.in_flight());
+  outer.settle();
+  outer.restored();
+  outer.finish();
+  CHECK((w[1] == 4 && outer.steps() == 2));
+  options.inner_steps = 0;
+  CHECK_THROWS_AS((void)dl::Outer(comm, {w}, options), dl::Error);
 }

@@ -34,6 +34,8 @@ TEST_CASE("elastic in C++: a state of every kind of memory") {
   made.sharded("own", own, [](std::span<const std::span<const double>> old, int rank, int) {
     return std::vector<double>(old.size(), rank);
   });
+  std::vector<float> local = {3};
+  made.own("local", std::span(local));
   dl::State state = std::move(made);
   dl::ElasticSampler sampler(state, "samples", 5, 2);
   sampler.set_shards(2);
@@ -43,6 +45,7 @@ TEST_CASE("elastic in C++: a state of every kind of memory") {
     state.update();
     const auto batch = sampler.next();
     w[0] += static_cast<float>(batch.global);
+    local[0] += 1;
     CHECK(sampler.shard(0).size() + sampler.shard(1).size() == batch.mine.size());
     ++step;
     return true;
@@ -50,9 +53,10 @@ TEST_CASE("elastic in C++: a state of every kind of memory") {
   CHECK(w[0] == 6);
   CHECK_THROWS_AS(sampler.set_shards(3), dl::Error);  // the state has synced
   CHECK((sampler.epoch() == 1 && sampler.position() == 0));
-  w[0] = 0;
+  w[0] = local[0] = 0;
   state.restore();
   CHECK(w[0] == 6);
+  CHECK(local[0] == 6);
   CHECK(state.committed().number == 3);
 }
 

@@ -1,0 +1,103 @@
+// Local training with an outer optimizer, for C++20: RAII and spans over <dlaunch/outer.h>, which
+// is the manual. Header only.
+//
+//   dl::OuterOptions options;                       // DiLoCo; or dl::OuterOptions::local_sgd(100)
+//   options.codec = DL_CODEC_INT4;
+//   dl::Outer outer(comm, {w, bias}, options);      // vectors of float that stay where they are
+//   for each step:
+//     inner_step(w, bias);                          // on this rank alone
+//     outer.step();
+//   outer.finish();                                 // w and bias are equal on all ranks
+//
+// In an elastic program (<dlaunch/elastic.hpp>) the parameters differ between ranks, and the outer
+// optimizer is part of the state:
+//
+//   state.replicated("outer", outer.shared());
+//   state.own("residual", outer.residual());
+//   state.own("w", std::span(w));
+//   ... inner step; outer.step(); outer.settle(); state.commit();
+//   ... after a recovery: outer.restored();
+//
+// Errors are exceptions: dl::Error and its subclasses.
+#pragma once
+
+#if __cplusplus <= 201703L
+#error "<dlaunch/outer.hpp> needs C++20: compile with -std=c++20"
+#else
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dlaunch/outer.h"
+#include "dlaunch/ring.hpp"
+
+namespace dl {
+
+struct OuterOptions : dl_outer_options {
+  OuterOptions() { dl_outer_options_init(this); }
+  // The parameters become their average after each so many steps.
+  static OuterOptions local_sgd(int inner_steps) {
+    OuterOptions options;
+    options.inner_steps = inner_steps;
+    options.learning_rate = 1;
+    options.momentum = 0;
+    options.nesterov = 0;
+    return options;
+  }
+};
+
+// It must not outlive its communicator.
+class Outer {
+ public:
+  Outer(Communicator& comm, const std::vector<std::span<float>>& tensors,
+        const OuterOptions& options = {})
+      : comm_(comm.get()) {
+    std::vector<float*> at;
+    std::vector<std::size_t> counts;
+    for (const auto& tensor : tensors) {
+      at.push_back(tensor.data());
+      counts.push_back(tensor.size());
+    }
+    dl_outer* outer = nullptr;
+    check(dl_outer_new(comm_, &options, at.size(), at.data(), counts.data(), &outer));
+    outer_.reset(outer);
+  }
+
+  void step() { check(dl_outer_step(get())); }
+  bool due() const { return dl_outer_due(get()) != 0; }
+  std::uint64_t steps() const { return dl_outer_steps(get()); }
+  void finish() { check(dl_outer_finish(get())); }
+
+  std::span<std::byte> shared() {
+    void* at = nullptr;
+    std::size_t bytes = 0;
+    dl_outer_shared(get(), &at, &bytes);
+    return {static_cast<std::byte*>(at), bytes};
+  }
+  std::span<float> residual() {
+    void* at = nullptr;
+    std::size_t bytes = 0;
+    dl_outer_residual(get(), &at, &bytes);
+    return {static_cast<float*>(at), bytes / sizeof(float)};
+  }
+  void settle() { check(dl_outer_settle(get())); }
+  bool in_flight() const { return dl_outer_in_flight(get()) != 0; }
+  void restored() { dl_outer_restored(get()); }
+  dl_outer* get() const { return outer_.get(); }
+
+ private:
+  struct Free {
+    void operator()(dl_outer* outer) const { dl_outer_free(outer); }
+  };
+  void check(dl_result code) const { detail::check(code, comm_); }
+
+  dl_comm* comm_;
+  std::unique_ptr<dl_outer, Free> outer_;
+};
+
+}  // namespace dl
+
+#endif  // C++20

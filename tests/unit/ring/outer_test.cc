@@ -1,0 +1,268 @@
+// Local training with an outer optimizer: what is done when, its arithmetic, and ranks that train.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include <dlaunch/outer.hpp>
+
+#include "ring/compress/outer_plan.h"
+#include "ring/compress/outer_state.h"
+#include "tests/unit/ring/process_world.h"
+#include "tests/unit/sanitized.h"
+
+using namespace dlaunch;
+
+namespace {
+
+// "4:0" for each step in which something is due: the step, "s" and "a" with their fragments.
+std::string turns_of(const OuterPlan& plan, std::uint64_t steps, std::uint64_t finished = 0) {
+  std::string text;
+  for (std::uint64_t step = finished + 1; step <= steps; ++step) {
+    const OuterDue due = due_at(plan, step, finished);
+    if (due == OuterDue{}) continue;
+    text += std::to_string(step) + ":";
+    if (due.apply >= 0) text += "a" + std::to_string(due.apply);
+    if (due.send >= 0) text += "s" + std::to_string(due.send);
+    text += " ";
+  }
+  return text;
+}
+
+// A problem for each rank: parameters move towards its own target, by data that depend on the step.
+struct Trainee {
+  std::vector<float> w = std::vector<float>(700, 1.0F), bias = std::vector<float>(3, -2.0F);
+  void inner_step(int rank, std::uint64_t step) {
+    std::mt19937 random(static_cast<unsigned>(rank * 7919) + static_cast<unsigned>(step));
+    const auto move = [&](float& x, float target) {
+      const float noise = static_cast<float>(random() % 1000) / 1000 - 0.5F;
+      x -= 0.05F * (x - target + noise);
+    };
+    for (std::size_t i = 0; i < w.size(); ++i) move(w[i], static_cast<float>(i % 7 + 1) * rank);
+    for (float& x : bias) move(x, 4);
+  }
+  std::vector<std::span<float>> tensors() { return {w, bias}; }
+  bool operator==(const Trainee&) const = default;
+};
+
+dl::OuterOptions streaming() {
+  dl::OuterOptions options;
+  options.inner_steps = 6;
+  options.codec = DL_CODEC_INT4;
+  options.fragments = 2;
+  options.delay = 2;
+  options.mixing = 0.5;
+  return options;
+}
+
+// Whether all ranks have the same bytes.
+bool alike(dl::Communicator& comm, std::span<const float> values) {
+  std::vector<float> all(values.size() * static_cast<std::size_t>(comm.size()));
+  comm.all_gather(values, std::span(all));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (std::memcmp(&all[i], &values[i % values.size()], sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+// The body of a rank on the C++ API.
+template <class InCpp>
+Body in_cpp(InCpp rank_in_cpp) {
+  return [rank_in_cpp](int rank, dl_comm*& comm) {
+    auto owned = dl::Communicator::adopt(std::exchange(comm, nullptr));
+    const int code = rank_in_cpp(rank, owned);
+    comm = owned.release();
+    return code;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("outer plan: fragments take turns, and averages are applied later") {
+  CHECK(turns_of({.inner_steps = 3}, 7) == "3:a0s0 6:a0s0 ");
+  CHECK(turns_of({.inner_steps = 1}, 2) == "1:a0s0 2:a0s0 ");
+  CHECK(turns_of({.inner_steps = 4, .fragments = 2}, 8) == "2:a0s0 4:a1s1 6:a0s0 8:a1s1 ");
+  CHECK(turns_of({.inner_steps = 4, .delay = 3}, 11) == "4:s0 7:a0 8:s0 11:a0 ");
+  CHECK(turns_of({.inner_steps = 4, .fragments = 2, .delay = 2}, 8) ==
+        "2:s0 4:a0s1 6:a1s0 8:a0s1 ");
+  CHECK(turns_of({.inner_steps = 5, .fragments = 5}, 6) ==
+        "1:a0s0 2:a1s1 3:a2s2 4:a3s3 5:a4s4 6:a0s0 ");
+  // What was sent before the steps were finished is not applied.
+  CHECK(turns_of({.inner_steps = 4, .delay = 3}, 11, 5) == "8:s0 11:a0 ");
+}
+
+TEST_CASE("outer plan: a fragment has one average at a time, and each is applied") {
+  for (std::uint64_t inner = 1; inner <= 9; ++inner) {
+    for (std::uint64_t fragments = 1; fragments <= inner; ++fragments) {
+      for (std::uint64_t delay = 0; delay < inner; ++delay) {
+        const OuterPlan plan{inner, fragments, delay};
+        std::vector<int> sent(fragments), applied(fragments);
+        for (std::uint64_t step = 1; step <= 4 * inner; ++step) {
+          const OuterDue due = due_at(plan, step, 0);
+          const bool both = due.send >= 0 && due.send == due.apply;
+          REQUIRE(both == (delay == 0 && due.send >= 0));
+          if (due.apply >= 0 && !both) ++applied[static_cast<std::size_t>(due.apply)];
+          if (due.send >= 0) ++sent[static_cast<std::size_t>(due.send)];
+          if (both) ++applied[static_cast<std::size_t>(due.apply)];
+          for (std::size_t f = 0; f < fragments; ++f) {
+            const int waiting = sent[f] - applied[f];
+            REQUIRE((waiting == 0 || waiting == 1));
+            REQUIRE(is_awaited(plan, static_cast<int>(f), step, 0) == (waiting == 1));
+          }
+        }
+        for (const int times : sent) REQUIRE(times == 4);
+      }
+    }
+  }
+}
+
+TEST_CASE("outer state: SGD with momentum, with and without Nesterov, mixing and fragments") {
+  for (const bool nesterov : {false, true}) {
+    std::vector<float> a(300, 2.0F), b(1, 5.0F);
+    OuterState state({.fragments = 2,
+                      .learning_rate = 0.5F,
+                      .momentum = 0.5F,
+                      .nesterov = nesterov,
+                      .encodes = true},
+                     {a, b});
+    CHECK(state.gradient(0).size() == 512);  // a with what fills its block
+    CHECK(state.gradient(1).size() == 256);  // b
+    CHECK(state.residual().size() == 768);
+    float anchor = 2, momentum = 0;
+    for (int round = 0; round < 3; ++round) {
+      for (float& x : a) x -= 1;
+      state.take_gradient(0);
+      CHECK(state.gradient(0)[299] == anchor - a[299]);
+      CHECK(state.gradient(0)[300] == 0);
+      const float gradient = anchor - a[0];
+      momentum = 0.5F * momentum + gradient;
+      anchor -= 0.5F * (nesterov ? gradient + 0.5F * momentum : momentum);
+      state.move_anchor(0);
+      const float mixed = 0.25F * a[7] + 0.75F * anchor;
+      state.take_anchor(0, 0.25F);
+      CHECK(std::ranges::count(a, mixed) == 300);
+      state.take_anchor(0, 0);
+      CHECK(std::ranges::count(a, anchor) == 300);
+    }
+    CHECK(b[0] == 5);
+  }
+}
+
+TEST_CASE("outer: LocalSGD gives the average, and DiLoCo its outer step") {
+  all_well({.ranks = 3}, in_cpp([](int rank, dl::Communicator& comm) {
+             std::vector<float> w(10, 8.0F), v(10, 8.0F);
+             dl::Outer local(comm, {w}, dl::OuterOptions::local_sgd(2));
+             dl::OuterOptions options;
+             options.inner_steps = 2;
+             dl::Outer diloco(comm, {v}, options);
+             for (int step = 0; step < 2; ++step) {
+               for (float& x : w) x -= static_cast<float>(rank);
+               for (float& x : v) x -= static_cast<float>(rank);
+               if (local.due() != (step == 1)) return 2;
+               local.step();
+               diloco.step();
+             }
+             if (std::ranges::count(w, 6.0F) != 10) return 3;  // 8 - (0 + 2 + 4) / 3
+             // momentum = 2; the step is 0.7 * (2 + 0.9 * 2)
+             if (std::ranges::count(v, 8.0F - 0.7F * (2.0F + 0.9F * 2.0F)) != 10) return 4;
+             return local.steps() == 2 ? 0 : 5;
+           }));
+}
+
+TEST_CASE("outer: all ranks share the anchor, for each codec, and finish with equal parameters") {
+  for (const char* transport : kTransports) {
+    all_well({.ranks = 3, .transport = transport}, in_cpp([](int rank, dl::Communicator& comm) {
+               for (int codec = DL_CODEC_NONE; codec <= DL_CODEC_INT4; ++codec) {
+                 dl::OuterOptions options = streaming();
+                 options.codec = static_cast<dl_codec>(codec);
+                 Trainee own;
+                 dl::Outer outer(comm, own.tensors(), options);
+                 for (std::uint64_t step = 1; step <= 40; ++step) {
+                   own.inner_step(rank, step);
+                   outer.step();
+                 }
+                 if (alike(comm, own.w)) return 2;  // mixing keeps some of their own
+                 outer.finish();
+                 const Trainee finished = own;
+                 if (!alike(comm, own.w) || !alike(comm, own.bias)) return 3;
+                 outer.finish();  // nothing is left to do
+                 if (own != finished) return 4;
+                 // The ranks' targets are 0, 1 and 2 times i % 7 + 1.
+                 for (std::size_t i = 0; i < own.w.size(); ++i) {
+                   if (std::fabs(own.w[i] - static_cast<float>(i % 7 + 1)) > 1.5F) return 5;
+                 }
+               }
+               return 0;
+             }));
+  }
+}
+
+TEST_CASE("outer: another process with the state continues bit for bit, also in between") {
+  all_well({.ranks = 2}, in_cpp([](int rank, dl::Communicator& comm) {
+             for (const std::uint64_t stop : {5UL, 6UL, 7UL, 8UL, 9UL}) {
+               Trainee whole, first;
+               dl::Outer undisturbed(comm, whole.tensors(), streaming());
+               for (std::uint64_t step = 1; step <= 20; ++step) {
+                 whole.inner_step(rank, step);
+                 undisturbed.step();
+               }
+               dl::Outer before(comm, first.tensors(), streaming());
+               for (std::uint64_t step = 1; step <= stop; ++step) {
+                 first.inner_step(rank, step);
+                 before.step();
+               }
+               if (before.in_flight() != (stop % 3 != 2))
+                 return 2;  // sent in 3, 6, 9 …, applied in 5, 8 …
+               before.settle();
+               if (before.in_flight()) return 3;
+               Trainee second = first;
+               dl::Outer after(comm, second.tensors(), streaming());
+               std::ranges::copy(before.shared(), after.shared().begin());
+               std::ranges::copy(before.residual(), after.residual().begin());
+               after.restored();
+               for (std::uint64_t step = stop + 1; step <= 20; ++step) {
+                 second.inner_step(rank, step);
+                 after.step();
+               }
+               if (second != whole) return 4;
+               undisturbed.settle();
+               after.settle();
+               if (!std::ranges::equal(after.shared(), undisturbed.shared())) return 5;
+               if (!std::ranges::equal(after.residual(), undisturbed.residual())) return 6;
+             }
+             return 0;
+           }));
+}
+
+TEST_CASE("outer: wrong options and tensors are refused, with the reason") {
+  all_well({.ranks = 1}, [](int rank, dl_comm*& comm) {
+    float w[4] = {};
+    float* at[] = {w};
+    const std::size_t counts[] = {4};
+    dl_outer* outer = nullptr;
+    const auto refused = [&](auto change, const char* why) {
+      dl_outer_options options;
+      dl_outer_options_init(&options);
+      change(options);
+      return dl_outer_new(comm, &options, 1, at, counts, &outer) == DL_ERR_INVALID &&
+             outer == nullptr && std::string(dl_last_error(comm)).find(why) != std::string::npos;
+    };
+    EXPECT(refused([](auto& o) { o.inner_steps = 0; }, "inner_steps"));
+    EXPECT(refused([](auto& o) { o.fragments = 501; }, "fragments is not 1 to inner_steps, 500"));
+    EXPECT(refused([](auto& o) { o.delay = 500; }, "delay"));
+    EXPECT(refused([](auto& o) { o.momentum = 1; }, "momentum"));
+    EXPECT(refused([](auto& o) { o.momentum = 0; }, "nesterov has no effect"));
+    EXPECT(refused([](auto& o) { o.mixing = 1; }, "mixing"));
+    EXPECT(refused([](auto& o) { o.learning_rate = NAN; }, "learning_rate"));
+    EXPECT(refused([](auto& o) { o.codec = static_cast<dl_codec>(9); }, "codec"));
+    EXPECT(refused([](auto& o) { o.struct_size = 1; }, "dl_outer_options_init"));
+    at[0] = nullptr;
+    EXPECT(refused([](auto&) {}, "a tensor is null"));
+    EXPECT(dl_outer_new(comm, nullptr, 0, nullptr, nullptr, &outer) == DL_OK);
+    EXPECT(dl_outer_finish(outer) == DL_OK);
+    dl_outer_free(outer);
+    dl_outer_free(nullptr);
+    return 0;
+  });
+}
