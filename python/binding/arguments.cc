@@ -121,6 +121,37 @@ const char* name_of(dl_op op) {
   return static_cast<std::size_t>(op) < std::size(kOps) ? kOps[op] : "a function";
 }
 
+bool codec(const char* call, PyObject* given, dl_codec& value) {
+  if (given == nullptr) return true;
+  if (PyUnicode_Check(given) == 0) return wrong_type(call, "codec", "a string", given);
+  constexpr const char* kCodecs[] = {"none", "bf16", "int8", "fp8", "int4"};
+  for (int i = 0; i < static_cast<int>(std::size(kCodecs)); ++i) {
+    if (PyUnicode_CompareWithASCIIString(given, kCodecs[i]) == 0) {
+      value = static_cast<dl_codec>(i);
+      return true;
+    }
+  }
+  PyErr_Format(PyExc_ValueError,
+               "%s: codec is %R, and must be 'none', 'bf16', 'int8', 'fp8' or 'int4'", call, given);
+  return false;
+}
+
+bool number(const char* call, const char* argument, PyObject* given, double& value) {
+  if (given == nullptr) return true;
+  const double all = PyFloat_AsDouble(given);
+  if (all == -1 && PyErr_Occurred() != nullptr) {
+    return wrong_type(call, argument, "a number", given);
+  }
+  value = all;
+  return true;
+}
+
+bool flag(PyObject* given, int& value) {
+  if (given == nullptr) return true;
+  value = PyObject_IsTrue(given);
+  return value >= 0;
+}
+
 bool sizes(const char* call, const char* argument, PyObject* given, std::vector<std::size_t>& all) {
   const Ref tuple = Ref::owned(PySequence_Tuple(given));
   if (!tuple) return wrong_type(call, argument, "a sequence of whole numbers", given);

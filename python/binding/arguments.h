@@ -31,6 +31,9 @@ bool seconds(const char* call, const char* argument, PyObject* given, double& va
 // A name, or an Op of the program.
 bool operation(const char* call, PyObject* given, dl_op& op);
 const char* name_of(dl_op op);
+bool codec(const char* call, PyObject* given, dl_codec& value);
+bool number(const char* call, const char* argument, PyObject* given, double& value);
+bool flag(PyObject* given, int& value);
 struct OpParts;
 // Null: the object is not an Op.
 const OpParts* own_op(PyObject* object);

@@ -172,20 +172,22 @@ bool take_cut(const Collective& what, dl_comm* comm, PyObject* counts, Call& cal
 
 // -- Reductions.
 
-// The result has the form of `x`, which may be `out` itself.
-bool prepare_like(const Collective& what, const Given& given, Call& call) {
-  const auto [x, op, out] = std::array{given[0], given[1], given[2]};
-  if (!takes_op(what.signature.call, op, call)) return false;
+// Takes `x` and a result of its form, which may be `x` itself.
+bool take_result(const Collective& what, PyObject* x, PyObject* out, Call& call) {
   const bool in_place = x == out;
   if (!take_in(what, x, in_place ? Use::write : Use::read, call)) return false;
-  if (in_place) {
-    call.to = call.in.data();
-    call.result = Ref::of(x);
-  } else if (!take_out(what, x, out, call.in.count(), given_out(out) ? Shape() : shape_of(call.in),
-                       call)) {
-    return false;
+  if (!in_place) {
+    return take_out(what, x, out, call.in.count(), given_out(out) ? Shape() : shape_of(call.in),
+                    call);
   }
-  return reduces(what, call.in.count(), call);
+  call.to = call.in.data();
+  call.result = Ref::of(x);
+  return true;
+}
+bool prepare_like(const Collective& what, const Given& given, Call& call) {
+  const auto [x, op, out] = std::array{given[0], given[1], given[2]};
+  return takes_op(what.signature.call, op, call) && take_result(what, x, out, call) &&
+         reduces(what, call.in.count(), call);
 }
 bool prepare_all_reduce(dl_comm*, const Given& given, Call& call) {
   return prepare_like(kAllReduce, given, call);
@@ -452,6 +454,27 @@ bool prepare_all_reduce_shards(dl_comm* comm, const Given& given, Call& call) {
   return set_type(reduced_by(kAllReduceShards, call.out.element(), call), call.out.count(), call);
 }
 
+bool is_float32(const char* argument, const View& view) {
+  if (view.element() == Element{Element::Kind::real, sizeof(float)}) return true;
+  PyErr_Format(PyExc_TypeError, "%s: %s has type %s, and must have float32",
+               kCompressedAverage.signature.call, argument, name_of(view.element()));
+  return false;
+}
+bool prepare_compressed_average(dl_comm*, const Given& given, Call& call) {
+  const char* const name = kCompressedAverage.signature.call;
+  const auto [x, words, residual, out] = std::array{given[0], given[1], given[2], given[3]};
+  if (!codec(name, words, call.codec) || !take_result(kCompressedAverage, x, out, call) ||
+      !is_float32("x", call.in)) {
+    return false;
+  }
+  if (given_out(residual) && (!call.residual.take(residual, Use::write, {name, "residual"}) ||
+                              !fits(call.residual, call.in.count(), call.in, {name, "residual"}))) {
+    return false;
+  }
+  call.count = call.in.count();
+  return true;
+}
+
 bool prepare_broadcast_list(dl_comm* comm, const Given& given, Call& call) {
   const char* const name = kBroadcastList.signature.call;
   if (!integer(name, "root", given[1], call.root)) return false;
@@ -536,6 +559,10 @@ auto list_reduction(const Call& c) {
 auto shard_reduction(const Call& c) {
   return std::tuple(c.shards, c.all_from.data(), c.to, c.count, c.dtype, c.op);
 }
+auto compressing(const Call& c) {
+  return std::tuple(static_cast<const float*>(c.from), static_cast<float*>(c.to), c.count, c.codec,
+                    static_cast<float*>(c.residual.data()));
+}
 auto list_broadcasting(const Call& c) {
   return std::tuple(c.counts.size(), c.all_to.data(), c.counts.data(), c.dtype, c.root);
 }
@@ -599,6 +626,10 @@ const Collective kAllReduceList = made_of<dl_all_reduce_list, dl_iall_reduce_lis
 const Collective kAllReduceShards =
     made_of<dl_all_reduce_shards, dl_iall_reduce_shards, shard_reduction>(
         {"all_reduce_shards", {"xs", "shards", "op", "out"}, 2, 3}, prepare_all_reduce_shards);
+const Collective kCompressedAverage =
+    made_of<dl_compressed_average, dl_icompressed_average, compressing>(
+        {"compressed_average", {"x", "codec", "residual", "out"}, 2, 2},
+        prepare_compressed_average);
 const Collective kBroadcastList = made_of<dl_broadcast_list, dl_ibroadcast_list, list_broadcasting>(
     {"broadcast_list", {"xs", "root"}, 1, 2}, prepare_broadcast_list);
 const Collective kBarrier =

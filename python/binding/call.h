@@ -36,7 +36,7 @@ class UsedOp {
 };
 
 struct Call {
-  View in, out;
+  View in, out, residual;
   const void* from = nullptr;
   void* to = nullptr;
   std::size_t count = 0;
@@ -46,6 +46,7 @@ struct Call {
   int root = 0;    // or the peer
   int tag = 0;
   int shards = 0;
+  dl_codec codec = DL_CODEC_NONE;
   int source = -1;
   std::vector<std::size_t> counts, out_counts;
   // For lists.
@@ -58,6 +59,7 @@ struct Call {
   void drop() {
     in.drop();
     out.drop();
+    residual.drop();
     views.clear();
   }
 };
@@ -75,9 +77,10 @@ struct Collective {
 // The return value of a call that is done.
 PyObject* result_of(const Collective& collective, Call& call);
 
-extern const Collective kAllReduce, kAllReduceList, kAllReduceShards, kScan, kExscan, kReduce,
-    kReduceScatter, kReduceScatterV, kAllGather, kAllGatherV, kGather, kGatherV, kScatter,
-    kScatterV, kAllToAll, kAllToAllV, kBroadcast, kBroadcastList, kBarrier, kSend, kRecv, kRecvAny;
+extern const Collective kAllReduce, kAllReduceList, kAllReduceShards, kCompressedAverage, kScan,
+    kExscan, kReduce, kReduceScatter, kReduceScatterV, kAllGather, kAllGatherV, kGather, kGatherV,
+    kScatter, kScatterV, kAllToAll, kAllToAllV, kBroadcast, kBroadcastList, kBarrier, kSend, kRecv,
+    kRecvAny;
 
 // Loads dlaunch._arrays.empty, which makes results. False: sets an exception.
 bool load_arrays();

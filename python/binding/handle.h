@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <dlaunch/elastic.h>
+#include <dlaunch/outer.h>
 #include <dlaunch/ring.h>
 
 #include "python/binding/call.h"
@@ -86,6 +87,10 @@ class Handle {
   void add_state(std::shared_ptr<StateParts> state) { states_.push_back(std::move(state)); }
   void drop_state(const std::shared_ptr<StateParts>& state);
 
+  // The communicator waits for their averages before it ends; they are freed elsewhere.
+  void add_outer(dl_outer* outer) { outers_.push_back(outer); }
+  void drop_outer(dl_outer* outer) { std::erase(outers_, outer); }
+
   // Memory of dl_alloc(): the communicator is not freed before it.
   void add_memory() { ++memories_; }
   void drop_memory();
@@ -111,6 +116,7 @@ class Handle {
   std::vector<std::shared_ptr<Operation>> under_way_;
   std::vector<std::weak_ptr<Handle>> groups_;
   std::vector<std::shared_ptr<StateParts>> states_;
+  std::vector<dl_outer*> outers_;
 };
 
 // Waits for the operation, at most `seconds` (<0: no limit), or tests it; fills in the result if it

@@ -1,4 +1,6 @@
 // dlaunch._core.State: <dlaunch/elastic.h> for dlaunch.elastic, which has the manual.
+#include <cstring>
+
 #include "python/binding/errors.h"
 #include "python/binding/types.h"
 
@@ -33,14 +35,16 @@ PyObject* by_library(PyObject* self, const char* name, Call call) {
   });
 }
 
-constexpr Signature kReplicated{"replicated", {"name", "array"}, 2, 2};
-PyObject* replicated(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  return of_state(self, "replicated", [&](StateObject& object) -> PyObject* {
+// Calls tell(state, name, view) for an array, which the state keeps.
+template <class Tell>
+PyObject* with_memory(PyObject* self, const Signature& signature, PyObject* const* args,
+                      Py_ssize_t count, PyObject* names, Tell tell) {
+  return of_state(self, signature.call, [&](StateObject& object) -> PyObject* {
     Given given;
     Ref kept;
     const char* name = "";
-    if (!parse(kReplicated, args, count, names, given) ||
-        !text("replicated", "name", given[0], kept, name)) {
+    if (!parse(signature, args, count, names, given) ||
+        !text(signature.call, "name", given[0], kept, name)) {
       return nullptr;
     }
     View& view = object.parts->memory.emplace_back();
@@ -48,12 +52,17 @@ PyObject* replicated(PyObject* self, PyObject* const* args, Py_ssize_t count, Py
       object.parts->memory.pop_back();
       return nullptr;
     }
-    const dl_result result =
-        dl_state_replicated(object.parts->state, name, view.data(), view.bytes());
+    const dl_result result = tell(object.parts->state, name, view);
     if (result == DL_OK) return none();
     object.parts->memory.pop_back();
     return raise_of(object, result);
   });
+}
+PyObject* replicated(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  return with_memory(self, {"replicated", {"name", "array"}, 2, 2}, args, count, names,
+                     [](dl_state* state, const char* name, const View& view) {
+                       return dl_state_replicated(state, name, view.data(), view.bytes());
+                     });
 }
 
 // -- Bytes that each rank has for itself, under one name.
@@ -117,6 +126,27 @@ PyObject* own(PyObject* self, void*) {
     return PyByteArray_FromStringAndSize(static_cast<const char*>(own.at),
                                          static_cast<Py_ssize_t>(own.bytes));
   });
+}
+
+// -- Arrays that differ between ranks and stay where they are.
+
+// A rank with a new number begins with a copy of another's.
+dl_result take_over(void* user, const dl_shards* old, int rank, int, void** at,
+                    std::size_t* bytes) {
+  const auto& view = *static_cast<View*>(user);
+  const int from = rank % old->size;
+  if (old->bytes[from] != view.bytes()) return DL_ERR_MISMATCH;
+  if (view.bytes() > 0) std::memcpy(view.data(), old->at[from], view.bytes());
+  *at = view.data();
+  *bytes = view.bytes();
+  return DL_OK;
+}
+PyObject* own_array(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  return with_memory(self, {"own_array", {"name", "array"}, 2, 2}, args, count, names,
+                     [](dl_state* state, const char* name, View& view) {
+                       return dl_state_sharded(state, name, view.data(), view.bytes(),
+                                               view.element().bytes, take_over, &view);
+                     });
 }
 
 constexpr Signature kSnapshots{"snapshots", {"folder", "every", "keep"}, 3, 3};
@@ -270,6 +300,7 @@ PyObject* sampler_place(PyObject* self, PyObject* number) {
 
 PyMethodDef g_state_methods[] = {
     {"replicated", as_method(replicated), kMethod, nullptr},
+    {"own_array", as_method(own_array), kMethod, nullptr},
     {"keep_own", keep_own, METH_O, nullptr},
     {"set_own", set_own, METH_O, nullptr},
     {"snapshots", as_method(snapshots), kMethod, nullptr},

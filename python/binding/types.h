@@ -79,6 +79,29 @@ struct StateObjectParts {
   std::shared_ptr<StateParts> parts;
 };
 
+// An outer optimizer and its tensors. Its memory stays when the communicator has ended.
+struct OuterParts {
+  OuterParts(std::shared_ptr<Handle> of, std::unique_ptr<std::list<View>> its_tensors,
+             dl_outer* made)
+      : handle(std::move(of)), tensors(std::move(its_tensors)), outer(made) {
+    handle->add_outer(outer);
+  }
+  OuterParts(OuterParts&& other) noexcept
+      : handle(std::move(other.handle)),
+        tensors(std::move(other.tensors)),
+        outer(std::exchange(other.outer, nullptr)) {}
+  OuterParts& operator=(OuterParts&&) = delete;
+  ~OuterParts() {
+    if (outer == nullptr) return;
+    handle->drop_outer(outer);
+    const OthersRun others_run;
+    dl_outer_free(outer);
+  }
+  std::shared_ptr<Handle> handle;
+  std::unique_ptr<std::list<View>> tensors;
+  dl_outer* outer;
+};
+
 template <class Parts>
 Parts& parts_of(PyObject* object) {
   return *reinterpret_cast<Object<Parts>*>(object)->parts;
@@ -121,11 +144,13 @@ extern PyTypeObject* g_request_type;
 extern PyTypeObject* g_memory_type;
 extern PyTypeObject* g_state_type;
 extern PyTypeObject* g_op_type;
+extern PyTypeObject* g_outer_type;
 PyTypeObject* make_communicator_type();
 PyTypeObject* make_request_type();
 PyTypeObject* make_memory_type();
 PyTypeObject* make_state_type();
 PyTypeObject* make_op_type();
+PyTypeObject* make_outer_type();
 
 // owner: as Handle's.
 PyObject* new_communicator(dl_comm* comm, Ref owner = {});
@@ -144,6 +169,7 @@ PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* 
 PyObject* spent(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* report_progress(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* premul_sum(PyObject*, PyObject* given);
+PyObject* new_outer(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* new_state(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 
 }  // namespace dlaunch::python

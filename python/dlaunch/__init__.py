@@ -23,17 +23,19 @@ call rejects, and `Error` with its kinds, such as `PeerLost` with the lost rank.
 Only one thread at a time may use a communicator; a second thread gets an Error. Any thread may call abort(), wait for
 requests and use the keys. A child of fork() cannot use its parent's communicators.
 
-dlaunch/_core.pyi describes Communicator, Request and Op; dlaunch.elastic describes elastic programs.
+dlaunch/_core.pyi describes Communicator, Request and Op; dlaunch.elastic describes elastic programs, and Outer describes
+local training for slow networks.
 """
 
 from ._core import Communicator, Memory, Op, Request, heartbeat, init, premul_sum, progress, wait_any
 from ._core import version as __version__
 from ._errors import (Aborted, AuthError, Error, InvalidError, Mismatch, OperationTimeout, PeerLost, ProtocolError,
                       SystemRefused, Unsupported)
+from ._outer import Outer
 from ._spent import reading_input
 
 __all__ = ["Aborted", "AuthError", "Communicator", "Error", "InvalidError", "Memory", "Mismatch",
-           "Op", "OperationTimeout", "PeerLost", "ProtocolError", "Request", "SystemRefused", "Unsupported",
+           "Op", "OperationTimeout", "Outer", "PeerLost", "ProtocolError", "Request", "SystemRefused", "Unsupported",
            "heartbeat", "init", "premul_sum", "progress", "reading_input", "wait_all", "wait_any"]
 
 

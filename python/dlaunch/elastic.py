@@ -47,9 +47,10 @@ import os
 
 from . import _core
 from ._errors import PeerLost
+from ._outer import Outer
 from ._parts import Parts, RoundOver, run_rounds
 
-__all__ = ["ElasticSampler", "PeerLost", "RoundOver", "State", "run"]
+__all__ = ["ElasticSampler", "Own", "PeerLost", "RoundOver", "State", "run"]
 
 
 class ElasticSampler:
@@ -115,6 +116,15 @@ class ElasticSampler:
                 for shard in self._comm.own_shards(self.shards)]
 
 
+class Own:
+    """An array that differs between ranks, for State(): State(comm, m=Own(m)). state.m is the array. Each commit also
+    sends it to the next rank, which keeps it for this one's replacement. With another number of ranks, a rank with a new
+    number begins with a copy of another's."""
+
+    def __init__(self, array):
+        self.array = array
+
+
 class _WithStateDict:
     """An object with state_dict() and load_state_dict()."""
 
@@ -129,7 +139,8 @@ def _is_array(part):
 
 class State(Parts):
     """The parts of a training: NumPy arrays, samplers, objects with state_dict() and load_state_dict(), and plain
-    values that can be pickled. All are attributes by their names. The program may set plain values (state.epoch += 1),
+    values that can be pickled; and for local training arrays that differ between ranks (Own) and a dlaunch.Outer, which
+    brings its tensors. All are attributes by their names. The program may set plain values (state.epoch += 1),
     and must change arrays in place (state.w -= step).
 
     communicator: of dlaunch.init(elastic=True). All ranks must give the same parts in the same order. The memory of
@@ -143,11 +154,17 @@ class State(Parts):
         kept = _core.new_state(communicator, commit_every)
         self.__dict__.update(_comm=communicator, _kept=kept, _parts=parts, _plain={}, _valued={}, _callbacks=[],
                              _bytes=memoryview(bytearray(room)), _running=False)
+        self.__dict__["_outers"] = [part for part in parts.values() if isinstance(part, Outer)]
         for name, part in parts.items():
             if hasattr(type(self), name) or name.startswith("_"):
                 raise ValueError(f"a state uses '{name}' for something else: take another name")
             if isinstance(part, ElasticSampler):
                 part._bind(kept, name, communicator)
+            elif isinstance(part, Outer):
+                self._keep_outer(name, part)
+            elif isinstance(part, Own):
+                kept.own_array(name, part.array)
+                parts[name] = part.array
             elif _is_array(part):
                 kept.replicated(name, part)
             elif hasattr(part, "state_dict") and hasattr(part, "load_state_dict"):
@@ -162,10 +179,32 @@ class State(Parts):
         Call it before run(). The files hold pickled values: only load what you trust."""
         self._kept.snapshots(os.fspath(folder), every, keep)
 
+    def restore(self):
+        """Returns to the last commit, on this rank."""
+        for outer in self._outers:
+            outer.restored()
+        super().restore()
+
+    def _keep_outer(self, name, outer):
+        self._kept.replicated(name, outer.shared)
+        if len(outer.residual) > 0:
+            self._kept.own_array(f"{name}.residual", outer.residual)
+        for number, tensor in enumerate(outer.tensors):
+            self._kept.own_array(f"{name}.{number}", tensor)
+
     # -- For run().
 
     def _in_train(self):
         return self._running
+
+    def _adopt(self):
+        for outer in self._outers:
+            outer.settle()
+
+    def _load(self):
+        for outer in self._outers:
+            outer.restored()
+        super()._load()
 
     def _recover(self):
         super()._recover()

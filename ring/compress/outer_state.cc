@@ -23,11 +23,12 @@ OuterState::OuterState(const OuterRules& rules, std::vector<std::span<float>> te
   parts_ = slices_of(elements, rules.fragments, kCodecUnit);
   const std::size_t arrays = rules.momentum > 0 ? 3 : 2;
   shared_bytes_ = kCountBytes + arrays * elements * sizeof(float);
-  shared_ = std::make_unique<std::byte[]>(shared_bytes_);
+  residuals_ = rules.encodes ? elements : 0;
+  shared_ = std::make_unique<std::byte[]>(shared_bytes_ + residuals_ * sizeof(float));
   anchor_ = reinterpret_cast<float*>(shared_.get() + kCountBytes);
   gradient_ = anchor_ + elements;
   if (rules.momentum > 0) momentum_ = gradient_ + elements;
-  if (rules.encodes) residual_.resize(elements);
+  residual_ = anchor_ + arrays * elements;
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     std::copy(tensors_[t].begin(), tensors_[t].end(), anchor_ + begins_[t]);
   }
@@ -38,7 +39,7 @@ std::span<float> OuterState::gradient(int fragment) {
 }
 
 float* OuterState::residual(int fragment) {
-  return residual_.empty() ? nullptr : residual_.data() + part(fragment).first;
+  return residuals_ == 0 ? nullptr : residual_ + part(fragment).first;
 }
 
 template <class Body>

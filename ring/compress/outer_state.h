@@ -36,7 +36,8 @@ class OuterState {
   OuterCounts& counts() { return *reinterpret_cast<OuterCounts*>(shared_.get()); }
   const OuterCounts& counts() const { return *reinterpret_cast<OuterCounts*>(shared_.get()); }
   std::span<std::byte> shared() { return {shared_.get(), shared_bytes_}; }
-  std::span<float> residual() { return residual_; }
+  // Behind shared().
+  std::span<float> residual() { return {residual_, residuals_}; }
 
   // Of a fragment, with the same length; the residual is null if nothing is encoded.
   std::span<float> gradient(int fragment);
@@ -60,10 +61,10 @@ class OuterState {
   const std::vector<std::span<float>> tensors_;
   std::vector<std::size_t> begins_;  // of the tensors in the array
   std::vector<Part> parts_;          // the fragments
-  std::size_t shared_bytes_ = 0;
-  std::unique_ptr<std::byte[]> shared_;  // counts, anchor, gradients and perhaps momentum
-  float *anchor_ = nullptr, *gradient_ = nullptr, *momentum_ = nullptr;
-  std::vector<float> residual_;
+  std::size_t shared_bytes_ = 0, residuals_ = 0;
+  // Counts, anchor, gradients, and where they are needed momentum and residuals.
+  std::unique_ptr<std::byte[]> shared_;
+  float *anchor_ = nullptr, *gradient_ = nullptr, *momentum_ = nullptr, *residual_ = nullptr;
 };
 
 }  // namespace dlaunch

@@ -67,6 +67,15 @@ def reductions():
     values = np.array([rank + 1j, 2.0])
     same(comm.all_reduce(values), sum(np.array([r + 1j, 2.0]) for r in range(size)))
     same(comm.all_reduce(np.array([rank == 0, False]), "max"), np.array([True, False]))
+    pieces = [of(r, 300, "float32") for r in range(size)]
+    exact, residual = sum(pieces) / np.float32(size), np.zeros(300, "float32")
+    assert np.array_equal(comm.compressed_average(pieces[rank], "none"), exact)
+    close = [comm.compressed_average(pieces[rank], "int4", residual=residual) for _ in range(50)]
+    assert np.abs(close[0] - exact).max() > 0.05 > np.abs(np.mean(close, axis=0) - exact).max()
+    assert comm.icompressed_average(residual, "bf16", out=residual).wait() is residual
+    raises(ValueError, comm.compressed_average, exact, "int3", says="codec is 'int3', and must be 'none'")
+    raises(TypeError, comm.compressed_average, values, "int4", says="x has type complex128, and must have float32")
+    raises(ValueError, comm.compressed_average, exact, "int4", residual=residual[1:], says="needs 300")
     factors = [np.array([r + 1j, 2.0], "complex64") for r in range(size)]
     same(comm.all_reduce(factors[rank], "product"), np.prod(factors, axis=0))
     raises(dlaunch.Unsupported, comm.all_reduce, values, "max", says="max of complex128 has no meaning")

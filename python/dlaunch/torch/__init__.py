@@ -6,7 +6,8 @@
     dist.init_process_group("dlring")      # or "cpu:dlring,cuda:nccl"
 
 PeerLost, which is dlaunch.PeerLost, is raised when another rank has died or left; the text names it.
-dlaunch.torch.elastic lets a training go on after that.
+dlaunch.torch.elastic lets a training go on after that. dlaunch.torch.DiLoCo and LocalSGD (dlaunch.torch.outer) train
+locally, and average seldom.
 
 The back end is a library for one minor release of PyTorch and every Python. It lies beside this file, as
 libdlring_torch-2.15.so (libdlring_torch-2.5-oldabi.so for a PyTorch with the old ABI of C++). For another release this
@@ -21,10 +22,12 @@ import torch
 
 from .._errors import PeerLost
 
-__all__ = ["Communicator", "PeerLost", "communicator", "join_rounds"]
+__all__ = ["Communicator", "DiLoCo", "LocalSGD", "PeerLost", "communicator", "join_rounds"]
 
 if torch.__version__.startswith(("1.", "2.0.", "2.1.", "2.2.", "2.3.")) and importlib.util.find_spec(
         ".dlring_torch", __name__):
     from .dlring_torch import Communicator, communicator, join_rounds
 else:
     from ._library import Communicator, communicator, join_rounds
+
+from .outer import DiLoCo, LocalSGD

@@ -84,6 +84,7 @@ from .. import _core
 from .._errors import PeerLost
 from .._parts import RoundOver, in_elastic_job, run_rounds
 from . import communicator, join_rounds
+from ._borrow import borrowed
 from ._kinds import kind_of
 from ._loader import DataLoader
 from ._own import Own
@@ -145,7 +146,7 @@ class TorchState(Own):
     def _begin(self, comm):
         TorchState._begun = True
         memory = (place.memory for kind in self._valued.values() for place in kind.places)
-        self.__dict__.update(_comm=comm, _kept=_core.new_state(_borrowed(comm), 1, self._shard_replicas()),
+        self.__dict__.update(_comm=comm, _kept=_core.new_state(borrowed(comm), 1, self._shard_replicas()),
                              _on_gpu=next((tensor for tensor in memory if tensor.is_cuda), None))
         for kind in self._valued.values():
             for place in kind.places:
@@ -183,16 +184,6 @@ class TorchState(Own):
 
 
 # -- Rounds.
-
-
-_CAPSULE_NAME = b"dl_comm"  # the capsule's pointer type
-
-
-def _borrowed(comm):
-    """The same communicator for libdlelastic's state."""
-    new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
-        ("PyCapsule_New", ctypes.pythonapi))
-    return _core.borrow(new_capsule(comm.address, _CAPSULE_NAME, None), comm)
 
 
 def _join():

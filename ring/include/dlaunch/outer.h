@@ -91,7 +91,8 @@ DL_API dl_result dl_outer_finish(dl_outer* outer);
  * and averages; for dl_state_replicated(), or a file. Its size depends on options and counts only.
  */
 DL_API void dl_outer_shared(dl_outer* outer, void** at, size_t* bytes);
-/* This rank's residuals of the codec; no bytes without one. For dl_state_sharded(). */
+/* This rank's residuals of the codec; no bytes without one. For dl_state_sharded(). They lie behind
+ * the memory of dl_outer_shared(), so that both can be saved as one. */
 DL_API void dl_outer_residual(dl_outer* outer, void** at, size_t* bytes);
 /* Waits for averages in the background, and leaves them in the state: call it before a commit, or
  * before a copy of the state. They are applied when they would have been, also by another process

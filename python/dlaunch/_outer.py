@@ -1,0 +1,101 @@
+"""Local training with an outer optimizer: LocalSGD, DiLoCo, streaming DiLoCo."""
+
+from . import _core
+
+
+class Outer:
+    """The outer optimizer of local training, for networks that are slow: each rank trains its own parameters, and every
+    `inner_steps` steps an outer SGD applies the average of what the ranks have moved.
+
+        outer = dlaunch.Outer(comm, [w, bias], inner_steps=500, codec="int4")   # float32 arrays, equal on all ranks
+        for each step:
+            a step of the inner optimizer, in place, on this rank alone
+            outer.step()
+        outer.finish()                                                          # equal on all ranks again
+
+    The defaults are those of DiLoCo (Douillard et al., arXiv 2311.08105): learning rate 0.7, Nesterov momentum 0.9.
+    learning_rate=1, momentum=0 is LocalSGD (Stich, ICLR 2019): the parameters become their average. Streaming DiLoCo
+    (Douillard et al., arXiv 2501.18512) averages fragments in turn, in the background:
+
+    codec: how the averages travel: "none", "bf16", "int8", "fp8" or "int4". What the encoding loses comes with the next
+    average (error feedback).
+    fragments: parts of the parameters that are averaged in turn, each after every inner_steps steps.
+    delay: steps for which an average runs in the background before it is applied.
+    mixing: the share of a rank's own parameters that stays when an average is applied.
+    nesterov: None: if there is momentum.
+
+    tensors: arrays in host memory that stay where they are; all calls change them in place. Making an Outer is not
+    collective; step() and finish() are. <dlaunch/outer.h> is the full manual."""
+
+    def __init__(self, communicator, tensors, *, inner_steps=500, learning_rate=0.7, momentum=0.9, nesterov=None,
+                 codec="none", fragments=1, delay=0, mixing=0.0):
+        self.tensors = list(tensors)
+        self._core = _core.new_outer(communicator, self.tensors, inner_steps=inner_steps, learning_rate=learning_rate,
+                                     momentum=momentum, nesterov=momentum > 0 if nesterov is None else nesterov,
+                                     codec=codec, fragments=fragments, delay=delay, mixing=mixing)
+
+    def step(self):
+        """After each step of the inner optimizer. Collective in the steps in which an average is due. Reads or changes
+        the tensors only if `due`."""
+        self._core.step()
+
+    def finish(self):
+        """Averages everything now: the tensors are equal on all ranks then. For the end, or an evaluation."""
+        self._core.finish()
+
+    @property
+    def due(self):
+        """Whether the next step() reads or changes the tensors."""
+        return self._core.due
+
+    @property
+    def steps(self):
+        """The number of steps so far."""
+        return self._core.steps
+
+    @property
+    def in_flight(self):
+        """Whether an average runs in the background."""
+        return self._core.in_flight
+
+    # -- The state.
+
+    @property
+    def shared(self):
+        """The memory, as bytes, that is equal on all ranks after settle()."""
+        return self._memory()[:self._core.shared_bytes]
+
+    @property
+    def residual(self):
+        """This rank's memory, as bytes: what the codec has lost and the next averages bring."""
+        return self._memory()[self._core.shared_bytes:]
+
+    def _memory(self):
+        import numpy
+        return numpy.frombuffer(self._core, dtype=numpy.uint8)
+
+    def settle(self):
+        """Waits for averages in the background, so that the state is complete, before a commit. They are applied when
+        they would have been."""
+        self._core.settle()
+
+    def restored(self):
+        """The state's memory, or another round, is there: drops what is in the background."""
+        self._core.restored()
+
+    def state_dict(self):
+        """A copy of the state, without the tensors. Each rank has its own. Waits for averages in the background."""
+        self.settle()
+        return {"shared": self.shared.copy(), "residual": self.residual.copy()}
+
+    def load_state_dict(self, state):
+        """The state of an Outer with the same options and tensors; load the tensors, too. The training then continues
+        bit for bit."""
+        parts = [(name, state[name], getattr(self, name)) for name in ("shared", "residual")]
+        for name, given, memory in parts:
+            if len(given) != len(memory):
+                raise ValueError(f"Outer: the state has {len(given)} bytes as '{name}', and needs {len(memory)}: it "
+                                 f"belongs to other options or tensors")
+        self.restored()
+        for _, given, memory in parts:
+            memory[:] = given

@@ -1,0 +1,116 @@
+"""Local training with an outer optimizer, for networks that are slow: LocalSGD, DiLoCo, streaming DiLoCo.
+
+    import dlaunch.torch
+
+    model = Net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    outer = dlaunch.torch.DiLoCo(model, inner_steps=500, codec="int4")
+    for x, y in loader:                    # this rank's own samples
+        optimizer.zero_grad()
+        loss(model(x), y).backward()       # without DistributedDataParallel
+        optimizer.step()
+        outer.step()
+    outer.finish()                         # the parameters are equal on all ranks
+
+dlaunch.Outer has the manual. To go on in another process, save state_dict() of model, optimizer and outer on each rank
+and load them there: the training continues bit for bit.
+"""
+
+import torch
+import torch.distributed as dist
+
+from .. import _core
+from .._outer import Outer
+from ._borrow import borrowed
+
+__all__ = ["DiLoCo", "LocalSGD"]
+
+
+def _default_communicator():
+    from . import communicator
+    comm = communicator() if dist.is_initialized() else None
+    if comm is not None:
+        return borrowed(comm)
+    if dist.is_initialized():
+        raise RuntimeError("the process group has another back end than dlring: give communicator=dlaunch.init()")
+    return _core.init()
+
+
+class DiLoCo:
+    """parameters: a module, or parameters that are on their device and stay there. Rank 0's are copied to all ranks.
+    Those of other types than float32, or on a GPU, are copied to the host and back when an average is due.
+
+    communicator: None: that of the process group "dlring" if there is one, else of dlaunch.init(). The other options are
+    those of dlaunch.Outer."""
+
+    def __init__(self, parameters, *, communicator=None, **options):
+        if isinstance(parameters, torch.nn.Module):
+            parameters = parameters.parameters()
+        self._comm = communicator if communicator is not None else _default_communicator()
+        self._parameters = [parameter.detach() for parameter in parameters]
+        for parameter in self._parameters:
+            if not parameter.is_floating_point():
+                raise TypeError(f"DiLoCo: a parameter has type {parameter.dtype}, and must have floating point")
+        self._on_host = [self._host_memory(parameter) for parameter in self._parameters]
+        self._take()
+        arrays = [memory.numpy() for memory in self._on_host]
+        self._comm.broadcast_list(arrays)
+        self._give()
+        self._outer = Outer(self._comm, arrays, **options)
+
+    @staticmethod
+    def _host_memory(parameter):
+        """The parameter itself, where that is float32 in the host's memory."""
+        if parameter.device.type == "cpu" and parameter.dtype == torch.float32 and parameter.is_contiguous():
+            return parameter
+        return torch.empty(parameter.shape, dtype=torch.float32)
+
+    def _copies(self):
+        return ((parameter, memory) for parameter, memory in zip(self._parameters, self._on_host)
+                if parameter.data_ptr() != memory.data_ptr())
+
+    def _take(self):
+        for parameter, memory in self._copies():
+            memory.copy_(parameter)
+
+    def _give(self):
+        for parameter, memory in self._copies():
+            parameter.copy_(memory)
+
+    def _around(self, call):
+        self._take()
+        call()
+        self._give()
+
+    def step(self):
+        """After each step of the inner optimizer."""
+        if self._outer.due:
+            self._around(self._outer.step)
+        else:
+            self._outer.step()
+
+    def finish(self):
+        """Averages everything now: the parameters are equal on all ranks then. For the end, or an evaluation."""
+        self._around(self._outer.finish)
+
+    @property
+    def steps(self):
+        """The number of steps so far."""
+        return self._outer.steps
+
+    def state_dict(self):
+        """This rank's state, as tensors, without the parameters."""
+        return {name: torch.from_numpy(part) for name, part in self._outer.state_dict().items()}
+
+    def load_state_dict(self, state):
+        """Takes the state of a DiLoCo with the same options. Load the parameters into the module, too."""
+        self._outer.load_state_dict({name: part.numpy() for name, part in state.items()})
+
+
+class LocalSGD(DiLoCo):
+    """The parameters become their average after every inner_steps steps. Options are those of DiLoCo, without
+    learning_rate, momentum and nesterov."""
+
+    def __init__(self, parameters, *, inner_steps, communicator=None, codec="none", fragments=1, delay=0, mixing=0.0):
+        super().__init__(parameters, communicator=communicator, inner_steps=inner_steps, learning_rate=1.0,
+                         momentum=0.0, codec=codec, fragments=fragments, delay=delay, mixing=mixing)

@@ -1,0 +1,58 @@
+# Local training with an outer optimizer, in Python: a training that loses a worker, or goes on in other processes, ends
+# with the weights of an undisturbed one, bit for bit.
+source "$SOURCE/tests/scenario/common.sh"
+need_package
+python=${PACKAGE_PYTHON:-/usr/bin/python3}
+"$python" -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
+export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+here=$SOURCE/tests/scenario
+
+weights() { sed -nE 's/^\[([0-9])\] .*weights ([0-9a-f]+).*/\1 \2/p' out | sort; }
+run dlaunch --nproc 3 "$python" "$here/outer_numpy.py"; expect_code 0
+undisturbed=$(weights)
+[ "$(wc -l <<<"$undisturbed")" = 3 ] || fail "not every rank has ended"
+run dlaunch --nproc 3 --transport tcp "$python" "$here/outer_numpy.py"; expect_code 0
+[ "$(weights)" = "$undisturbed" ] || fail "sockets give other weights"
+run dlaunch --nproc 3 --max-restarts 1 "$python" "$here/outer_numpy.py" lose; expect_code 0
+expect_out 'in round [2-9]$'
+[ "$(weights)" = "$undisturbed" ] || fail "a lost worker has changed the weights"
+
+run dlaunch --nproc 2 "$python" -c '
+import numpy as np, dlaunch
+comm = dlaunch.init()
+w = np.ones(3, "float32")
+def refused(call, *args, **words):
+    try:
+        call(*args, **words)
+    except Exception as error:
+        print("refused:", type(error).__name__, error)
+refused(dlaunch.Outer, comm, [w], inner_steps=0)
+refused(dlaunch.Outer, comm, [w], codec="int3")
+refused(dlaunch.Outer, comm, [np.ones(3)])
+refused(dlaunch.Outer, None, [w])
+refused(dlaunch.Outer(comm, [w]).load_state_dict, dlaunch.Outer(comm, [w], codec="fp8").state_dict())
+late = dlaunch.Outer(comm, [w], inner_steps=2, delay=1)
+late.step(), late.step()
+assert late.in_flight
+memory = late.shared
+comm.finalize()
+refused(late.step)
+del late
+assert memory.sum() > 0
+'
+expect_code 0; [ "$(grep -c refused: out)" = 12 ] || fail "something wrong was taken"
+expect_out 'refused: InvalidError dl_outer_new: inner_steps is less than 1$'
+expect_out "refused: ValueError Outer: codec is 'int3', and must be 'none', 'bf16', 'int8', 'fp8' or 'int4'\$"
+expect_out 'refused: TypeError Outer: tensor 0 has type float64, and must have float32$'
+
+"$python" -c 'import torch' 2>/dev/null || { echo "PyTorch is not installed: it is not tried"; exit 0; }
+"$python" -W ignore -c 'import dlaunch.torch' 2>/dev/null || { echo "dlaunch.torch was not built: it is not tried"; exit 0; }
+export PYTHONWARNINGS=ignore
+for kind in diloco local bfloat16; do
+  run dlaunch --nproc 2 "$python" "$here/outer_torch.py" $kind 0 14 .; expect_code 0
+  undisturbed=$(weights)
+  [ "$(wc -l <<<"$undisturbed")" = 2 ] || fail "not every rank has ended"
+  run dlaunch --nproc 2 "$python" "$here/outer_torch.py" $kind 0 7 .; expect_code 0
+  run dlaunch --nproc 2 "$python" "$here/outer_torch.py" $kind 7 14 .; expect_code 0
+  [ "$(weights)" = "$undisturbed" ] || fail "$kind: other processes come to other weights"
+done
