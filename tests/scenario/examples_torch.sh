@@ -7,4 +7,6 @@ has_torch "$python" || skip "PyTorch is not installed"
 compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
   skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
 examples_up "$python"
-run_examples hello_torch.py hello_elastic.py training/buckets.py parallel/rpc_rnn.py
+images=training/diloco.py
+[ -d /usr/share/datasets/fashion-mnist ] || images=
+run_examples hello_torch.py hello_elastic.py training/buckets.py parallel/rpc_rnn.py $images
