@@ -37,12 +37,18 @@ struct OwnBytes {
   std::size_t bytes = 0;
 };
 
+// A rank's own array of a state.
+struct OwnArray {
+  View view;
+  dl_comm* comm = nullptr;
+};
+
 // A state of <dlaunch/elastic.h>, with its samplers and its known memory.
 struct StateParts {
   dl_state* state = nullptr;
   OwnBytes own;
   std::vector<dl_sampler*> samplers;
-  std::list<View> memory;
+  std::list<OwnArray> memory;
 };
 
 class Handle {

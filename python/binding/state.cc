@@ -1,6 +1,4 @@
 // dlaunch._core.State: <dlaunch/elastic.h> for dlaunch.elastic, which has the manual.
-#include <cstring>
-
 #include "python/binding/errors.h"
 #include "python/binding/types.h"
 
@@ -35,7 +33,7 @@ PyObject* by_library(PyObject* self, const char* name, Call call) {
   });
 }
 
-// Calls tell(state, name, view) for an array, which the state keeps.
+// Calls tell(state, name, array) for an array, which the state keeps.
 template <class Tell>
 PyObject* with_memory(PyObject* self, const Signature& signature, PyObject* const* args,
                       Py_ssize_t count, PyObject* names, Tell tell) {
@@ -47,12 +45,13 @@ PyObject* with_memory(PyObject* self, const Signature& signature, PyObject* cons
         !text(signature.call, "name", given[0], kept, name)) {
       return nullptr;
     }
-    View& view = object.parts->memory.emplace_back();
-    if (!view.take(given[1], Use::write, {"State", name})) {
+    OwnArray& array = object.parts->memory.emplace_back();
+    array.comm = object.handle->comm();
+    if (!array.view.take(given[1], Use::write, {"State", name})) {
       object.parts->memory.pop_back();
       return nullptr;
     }
-    const dl_result result = tell(object.parts->state, name, view);
+    const dl_result result = tell(object.parts->state, name, array);
     if (result == DL_OK) return none();
     object.parts->memory.pop_back();
     return raise_of(object, result);
@@ -60,8 +59,9 @@ PyObject* with_memory(PyObject* self, const Signature& signature, PyObject* cons
 }
 PyObject* replicated(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return with_memory(self, {"replicated", {"name", "array"}, 2, 2}, args, count, names,
-                     [](dl_state* state, const char* name, const View& view) {
-                       return dl_state_replicated(state, name, view.data(), view.bytes());
+                     [](dl_state* state, const char* name, const OwnArray& array) {
+                       return dl_state_replicated(state, name, array.view.data(),
+                                                  array.view.bytes());
                      });
 }
 
@@ -133,19 +133,18 @@ PyObject* own(PyObject* self, void*) {
 // A rank with a new number begins with a copy of another's.
 dl_result take_over(void* user, const dl_shards* old, int rank, int, void** at,
                     std::size_t* bytes) {
-  const auto& view = *static_cast<View*>(user);
+  const auto& [view, comm] = *static_cast<OwnArray*>(user);
   const int from = rank % old->size;
   if (old->bytes[from] != view.bytes()) return DL_ERR_MISMATCH;
-  if (view.bytes() > 0) std::memcpy(view.data(), old->at[from], view.bytes());
   *at = view.data();
   *bytes = view.bytes();
-  return DL_OK;
+  return dl_copy(comm, view.data(), old->at[from], view.bytes());
 }
 PyObject* own_array(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return with_memory(self, {"own_array", {"name", "array"}, 2, 2}, args, count, names,
-                     [](dl_state* state, const char* name, View& view) {
-                       return dl_state_sharded(state, name, view.data(), view.bytes(),
-                                               view.element().bytes, take_over, &view);
+                     [](dl_state* state, const char* name, OwnArray& array) {
+                       return dl_state_sharded(state, name, array.view.data(), array.view.bytes(),
+                                               array.view.element().bytes, take_over, &array);
                      });
 }
 

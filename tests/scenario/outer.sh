@@ -48,11 +48,21 @@ expect_out 'refused: TypeError Outer: tensor 0 has type float64, and must have f
 "$python" -c 'import torch' 2>/dev/null || { echo "PyTorch is not installed: it is not tried"; exit 0; }
 "$python" -W ignore -c 'import dlaunch.torch' 2>/dev/null || { echo "dlaunch.torch was not built: it is not tried"; exit 0; }
 export PYTHONWARNINGS=ignore
-for kind in diloco local bfloat16; do
+for kind in diloco local bfloat16 group; do
   run dlaunch --nproc 2 "$python" "$here/outer_torch.py" $kind 0 14 .; expect_code 0
   undisturbed=$(weights)
   [ "$(wc -l <<<"$undisturbed")" = 2 ] || fail "not every rank has ended"
   run dlaunch --nproc 2 "$python" "$here/outer_torch.py" $kind 0 7 .; expect_code 0
   run dlaunch --nproc 2 "$python" "$here/outer_torch.py" $kind 7 14 .; expect_code 0
   [ "$(weights)" = "$undisturbed" ] || fail "$kind: other processes come to other weights"
+done
+
+run dlaunch --nproc 3 "$python" "$here/outer_torch_elastic.py"; expect_code 0
+undisturbed=$(weights)
+[ "$(wc -l <<<"$undisturbed")" = 3 ] || fail "not every rank has ended"
+for how in lose early; do
+  rm -f died
+  run dlaunch --nproc 3 --max-restarts 1 "$python" "$here/outer_torch_elastic.py" $how; expect_code 0
+  [ -f died ] || fail "no worker has died"
+  [ "$(weights)" = "$undisturbed" ] || fail "a worker that died ($how) has changed the weights"
 done

@@ -4,13 +4,19 @@ import hashlib
 import sys
 
 import torch
+import torch.distributed as dist
 
 import dlaunch
 import dlaunch.torch
 
 kind, begin, end, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-comm = dlaunch.init()
-torch.manual_seed(comm.rank)  # DiLoCo copies rank 0's
+if kind == "group":  # by its communicator, beside its calls
+    dist.init_process_group("dlring")
+    comm, rank = None, dist.get_rank()
+else:
+    comm = dlaunch.init()
+    rank = comm.rank
+torch.manual_seed(rank)  # DiLoCo copies rank 0's
 model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.Tanh(), torch.nn.Linear(30, 1))
 if kind == "bfloat16":
     model = model.bfloat16()
@@ -23,7 +29,7 @@ parts = {"model": model, "optimizer": optimizer, "outer": outer}
 
 
 def file(step):
-    return f"{folder}/{kind}-{step}-{comm.rank}.pt"
+    return f"{folder}/{kind}-{step}-{rank}.pt"
 
 
 def weights():
@@ -31,7 +37,12 @@ def weights():
 
 
 def same_on_all_ranks():
-    all_of = comm.all_gather(weights())
+    own = weights()
+    if comm is not None:
+        all_of = comm.all_gather(own)
+    else:
+        all_of = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+        dist.all_gather(all_of, own)
     return all(torch.equal(one, all_of[0]) for one in all_of)
 
 
@@ -40,11 +51,13 @@ if begin > 0:
     for name, state in torch.load(file(begin)).items():
         parts[name].load_state_dict(state)
 for step in range(begin + 1, end + 1):
-    random = torch.Generator().manual_seed(1000 * step + comm.rank)
+    random = torch.Generator().manual_seed(1000 * step + rank)
     x = torch.randn(16, 20, generator=random).to(model[0].weight.dtype)
     optimizer.zero_grad()
     (model(x) - x.sum(1, keepdim=True)).square().mean().backward()
     optimizer.step()
+    if kind == "group":
+        assert not same_on_all_ranks()
     outer.step()
     assert outer.steps == step
 assert same_on_all_ranks() == (kind == "local" and end % 3 == 0), "who shares parameters in which step"

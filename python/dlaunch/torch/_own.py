@@ -12,8 +12,9 @@ _EVERYBODY = 1 << 20  # more than any number of ranks: all keep a copy
 
 
 class Own(Parts):
-    """Base of TorchState. Its __dict__ also has: _replicas (None: nothing is sharded), _with_random, _block, _shards
-    (_sharded.ShardedParts or None), _checkpoints (None, or folder, interval and number), and _resumed (a folder)."""
+    """Base of TorchState. Its __dict__ also has: _outers (DiLoCo by name), _replicas (None: nothing is sharded),
+    _with_random, _block, _shards (_sharded.ShardedParts or None), _checkpoints (None, or folder, interval and number),
+    and _resumed (a folder)."""
 
     _RESUMED = "_resumed_commits"  # among the plain values: the commits of the folder that the job began with
 
@@ -51,6 +52,7 @@ class Own(Parts):
         Call it before run()."""
         if self._in_train():
             raise RuntimeError("checkpoints() comes before run()")
+        self._for_folders("checkpoints")
         if every < 1 or keep < 0:
             raise ValueError("checkpoints: every is at least 1, and keep at least 0")
         _folders.check()
@@ -62,6 +64,7 @@ class Own(Parts):
         load it without dlaunch: modules and optimizers under the keys of get_state_dict() after their names, as in
         {"model": ..., "optimizer": ...}; values under their names. All ranks must see the same folder."""
         self._for_train("save")
+        self._for_folders("save")
         _folders.save(os.fspath(folder), self._all_parts(), self)
 
     def load(self, folder):
@@ -69,6 +72,7 @@ class Own(Parts):
         cut for the ranks of this round. Parts that are not in the folder stay as they are. Folders hold pickled values:
         only load what you trust."""
         self._for_train("load")
+        self._for_folders("load")
         _folders.load(os.fspath(folder), self._all_parts(), self, self._tensors(), True)
 
     # -- For run().
@@ -79,7 +83,9 @@ class Own(Parts):
             self._kept.keep_own(self._block.memory.numpy())
 
     def _shard_replicas(self):
-        return _EVERYBODY if self._replicas is None else self._replicas
+        if self._replicas is None:
+            return 1 if self._outers else _EVERYBODY
+        return self._replicas
 
     def _keeps_own(self):
         return self._with_random or self._replicas is not None
@@ -163,6 +169,11 @@ class Own(Parts):
         return True
 
     # -- All parts, for folders.
+
+    def _for_folders(self, call):
+        if self._outers:
+            raise RuntimeError(f"{call}() keeps one model for all ranks, and in local training each has its own: use "
+                               f"snapshots()")
 
     def _in_place(self):
         return _sharded.ShardedParts({name: kind.part for name, kind in self._valued.items()

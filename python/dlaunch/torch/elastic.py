@@ -42,6 +42,21 @@ it is imported and of the current GPU if it is in use. The replacement of a lost
 numbers. A rank that is new in a larger round continues with its own. TorchState(random_state=False) does not touch
 them.
 
+Local training, for slow networks: the parameters and the optimizer differ between ranks, and each commit sends a rank's
+own to the next rank, which keeps them for its replacement. A commit waits for averages in the background; commit in
+steps without one, or accept that.
+
+    outer = dlaunch.torch.DiLoCo(model, inner_steps=500, codec="int4", elastic=True)
+    state = elastic.TorchState(model=model, optimizer=optimizer, outer=outer, ...)
+
+    @elastic.run
+    def train(state):                          # without DistributedDataParallel
+        while outer.steps < 10000:
+            ...
+            optimizer.step()
+            outer.step()
+            state.commit()
+
 Sharded objects, as of FSDP2, HSDP and tensor parallel (parameters that are DTensors), belong to one round, because a
 mesh of ranks does. Make them within train(), and pass them to a state that keeps shards:
 
@@ -88,19 +103,21 @@ from ._borrow import borrowed
 from ._kinds import kind_of
 from ._loader import DataLoader
 from ._own import Own
+from .outer import DiLoCo
 
 __all__ = ["DataLoader", "PeerLost", "RoundOver", "TorchState", "run"]
 
 
 class TorchState(Own):
     """The parts of a training: modules, optimizers, tensors, objects with state_dict() and load_state_dict(), and plain
-    values that can be pickled. All are attributes by their names; the program may set plain values (state.epoch += 1).
+    values that can be pickled; and a DiLoCo or LocalSGD. All are attributes by their names; the program may set plain
+    values (state.epoch += 1).
 
     Make it when modules and tensors are on their device, with the same parts on all ranks. Their memory is itself part
     of the state, and so is the memory that optimizers make for each parameter.
     room: bytes for everything but tensors when pickled.
     shard_replicas: how many ranks keep a copy of each other rank's shards, for a state with sharded(); None: nothing is
-    sharded.
+    sharded, and in local training one rank keeps a copy.
     random_state: whether each rank's random numbers are part of the state."""
 
     _HELD, _IN_PLACE = "tensors", "{name}.copy_() or {name}.load_state_dict()"
@@ -108,8 +125,8 @@ class TorchState(Own):
 
     def __init__(self, *, room=1 << 18, shard_replicas=None, random_state=True, **parts):
         values = torch.zeros(room, dtype=torch.uint8)
-        own = {"_parts": parts, "_plain": {}, "_valued": {}, "_callbacks": [], "_folder": None, "_kept": None,
-               "_comm": None, "_on_gpu": None, "_values": values,
+        own = {"_parts": parts, "_plain": {}, "_valued": {}, "_outers": {}, "_callbacks": [], "_folder": None,
+               "_kept": None, "_comm": None, "_on_gpu": None, "_values": values,
                "_bytes": memoryview((ctypes.c_char * room).from_address(values.data_ptr())).cast("B")}
         own.update(self._own(shard_replicas, random_state))
         self.__dict__.update(own)
@@ -117,10 +134,15 @@ class TorchState(Own):
             if hasattr(type(self), name) or name in own:
                 raise ValueError(f"a state uses '{name}' for something else: take another name")
             kind = kind_of(part)
-            if kind is None:
+            if isinstance(part, DiLoCo):
+                if not part.elastic:
+                    raise ValueError(f"{name}: a part of a TorchState is made with elastic=True")
+                self._outers[name] = part
+            elif kind is None:
                 self._plain[name] = part
             else:
                 self._valued[name] = kind(name, part)
+        self.__dict__["_local"] = [kind for kind in self._valued.values() if self._is_local(kind.part)]
 
     def snapshots(self, folder, every, keep=1):
         """Also writes every `every`-th commit to a folder, in the background; a restarted job begins from the newest.
@@ -132,6 +154,8 @@ class TorchState(Own):
     def restore(self):
         """Returns to the last commit, on this rank."""
         self._for_train("restore")
+        for outer in self._outers.values():
+            outer._outer.restored()
         super().restore()
 
     # -- For run().
@@ -146,19 +170,48 @@ class TorchState(Own):
     def _begin(self, comm):
         TorchState._begun = True
         memory = (place.memory for kind in self._valued.values() for place in kind.places)
-        self.__dict__.update(_comm=comm, _kept=_core.new_state(borrowed(comm), 1, self._shard_replicas()),
+        common = borrowed(comm)
+        self.__dict__.update(_comm=comm, _kept=_core.new_state(common, 1, self._shard_replicas()),
                              _on_gpu=next((tensor for tensor in memory if tensor.is_cuda), None))
         for kind in self._valued.values():
+            keep = self._kept.own_array if kind in self._local else self._kept.replicated
             for place in kind.places:
-                self._register(place.name, place.memory)
-        self._register("_values", self._values)
+                self._register(place.name, place.memory, keep)
+        for name, outer in self._outers.items():
+            self._begin_outer(name, outer, common)
+        self._register("_values", self._values, self._kept.replicated)
         self._begin_own()
         if self._folder is not None:
             self._kept.snapshots(*self._folder)
 
-    def _register(self, name, memory):
+    @staticmethod
+    def _register(name, memory, keep):
         # Its bytes in memory order, for any type and strides.
-        self._kept.replicated(name, memory.as_strided((memory.numel(),), (1,)).view(torch.uint8))
+        keep(name, memory.as_strided((memory.numel(),), (1,)).view(torch.uint8))
+
+    # -- Local training.
+
+    def _is_local(self, part):
+        """Whether each rank trains its own: what the outer optimizers average."""
+        is_trained = isinstance(part, (torch.nn.Module, torch.optim.Optimizer))
+        return is_trained and any(outer.trains(part) for outer in self._outers.values())
+
+    def _begin_outer(self, name, outer, comm):
+        outer._begin(comm, copies=False)  # a process that joins later begins when others are in a round
+        self._kept.replicated(name, outer._outer.shared)
+        if len(outer._outer.residual) > 0:
+            self._kept.own_array(f"{name}.residual", outer._outer.residual)
+
+    def _load(self):
+        for outer in self._outers.values():
+            outer._outer.restored()
+        super()._load()
+
+    def _share_start(self):
+        """Collective. Without a commit all ranks begin with rank 0's parameters, as with replicated memory."""
+        if self.commits == 0:
+            for kind in self._local:
+                self._comm.share_from_first([place.memory for place in kind.places])
 
     def _in_train(self):
         return self._kept is not None
@@ -166,13 +219,16 @@ class TorchState(Own):
     def _adopt(self):
         for kind in self._valued.values():
             kind.adopt()
+        for outer in self._outers.values():
+            if outer._made is not None:
+                outer._made.settle()
 
     def _share(self):
         """Copies buffers to all ranks, too."""
         by_device = defaultdict(list)
         by_device["cpu"].append(self._values[:self._HEAD])
         for kind in self._valued.values():
-            for place in kind.buffers:
+            for place in kind.buffers if kind not in self._local else ():
                 by_device[place.memory.device.type].append(place.memory)
         for tensors in by_device.values():
             self._comm.share_from_first(tensors)
@@ -234,6 +290,7 @@ def run(train):
                 state._sync()
             if not dist.is_initialized():
                 dist.init_process_group("dlring", store=comm.store(), rank=comm.rank, world_size=comm.size)
+            state._share_start()
             state._resume()
             if recovers:
                 state._call_back()

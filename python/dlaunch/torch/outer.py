@@ -40,23 +40,38 @@ class DiLoCo:
     """parameters: a module, or parameters that are on their device and stay there. Rank 0's are copied to all ranks.
     Those of other types than float32, or on a GPU, are copied to the host and back when an average is due.
 
-    communicator: None: that of the process group "dlring" if there is one, else of dlaunch.init(). The other options are
-    those of dlaunch.Outer."""
+    communicator: None: that of the process group "dlring" if there is one, else of dlaunch.init(). elastic: it belongs
+    to a TorchState, which brings its communicator: see dlaunch.torch.elastic. The other options are those of
+    dlaunch.Outer."""
 
-    def __init__(self, parameters, *, communicator=None, **options):
+    def __init__(self, parameters, *, communicator=None, elastic=False, **options):
         if isinstance(parameters, torch.nn.Module):
             parameters = parameters.parameters()
-        self._comm = communicator if communicator is not None else _default_communicator()
         self._parameters = [parameter.detach() for parameter in parameters]
         for parameter in self._parameters:
             if not parameter.is_floating_point():
                 raise TypeError(f"DiLoCo: a parameter has type {parameter.dtype}, and must have floating point")
         self._on_host = [self._host_memory(parameter) for parameter in self._parameters]
+        self.elastic, self._options, self._made = elastic, options, None
+        if elastic and communicator is not None:
+            raise ValueError("DiLoCo: elastic=True has the communicator of its TorchState: leave out communicator")
+        if not elastic:
+            self._begin(communicator or _default_communicator())
+
+    def _begin(self, comm, copies=True):
+        """Makes the outer optimizer. copies: with rank 0's parameters on all ranks."""
         self._take()
         arrays = [memory.numpy() for memory in self._on_host]
-        self._comm.broadcast_list(arrays)
-        self._give()
-        self._outer = Outer(self._comm, arrays, **options)
+        if copies:
+            comm.broadcast_list(arrays)
+            self._give()
+        self._made = Outer(comm, arrays, **self._options)
+
+    @property
+    def _outer(self):
+        if self._made is None:
+            raise RuntimeError("a DiLoCo with elastic=True belongs to a TorchState, and begins with its run()")
+        return self._made
 
     @staticmethod
     def _host_memory(parameter):
@@ -81,6 +96,12 @@ class DiLoCo:
         self._take()
         call()
         self._give()
+
+    def trains(self, part):
+        """Whether a module or an optimizer has some of these parameters."""
+        groups = part.param_groups if isinstance(part, torch.optim.Optimizer) else [{"params": part.parameters()}]
+        mine = {parameter.data_ptr() for parameter in self._parameters if parameter.numel() > 0}
+        return any(parameter.data_ptr() in mine for group in groups for parameter in group["params"])
 
     def step(self):
         """After each step of the inner optimizer."""
@@ -111,6 +132,7 @@ class LocalSGD(DiLoCo):
     """The parameters become their average after every inner_steps steps. Options are those of DiLoCo, without
     learning_rate, momentum and nesterov."""
 
-    def __init__(self, parameters, *, inner_steps, communicator=None, codec="none", fragments=1, delay=0, mixing=0.0):
-        super().__init__(parameters, communicator=communicator, inner_steps=inner_steps, learning_rate=1.0,
-                         momentum=0.0, codec=codec, fragments=fragments, delay=delay, mixing=mixing)
+    def __init__(self, parameters, *, inner_steps, communicator=None, elastic=False, codec="none", fragments=1, delay=0,
+                 mixing=0.0):
+        super().__init__(parameters, communicator=communicator, elastic=elastic, inner_steps=inner_steps,
+                         learning_rate=1.0, momentum=0.0, codec=codec, fragments=fragments, delay=delay, mixing=mixing)

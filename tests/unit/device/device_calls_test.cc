@@ -3,6 +3,8 @@
 #include <cstring>
 #include <thread>
 
+#include <dlaunch/outer.h>
+
 #include "device_world.h"
 
 using namespace dlaunch;
@@ -427,6 +429,13 @@ TEST_CASE("device: wrong buffers are refused, and the communicator still works")
     EXPECT(std::string(dl_last_error(comm)).find("is on GPU") != std::string::npos);
     EXPECT(dl_all_reduce(comm, x.data(), x.data(), 3, DL_FLOAT32, DL_SUM) == DL_OK);
     EXPECT(x[0] == 4);
+    EXPECT(dl_compressed_average(comm, host.data(), host.data(), 3, DL_CODEC_INT4, x.data()) ==
+           DL_ERR_UNSUPPORTED);
+    float* const tensors[] = {x.data()};
+    const std::size_t counts[] = {3};
+    dl_outer* outer = nullptr;
+    EXPECT(dl_outer_new(comm, nullptr, 1, tensors, counts, &outer) == DL_ERR_INVALID);
+    EXPECT(std::string(dl_last_error(comm)).find("is in a GPU's memory") != std::string::npos);
     return 0;
   });
 }
