@@ -7,7 +7,8 @@
 
 PeerLost, which is dlaunch.PeerLost, is raised when another rank has died or left; the text names it.
 dlaunch.torch.elastic lets a training go on after that. dlaunch.torch.DiLoCo and LocalSGD (dlaunch.torch.outer) train
-locally, and average seldom.
+locally, and average seldom. Compression (dlaunch.torch.compression) sends DistributedDataParallel's gradients in few
+bits.
 
 The back end is a library for one minor release of PyTorch and every Python. It lies beside this file, as
 libdlring_torch-2.15.so (libdlring_torch-2.5-oldabi.so for a PyTorch with the old ABI of C++). For another release this
@@ -22,7 +23,8 @@ import torch
 
 from .._errors import PeerLost
 
-__all__ = ["Communicator", "DiLoCo", "LocalSGD", "PeerLost", "communicator", "join_rounds"]
+__all__ = ["Communicator", "Compression", "DiLoCo", "LocalSGD", "PeerLost", "communicator", "compressed",
+           "join_rounds"]
 
 if torch.__version__.startswith(("1.", "2.0.", "2.1.", "2.2.", "2.3.")) and importlib.util.find_spec(
         ".dlring_torch", __name__):
@@ -30,4 +32,5 @@ if torch.__version__.startswith(("1.", "2.0.", "2.1.", "2.2.", "2.3.")) and impo
 else:
     from ._library import Communicator, communicator, join_rounds
 
+from .compression import Compression, compressed
 from .outer import DiLoCo, LocalSGD

@@ -99,7 +99,7 @@ from .. import _core
 from .._errors import PeerLost
 from .._parts import RoundOver, in_elastic_job, run_rounds
 from . import communicator, join_rounds
-from ._borrow import borrowed
+from ._communicator import borrowed
 from ._kinds import kind_of
 from ._loader import DataLoader
 from ._own import Own

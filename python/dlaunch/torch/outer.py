@@ -17,23 +17,11 @@ and load them there: the training continues bit for bit.
 """
 
 import torch
-import torch.distributed as dist
 
-from .. import _core
 from .._outer import Outer
-from ._borrow import borrowed
+from ._communicator import default_communicator
 
 __all__ = ["DiLoCo", "LocalSGD"]
-
-
-def _default_communicator():
-    from . import communicator
-    comm = communicator() if dist.is_initialized() else None
-    if comm is not None:
-        return borrowed(comm)
-    if dist.is_initialized():
-        raise RuntimeError("the process group has another back end than dlring: give communicator=dlaunch.init()")
-    return _core.init()
 
 
 class DiLoCo:
@@ -56,7 +44,7 @@ class DiLoCo:
         if elastic and communicator is not None:
             raise ValueError("DiLoCo: elastic=True has the communicator of its TorchState: leave out communicator")
         if not elastic:
-            self._begin(communicator or _default_communicator())
+            self._begin(communicator or default_communicator())
 
     def _begin(self, comm, copies=True):
         """Makes the outer optimizer. copies: with rank 0's parameters on all ranks."""
