@@ -138,7 +138,7 @@ template <class How>
 dl_result with_codec(const How& how, const float* in, float* out, size_t count, dl_codec codec,
                      float* residual) {
   return with(how.comm, [&](Communicator& impl) -> Result<void> {
-    if (codec < DL_CODEC_NONE || codec > DL_CODEC_INT4) {
+    if (codec < DL_CODEC_NONE || codec > DL_CODEC_TOPK) {
       return Error{.code = Errc::usage, .what = "compressed_average: codec is not a dl_codec"};
     }
     const dlaunch::Compression compression{static_cast<dlaunch::WireCodec>(codec), residual};

@@ -26,6 +26,7 @@ struct dl_outer {
   dl_codec codec;
   OuterState state;
   std::vector<dl_request*> requests;  // by fragment; null: none in the background
+  dl_result failed;                   // of a request that dl_outer_waits() has found done
 };
 
 namespace {
@@ -47,7 +48,7 @@ Result<void> outer_fits(const dl_outer_options& options) {
     return wrong("nesterov has no effect without momentum: set it to 0");
   }
   if (!(options.mixing >= 0 && options.mixing < 1)) return wrong("mixing is not 0 to less than 1");
-  if (options.codec < DL_CODEC_NONE || options.codec > DL_CODEC_INT4) {
+  if (options.codec < DL_CODEC_NONE || options.codec > DL_CODEC_TOPK) {
     return wrong("codec is not a dl_codec");
   }
   return {};
@@ -87,6 +88,7 @@ dl_request*& request_of(dl_outer& outer, int fragment) {
 }
 
 dl_result take_average(dl_outer& outer, int fragment) {
+  if (outer.failed != DL_OK) return outer.failed;
   const auto done = dl_wait(&request_of(outer, fragment));
   if (done == DL_OK) outer.state.move_anchor(fragment);
   return done;
@@ -169,7 +171,8 @@ dl_result dl_outer_new(dl_comm* comm, const dl_outer_options* given, size_t tens
         .rules = rules,
         .codec = options.codec,
         .state = OuterState(rules, std::move(*all)),
-        .requests = std::vector<dl_request*>(static_cast<std::size_t>(options.fragments))};
+        .requests = std::vector<dl_request*>(static_cast<std::size_t>(options.fragments)),
+        .failed = DL_OK};
     return {};
   });
 }
@@ -225,7 +228,21 @@ void dl_outer_residual(dl_outer* outer, void** at, size_t* bytes) {
 
 dl_result dl_outer_settle(dl_outer* outer) {
   if (outer == nullptr) return DL_ERR_INVALID;
-  return dl_wait_all(outer->requests.size(), outer->requests.data());
+  const auto done = dl_wait_all(outer->requests.size(), outer->requests.data());
+  return outer->failed != DL_OK ? outer->failed : done;
+}
+
+int dl_outer_waits(dl_outer* outer) {
+  if (outer == nullptr) return 0;
+  int waits = 0;
+  for (dl_request*& request : outer->requests) {
+    if (request == nullptr) continue;
+    int done = 0;
+    const auto result = dl_test(&request, &done);
+    if (done == 0) waits = 1;
+    if (done != 0 && outer->failed == DL_OK) outer->failed = result;
+  }
+  return waits;
 }
 
 int dl_outer_in_flight(const dl_outer* outer) {
@@ -237,5 +254,7 @@ int dl_outer_in_flight(const dl_outer* outer) {
 }
 
 void dl_outer_restored(dl_outer* outer) {
-  if (outer != nullptr) dl_outer_settle(outer);
+  if (outer == nullptr) return;
+  dl_outer_settle(outer);
+  outer->failed = DL_OK;
 }

@@ -124,7 +124,7 @@ const char* name_of(dl_op op) {
 bool codec(const char* call, PyObject* given, dl_codec& value) {
   if (given == nullptr) return true;
   if (PyUnicode_Check(given) == 0) return wrong_type(call, "codec", "a string", given);
-  constexpr const char* kCodecs[] = {"none", "bf16", "int8", "fp8", "int4"};
+  constexpr const char* kCodecs[] = {"none", "bf16", "int8", "fp8", "int4", "topk"};
   for (int i = 0; i < static_cast<int>(std::size(kCodecs)); ++i) {
     if (PyUnicode_CompareWithASCIIString(given, kCodecs[i]) == 0) {
       value = static_cast<dl_codec>(i);
@@ -132,7 +132,8 @@ bool codec(const char* call, PyObject* given, dl_codec& value) {
     }
   }
   PyErr_Format(PyExc_ValueError,
-               "%s: codec is %R, and must be 'none', 'bf16', 'int8', 'fp8' or 'int4'", call, given);
+               "%s: codec is %R, and must be 'none', 'bf16', 'int8', 'fp8', 'int4' or 'topk'", call,
+               given);
   return false;
 }
 

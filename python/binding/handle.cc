@@ -123,10 +123,9 @@ bool Handle::all_done() {
 void Handle::close() {
   if (closed_) return;
   closed_ = true;
-  const bool in_flight = std::any_of(outers_.begin(), outers_.end(), [](dl_outer* outer) {
-    return dl_outer_in_flight(outer) != 0;
-  });
-  if (!forked() && (in_flight || !all_done())) dl_abort(comm_);
+  const bool waits = std::any_of(outers_.begin(), outers_.end(),
+                                 [](dl_outer* outer) { return dl_outer_waits(outer) != 0; });
+  if (!forked() && (waits || !all_done())) dl_abort(comm_);
   settle();
   for (dl_outer* const outer : outers_) {
     beside_others([outer] { dl_outer_restored(outer); });

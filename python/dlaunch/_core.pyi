@@ -15,7 +15,7 @@ from typing import Any, Callable, Literal, Optional, Sequence, Tuple, TypeVar, U
 Array = Any
 T = TypeVar("T")
 Reduction = Union[Literal["sum", "product", "max", "min", "avg", "band", "bor", "bxor"], "Op"]
-Codec = Literal["none", "bf16", "int8", "fp8", "int4"]
+Codec = Literal["none", "bf16", "int8", "fp8", "int4", "topk"]
 Dtype = Literal["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
                 "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"]
 

@@ -17,8 +17,8 @@ class Outer:
     learning_rate=1, momentum=0 is LocalSGD (Stich, ICLR 2019): the parameters become their average. Streaming DiLoCo
     (Douillard et al., arXiv 2501.18512) averages fragments in turn, in the background:
 
-    codec: how the averages travel: "none", "bf16", "int8", "fp8" or "int4". What the encoding loses comes with the next
-    average (error feedback).
+    codec: how the averages travel: "none", "bf16", "int8", "fp8", "int4" or "topk". What the encoding loses comes with
+    the next average (error feedback).
     fragments: parts of the parameters that are averaged in turn, each after every inner_steps steps.
     delay: steps for which an average runs in the background before it is applied.
     mixing: the share of a rank's own parameters that stays when an average is applied.

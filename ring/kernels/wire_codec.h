@@ -8,6 +8,8 @@
 //          three bits of their fraction
 //   int4   as int8, with blocks of 128 floats, the scale max |x| / 7 and four bits for each
 //          element: 68 bytes for 512
+//   topk   the 16 largest of 256 floats, of equal ones the first, each as its place and a bf16; all
+//          others become 0: 48 bytes for 1024. Only with error feedback, so it has no word here.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +19,8 @@
 
 namespace dlaunch {
 
-enum class WireCodec : std::uint8_t { none, bf16, int8, fp8, int4 };
+enum class WireCodec : std::uint8_t { none, bf16, int8, fp8, int4, topk };
+// The last one for a sum without error feedback.
 inline constexpr WireCodec kLastWireCodec = WireCodec::int4;
 inline constexpr WordTable<WireCodec, 5> kWireCodecWords = {{{"none", WireCodec::none},
                                                              {"bf16", WireCodec::bf16},

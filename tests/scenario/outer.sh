@@ -33,16 +33,27 @@ refused(dlaunch.Outer, None, [w])
 refused(dlaunch.Outer(comm, [w]).load_state_dict, dlaunch.Outer(comm, [w], codec="fp8").state_dict())
 late = dlaunch.Outer(comm, [w], inner_steps=2, delay=1)
 late.step(), late.step()
-assert late.in_flight
+comm.barrier()
+assert late.in_flight  # and done: the end of a rank is none of its loss
+pair = comm.split(0)
+alone = dlaunch.Outer(pair, [w], inner_steps=2, delay=1)
+alone.step()
+if comm.rank == 0:
+    alone.step()
+    pair.finalize()  # waits for nobody
+comm.barrier()
+if comm.rank == 1:
+    refused(lambda: (alone.step(), alone.step()))
 memory = late.shared
 comm.finalize()
 refused(late.step)
 del late
 assert memory.sum() > 0
 '
-expect_code 0; [ "$(grep -c refused: out)" = 12 ] || fail "something wrong was taken"
+expect_code 0; [ "$(grep -c refused: out)" = 13 ] || fail "something wrong was taken"
 expect_out 'refused: InvalidError dl_outer_new: inner_steps is less than 1$'
-expect_out "refused: ValueError Outer: codec is 'int3', and must be 'none', 'bf16', 'int8', 'fp8' or 'int4'\$"
+expect_out "refused: ValueError Outer: codec is 'int3', and must be 'none', 'bf16', 'int8', 'fp8', 'int4' or 'topk'\$"
+expect_out '^\[1\] refused: PeerLost .*rank 0'
 expect_out 'refused: TypeError Outer: tensor 0 has type float64, and must have float32$'
 
 "$python" -c 'import torch' 2>/dev/null || { echo "PyTorch is not installed: it is not tried"; exit 0; }

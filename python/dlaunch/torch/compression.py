@@ -3,9 +3,9 @@
     net = DistributedDataParallel(model)
     net.register_comm_hook(dlaunch.torch.Compression("int8"), dlaunch.torch.compressed)
 
-The gradients of each bucket travel in the codec ("bf16", "int8", "fp8" or "int4") while backpropagation goes on. What
+The gradients of each bucket travel in the codec ("bf16", "int8", "fp8", "int4" or "topk") while backpropagation goes on. What
 the encoding loses is added to the next gradients (error feedback), so that the mean over many steps is exact. With int4
-the weights need more steps than with exact gradients.
+and topk the weights need more steps than with exact gradients.
 """
 
 import concurrent.futures

@@ -98,8 +98,11 @@ DL_API void dl_outer_residual(dl_outer* outer, void** at, size_t* bytes);
  * before a copy of the state. They are applied when they would have been, also by another process
  * that has the state. A commit in a step without such averages does not wait. Not collective. */
 DL_API dl_result dl_outer_settle(dl_outer* outer);
-/* 1: an average is in the background. */
+/* 1: an average is in the background, perhaps done. */
 DL_API int dl_outer_in_flight(const dl_outer* outer);
+/* 1: an average in the background is not done, and dl_outer_settle() would wait. Those that are
+ * done are in the state, and no longer in the background. */
+DL_API int dl_outer_waits(dl_outer* outer);
 /* The state's memory has been restored, by dl_state_recover(), dl_state_restore() or a copy: drops
  * what is in the background, with its errors. Call dl_outer_settle() before a copy into the memory.
  * Not collective. */

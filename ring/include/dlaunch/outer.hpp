@@ -85,6 +85,7 @@ class Outer {
   }
   void settle() { check(dl_outer_settle(get())); }
   bool in_flight() const { return dl_outer_in_flight(get()) != 0; }
+  bool waits() { return dl_outer_waits(get()) != 0; }
   void restored() { dl_outer_restored(get()); }
   dl_outer* get() const { return outer_.get(); }
 

@@ -335,6 +335,8 @@ typedef enum dl_codec {
                         scale max |x| / 127 of its block */
   DL_CODEC_FP8 = 3,  /* as many bytes: an e4m3 of each value by the scale max |x| / 448 */
   DL_CODEC_INT4 = 4, /* 4 bits, and 4 bytes for 128 values: multiples of the scale max |x| / 7 */
+  DL_CODEC_TOPK = 5, /* 1.5 bits: the 16 largest of 256 values, as BF16 with their places; all
+                        others are 0, and need a residual. Not for wire_codec */
   DL_CODEC_ANY_INT = -0x7fffffff - 1 /* no codec: as above */
 } dl_codec;
 
@@ -349,10 +351,10 @@ typedef enum dl_codec {
  * calls. A program keeps one residual for each tensor, and saves it with its state. After an error
  * the contents are undefined, as those of `out`.
  *
- * A NaN or an infinity makes its block NaN (with bf16 only itself), on all ranks, and leaves no
- * residual. A single rank loses nothing. All ranks get the same bits, on any hosts and through any
- * transport. In place: out == in. DL_ERR_MISMATCH: ranks gave different counts or codecs.
- * DL_ERR_UNSUPPORTED: a buffer is in the memory of a GPU (see dl_copy). */
+ * A NaN or an infinity makes its block NaN (with bf16 and topk only itself), on all ranks, and
+ * leaves no residual. A single rank loses nothing. All ranks get the same bits, on any hosts and
+ * through any transport. In place: out == in. DL_ERR_MISMATCH: ranks gave different counts or
+ * codecs. DL_ERR_UNSUPPORTED: a buffer is in the memory of a GPU (see dl_copy). */
 DL_API dl_result dl_compressed_average(dl_comm* comm, const float* in, float* out, size_t count,
                                        dl_codec codec, float* residual);
 

@@ -84,7 +84,7 @@ struct float8_e5m2 {
 };
 
 // As dl_codec.
-enum class Codec { none, bf16, int8, fp8, int4 };
+enum class Codec { none, bf16, int8, fp8, int4, topk };
 
 enum class Op { sum, product, max, min, avg, band, bor, bxor };
 

@@ -85,7 +85,7 @@ TEST_CASE("wire codecs write and read the same bytes with every instruction set"
   }
   for (const auto* floats : {&values, &ordinary}) {
     for (const WireCodec codec :
-         {WireCodec::bf16, WireCodec::int8, WireCodec::fp8, WireCodec::int4}) {
+         {WireCodec::bf16, WireCodec::int8, WireCodec::fp8, WireCodec::int4, WireCodec::topk}) {
       std::vector<std::vector<std::byte>> wires;
       std::vector<std::vector<std::uint32_t>> backs;
       EachIsa([&] {
