@@ -25,6 +25,11 @@ if kind == "local":
     outer = dlaunch.torch.LocalSGD(model, inner_steps=3, communicator=comm, codec="bf16")
 else:
     outer = dlaunch.torch.DiLoCo(model, inner_steps=6, communicator=comm, codec="int4", fragments=2, delay=2, mixing=0.5)
+try:
+    dlaunch.torch.DiLoCo([torch.zeros(1, dtype=torch.float64)], communicator=comm)
+    raise AssertionError("float64 was taken")
+except TypeError as error:
+    assert "must have float32, bfloat16 or float16" in str(error)
 parts = {"model": model, "optimizer": optimizer, "outer": outer}
 
 

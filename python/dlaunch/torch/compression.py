@@ -48,7 +48,8 @@ def compressed(state, bucket):
     values = gradients.detach().to("cpu", torch.float32).contiguous()
     residual = state._residual(parameters)
     request = state._comm.icompressed_average(values, state._codec, residual=residual, out=values)
-    future = torch.futures.Future()
+    # What it completes on a GPU is in a stream, which the future's own waiters follow.
+    future = torch.futures.Future(devices=[gradients.device] if gradients.is_cuda else None)
 
     def complete():
         try:

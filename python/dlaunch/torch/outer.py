@@ -26,7 +26,7 @@ __all__ = ["DiLoCo", "LocalSGD"]
 
 class DiLoCo:
     """parameters: a module, or parameters that are on their device and stay there. Rank 0's are copied to all ranks.
-    Those of other types than float32, or on a GPU, are copied to the host and back when an average is due.
+    Those with 16 bits, or on a GPU, are copied to the host and back when an average is due.
 
     communicator: None: that of the process group "dlring" if there is one, else of dlaunch.init(). elastic: it belongs
     to a TorchState, which brings its communicator: see dlaunch.torch.elastic. The other options are those of
@@ -37,8 +37,9 @@ class DiLoCo:
             parameters = parameters.parameters()
         self._parameters = [parameter.detach() for parameter in parameters]
         for parameter in self._parameters:
-            if not parameter.is_floating_point():
-                raise TypeError(f"DiLoCo: a parameter has type {parameter.dtype}, and must have floating point")
+            if parameter.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+                raise TypeError(f"DiLoCo: a parameter has type {parameter.dtype}, and must have float32, bfloat16 or "
+                                f"float16")
         self._on_host = [self._host_memory(parameter) for parameter in self._parameters]
         self.elastic, self._options, self._made = elastic, options, None
         if elastic and communicator is not None:
