@@ -43,7 +43,8 @@ Result<void> outer_fits(const dl_outer_options& options) {
     return wrong(fmt::format("delay is not 0 to less than inner_steps, {}", options.inner_steps));
   }
   if (!std::isfinite(options.learning_rate)) return wrong("learning_rate is not a finite number");
-  if (!(options.momentum >= 0 && options.momentum < 1)) return wrong("momentum is not 0 to less than 1");
+  if (!(options.momentum >= 0 && options.momentum < 1))
+    return wrong("momentum is not 0 to less than 1");
   if (options.nesterov != 0 && options.momentum == 0) {
     return wrong("nesterov has no effect without momentum: set it to 0");
   }
