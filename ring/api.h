@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "dlaunch/ring.h"
@@ -80,5 +81,10 @@ dl_result with(dl_comm* comm, Body body) {
     return body(*comm->impl);
   });
 }
+
+// dl_compressed_average(), or dl_icompressed_average() if request is not null, of an outer
+// optimizer: `common` is a hash that must be equal on all ranks, too.
+dl_result average_in_common(dl_comm* comm, std::span<float> values, dl_codec codec, float* residual,
+                            std::uint64_t common, dl_request** request);
 
 }  // namespace dlaunch

@@ -136,12 +136,13 @@ dl_result with_shards(const How& how, Call call, int shards, const void* const* 
 
 template <class How>
 dl_result with_codec(const How& how, const float* in, float* out, size_t count, dl_codec codec,
-                     float* residual) {
+                     float* residual, std::uint64_t common = 0) {
   return with(how.comm, [&](Communicator& impl) -> Result<void> {
     if (codec < DL_CODEC_NONE || codec > DL_CODEC_TOPK) {
       return Error{.code = Errc::usage, .what = "compressed_average: codec is not a dl_codec"};
     }
-    const dlaunch::Compression compression{static_cast<dlaunch::WireCodec>(codec), residual};
+    const dlaunch::Compression compression{static_cast<dlaunch::WireCodec>(codec), residual,
+                                           common};
     Call call{Collective::compressed_average, in, out, count, DL_FLOAT32, DL_AVG};
     call.compression = &compression;
     call.layout = dlaunch::layout_of(compression, count);
@@ -253,6 +254,14 @@ dl_result dl_compressed_average(dl_comm* comm, const float* in, float* out, size
 dl_result dl_icompressed_average(dl_comm* comm, const float* in, float* out, size_t count,
                                  dl_codec codec, float* residual, dl_request** request) {
   return with_codec(Later(comm, request), in, out, count, codec, residual);
+}
+
+dl_result dlaunch::average_in_common(dl_comm* comm, std::span<float> values, dl_codec codec,
+                                     float* residual, std::uint64_t common, dl_request** request) {
+  float* const at = values.data();
+  return request == nullptr
+             ? with_codec(Now{comm}, at, at, values.size(), codec, residual, common)
+             : with_codec(Later(comm, request), at, at, values.size(), codec, residual, common);
 }
 
 dl_result dl_scan(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,

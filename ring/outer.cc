@@ -1,8 +1,14 @@
 // The C API of <dlaunch/outer.h>, on calls of <dlaunch/ring.h>.
 #include "dlaunch/outer.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cfloat>
 #include <cmath>
 #include <cstddef>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -24,9 +30,14 @@ struct dl_outer {
   OuterPlan plan;
   OuterRules rules;
   dl_codec codec;
+  std::uint64_t form;    // OuterCounts::form of its options and tensors
+  std::uint64_t common;  // a hash of what must be equal on all ranks
   OuterState state;
   std::vector<dl_request*> requests;  // by fragment; null: none in the background
-  dl_result failed;                   // of a request that dl_outer_waits() has found done
+  // Of the first average that has failed; stays until the state is restored, because an average
+  // without a request counts as one that is in the state.
+  dl_result failed = DL_OK;
+  std::string why{};
 };
 
 namespace {
@@ -42,17 +53,30 @@ Result<void> outer_fits(const dl_outer_options& options) {
   if (options.delay < 0 || options.delay >= options.inner_steps) {
     return wrong(fmt::format("delay is not 0 to less than inner_steps, {}", options.inner_steps));
   }
-  if (!std::isfinite(options.learning_rate)) return wrong("learning_rate is not a finite number");
-  if (!(options.momentum >= 0 && options.momentum < 1))
-    return wrong("momentum is not 0 to less than 1");
-  if (options.nesterov != 0 && options.momentum == 0) {
+  if (!(std::fabs(options.learning_rate) <= FLT_MAX)) {
+    return wrong("learning_rate is not a finite number of float32");
+  }
+  const auto is_share = [](double number) {
+    return number >= 0 && number < 1 && static_cast<float>(number) < 1;
+  };
+  if (!is_share(options.momentum)) return wrong("momentum is not 0 to less than 1 in float32");
+  if (options.nesterov != 0 && static_cast<float>(options.momentum) == 0) {
     return wrong("nesterov has no effect without momentum: set it to 0");
   }
-  if (!(options.mixing >= 0 && options.mixing < 1)) return wrong("mixing is not 0 to less than 1");
+  if (!is_share(options.mixing)) return wrong("mixing is not 0 to less than 1 in float32");
   if (options.codec < DL_CODEC_NONE || options.codec > DL_CODEC_TOPK) {
     return wrong("codec is not a dl_codec");
   }
   return {};
+}
+
+bool overlap(std::vector<std::span<float>> tensors) {
+  std::erase_if(tensors, [](const auto& tensor) { return tensor.empty(); });
+  std::ranges::sort(tensors, std::less<>(), [](const auto& tensor) { return tensor.data(); });
+  const auto reaches = [](const auto& one, const auto& next) {
+    return std::less<>()(next.data(), one.data() + one.size());
+  };
+  return std::ranges::adjacent_find(tensors, reaches) != tensors.end();
 }
 
 Result<std::vector<std::span<float>>> outer_tensors(size_t tensors, float* const* at,
@@ -72,6 +96,7 @@ Result<std::vector<std::span<float>>> outer_tensors(size_t tensors, float* const
     elements += counts[t];
     all.emplace_back(at[t], counts[t]);
   }
+  if (overlap(all)) return wrong("two tensors share memory: give each parameter once");
   return all;
 }
 
@@ -84,33 +109,89 @@ OuterRules rules_of(const dl_outer_options& options) {
           .encodes = options.codec != DL_CODEC_NONE};
 }
 
+// What the memory of the state depends on, and how far it is when.
+std::uint64_t form_of(const dl_outer_options& options,
+                      const std::vector<std::span<float>>& tensors) {
+  std::vector<std::size_t> values{
+      static_cast<std::size_t>(options.inner_steps), static_cast<std::size_t>(options.fragments),
+      static_cast<std::size_t>(options.delay), static_cast<std::size_t>(options.momentum > 0),
+      static_cast<std::size_t>(options.codec != DL_CODEC_NONE)};
+  for (const auto& tensor : tensors) values.push_back(tensor.size());
+  return dlaunch::hash_of(values);
+}
+// The codec is in each average's own hash.
+std::uint64_t common_of(std::uint64_t form, const OuterRules& rules) {
+  return dlaunch::hash_of(std::array<std::size_t, 5>{
+      form, std::bit_cast<std::uint32_t>(rules.learning_rate),
+      std::bit_cast<std::uint32_t>(rules.momentum), std::bit_cast<std::uint32_t>(rules.mixing),
+      static_cast<std::size_t>(rules.nesterov)});
+}
+
 dl_request*& request_of(dl_outer& outer, int fragment) {
   return outer.requests[static_cast<std::size_t>(fragment)];
 }
 
+// Keeps the failure of an average.
+dl_result noted(dl_outer& outer, dl_result done) {
+  if (done == DL_OK || outer.failed != DL_OK) return done;
+  outer.failed = done;
+  outer.why = fmt::format("{}; {}", dl_last_error(outer.comm),
+                          done == DL_ERR_MISMATCH
+                              ? "give the outer optimizer the same options and tensors on all ranks"
+                              : "the outer optimizer continues when its state has been restored");
+  dlaunch::keep_error(outer.comm, outer.why);
+  return done;
+}
+
+// The failure of an earlier average.
+dl_result failed_before(const dl_outer& outer) {
+  if (outer.failed != DL_OK) dlaunch::keep_error(outer.comm, outer.why);
+  return outer.failed;
+}
+
+dl_result check_form(dl_outer& outer) {
+  return dlaunch::guarded(outer.comm, [&]() -> Result<void> {
+    if (outer.state.counts().form == outer.form) return {};
+    return Error{.code = Errc::mismatch,
+                 .what =
+                     "the state that was restored belongs to an outer optimizer with another "
+                     "inner_steps, fragments, delay, momentum or codec, or with other tensors: "
+                     "use the same, or begin without that state"};
+  });
+}
+
+// Before a call that averages.
+dl_result ready(dl_outer& outer) {
+  if (const auto failed = failed_before(outer); failed != DL_OK) return failed;
+  if (const auto wrong = check_form(outer); wrong != DL_OK) return wrong;
+  const auto ranks = static_cast<std::uint64_t>(dl_size(outer.comm));
+  // What a rank owes is scaled by their number, and a rank with a new number has another's.
+  if (outer.state.counts().ranks != ranks) std::ranges::fill(outer.state.residual(), 0.0F);
+  outer.state.counts().ranks = ranks;
+  return DL_OK;
+}
+
 dl_result take_average(dl_outer& outer, int fragment) {
-  if (outer.failed != DL_OK) return outer.failed;
-  const auto done = dl_wait(&request_of(outer, fragment));
+  const auto done = noted(outer, dl_wait(&request_of(outer, fragment)));
   if (done == DL_OK) outer.state.move_anchor(fragment);
   return done;
 }
 
-dl_result average_now(dl_outer& outer, int fragment) {
+dl_result average(dl_outer& outer, int fragment, dl_request** request) {
   outer.state.take_gradient(fragment);
-  const auto gradient = outer.state.gradient(fragment);
-  const auto done =
-      dl_compressed_average(outer.comm, gradient.data(), gradient.data(), gradient.size(),
-                            outer.codec, outer.state.residual(fragment));
+  return noted(outer,
+               dlaunch::average_in_common(outer.comm, outer.state.gradient(fragment), outer.codec,
+                                          outer.state.residual(fragment), outer.common, request));
+}
+
+dl_result average_now(dl_outer& outer, int fragment) {
+  const auto done = average(outer, fragment, nullptr);
   if (done == DL_OK) outer.state.move_anchor(fragment);
   return done;
 }
 
 dl_result start_average(dl_outer& outer, int fragment) {
-  outer.state.take_gradient(fragment);
-  const auto gradient = outer.state.gradient(fragment);
-  return dl_icompressed_average(outer.comm, gradient.data(), gradient.data(), gradient.size(),
-                                outer.codec, outer.state.residual(fragment),
-                                &request_of(outer, fragment));
+  return average(outer, fragment, &request_of(outer, fragment));
 }
 
 OuterDue next_due(const dl_outer& outer) {
@@ -164,6 +245,7 @@ dl_result dl_outer_new(dl_comm* comm, const dl_outer_options* given, size_t tens
     auto all = outer_tensors(tensors, at, counts);
     if (!all) return all.error();
     const OuterRules rules = rules_of(options);
+    const std::uint64_t form = form_of(options, *all);
     *outer = new dl_outer{
         .comm = comm,
         .plan = {.inner_steps = static_cast<std::uint64_t>(options.inner_steps),
@@ -171,24 +253,26 @@ dl_result dl_outer_new(dl_comm* comm, const dl_outer_options* given, size_t tens
                  .delay = static_cast<std::uint64_t>(options.delay)},
         .rules = rules,
         .codec = options.codec,
+        .form = form,
+        .common = common_of(form, rules),
         .state = OuterState(rules, std::move(*all)),
-        .requests = std::vector<dl_request*>(static_cast<std::size_t>(options.fragments)),
-        .failed = DL_OK};
+        .requests = std::vector<dl_request*>(static_cast<std::size_t>(options.fragments))};
+    (*outer)->state.counts().form = form;
     return {};
   });
 }
 
 void dl_outer_free(dl_outer* outer) {
-  dl_outer_restored(outer);
+  if (outer != nullptr) dl_wait_all(outer->requests.size(), outer->requests.data());
   delete outer;
 }
 
 dl_result dl_outer_step(dl_outer* outer) {
   if (outer == nullptr) return DL_ERR_INVALID;
   const OuterDue due = next_due(*outer);
-  dl_result done = DL_OK;
+  dl_result done = ready(*outer);
   const bool waits = outer->plan.delay == 0;
-  if (due.apply >= 0) {
+  if (done == DL_OK && due.apply >= 0) {
     done = waits ? average_now(*outer, due.apply) : take_average(*outer, due.apply);
     if (done == DL_OK) outer->state.take_anchor(due.apply, outer->rules.mixing);
   }
@@ -198,7 +282,8 @@ dl_result dl_outer_step(dl_outer* outer) {
 }
 
 int dl_outer_due(const dl_outer* outer) {
-  return outer != nullptr && next_due(*outer) != OuterDue{} ? 1 : 0;
+  if (outer == nullptr || next_due(*outer) == OuterDue{}) return 0;
+  return next_due(*outer).apply >= 0 ? DL_OUTER_CHANGES : DL_OUTER_READS;
 }
 
 uint64_t dl_outer_steps(const dl_outer* outer) {
@@ -207,7 +292,7 @@ uint64_t dl_outer_steps(const dl_outer* outer) {
 
 dl_result dl_outer_finish(dl_outer* outer) {
   if (outer == nullptr) return DL_ERR_INVALID;
-  dl_result done = DL_OK;
+  dl_result done = ready(*outer);
   for (int f = 0; done == DL_OK && f < outer->rules.fragments; ++f) {
     done = finish_fragment(*outer, f);
   }
@@ -216,21 +301,21 @@ dl_result dl_outer_finish(dl_outer* outer) {
 }
 
 void dl_outer_shared(dl_outer* outer, void** at, size_t* bytes) {
-  const auto shared = outer->state.shared();
+  const auto shared = outer != nullptr ? outer->state.shared() : std::span<std::byte>();
   *at = shared.data();
   *bytes = shared.size();
 }
 
 void dl_outer_residual(dl_outer* outer, void** at, size_t* bytes) {
-  const auto residual = outer->state.residual();
+  const auto residual = outer != nullptr ? outer->state.residual() : std::span<float>();
   *at = residual.data();
   *bytes = residual.size_bytes();
 }
 
 dl_result dl_outer_settle(dl_outer* outer) {
   if (outer == nullptr) return DL_ERR_INVALID;
-  const auto done = dl_wait_all(outer->requests.size(), outer->requests.data());
-  return outer->failed != DL_OK ? outer->failed : done;
+  for (dl_request*& request : outer->requests) noted(*outer, dl_wait(&request));
+  return failed_before(*outer);
 }
 
 int dl_outer_waits(dl_outer* outer) {
@@ -241,7 +326,7 @@ int dl_outer_waits(dl_outer* outer) {
     int done = 0;
     const auto result = dl_test(&request, &done);
     if (done == 0) waits = 1;
-    if (done != 0 && outer->failed == DL_OK) outer->failed = result;
+    if (done != 0) noted(*outer, result);
   }
   return waits;
 }
@@ -254,8 +339,9 @@ int dl_outer_in_flight(const dl_outer* outer) {
   return 0;
 }
 
-void dl_outer_restored(dl_outer* outer) {
-  if (outer == nullptr) return;
-  dl_outer_settle(outer);
+dl_result dl_outer_restored(dl_outer* outer) {
+  if (outer == nullptr) return DL_ERR_INVALID;
+  dl_wait_all(outer->requests.size(), outer->requests.data());
   outer->failed = DL_OK;
+  return check_form(*outer);
 }

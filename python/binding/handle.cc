@@ -114,6 +114,13 @@ void Handle::free_state(StateParts& state) {
   state.own.array.clear();
 }
 
+void Handle::free_outer(dl_outer* outer) {
+  std::erase(outers_, outer);
+  ++beside_;  // the communicator does not end meanwhile
+  beside_others([outer] { dl_outer_free(outer); });
+  --beside_;
+}
+
 bool Handle::all_done() {
   return std::all_of(under_way_.begin(), under_way_.end(), [this](const auto& operation) {
     return operation->done || is_done(*this, *operation);
@@ -127,9 +134,9 @@ void Handle::close() {
                                  [](dl_outer* outer) { return dl_outer_waits(outer) != 0; });
   if (!forked() && (waits || !all_done())) dl_abort(comm_);
   settle();
-  for (dl_outer* const outer : outers_) {
-    beside_others([outer] { dl_outer_restored(outer); });
-  }
+  // With Python's lock, so that no other thread frees one meanwhile: their averages are done, or
+  // end by the abort.
+  for (dl_outer* const outer : outers_) dl_outer_restored(outer);
   const auto states = std::move(states_);
   states_.clear();
   for (const auto& state : states) free_state(*state);

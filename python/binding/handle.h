@@ -93,9 +93,9 @@ class Handle {
   void add_state(std::shared_ptr<StateParts> state) { states_.push_back(std::move(state)); }
   void drop_state(const std::shared_ptr<StateParts>& state);
 
-  // The communicator waits for their averages before it ends; they are freed elsewhere.
+  // The communicator waits for their averages before it ends; free_outer() frees them.
   void add_outer(dl_outer* outer) { outers_.push_back(outer); }
-  void drop_outer(dl_outer* outer) { std::erase(outers_, outer); }
+  void free_outer(dl_outer* outer);
 
   // Memory of dl_alloc(): the communicator is not freed before it.
   void add_memory() { ++memories_; }

@@ -25,14 +25,14 @@ PyObject* finish_outer(PyObject* self, PyObject*) {
 }
 PyObject* settle(PyObject* self, PyObject*) { return of_outer(self, "settle", dl_outer_settle); }
 PyObject* restored(PyObject* self, PyObject*) {
-  return of_outer(self, "restored", [](dl_outer* outer) {
-    dl_outer_restored(outer);
-    return DL_OK;
-  });
+  return of_outer(self, "restored", dl_outer_restored);
 }
 
 PyObject* get_due(PyObject* self, void*) {
   return PyBool_FromLong(dl_outer_due(parts_of<OuterParts>(self).outer));
+}
+PyObject* get_changes(PyObject* self, void*) {
+  return PyBool_FromLong(dl_outer_due(parts_of<OuterParts>(self).outer) == DL_OUTER_CHANGES);
 }
 PyObject* get_steps(PyObject* self, void*) {
   return PyLong_FromUnsignedLongLong(dl_outer_steps(parts_of<OuterParts>(self).outer));
@@ -75,6 +75,7 @@ PyMethodDef g_outer_methods[] = {
 };
 PyGetSetDef g_outer_attributes[] = {
     {"due", get_due, nullptr, nullptr, nullptr},
+    {"changes", get_changes, nullptr, nullptr, nullptr},
     {"steps", get_steps, nullptr, nullptr, nullptr},
     {"in_flight", get_in_flight, nullptr, nullptr, nullptr},
     {"shared_bytes", get_shared_bytes, nullptr, nullptr, nullptr},

@@ -92,10 +92,7 @@ struct OuterParts {
         outer(std::exchange(other.outer, nullptr)) {}
   OuterParts& operator=(OuterParts&&) = delete;
   ~OuterParts() {
-    if (outer == nullptr) return;
-    handle->drop_outer(outer);
-    const OthersRun others_run;
-    dl_outer_free(outer);
+    if (outer != nullptr) handle->free_outer(outer);
   }
   std::shared_ptr<Handle> handle;
   std::unique_ptr<std::list<View>> tensors;

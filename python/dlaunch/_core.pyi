@@ -261,6 +261,7 @@ class Outer:
     """For dlaunch.Outer."""
 
     due: bool
+    changes: bool
     steps: int
     in_flight: bool
     shared_bytes: int

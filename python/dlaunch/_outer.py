@@ -3,7 +3,11 @@
 from . import _core
 
 
-class Outer:
+class LocalTraining:
+    """Base of what averages parameters that differ between ranks, for checks of the states."""
+
+
+class Outer(LocalTraining):
     """The outer optimizer of local training, for networks that are slow: each rank trains its own parameters, and every
     `inner_steps` steps an outer SGD applies the average of what the ranks have moved.
 
@@ -25,7 +29,11 @@ class Outer:
     nesterov: None: if there is momentum.
 
     tensors: arrays in host memory that stay where they are; all calls change them in place. Making an Outer is not
-    collective; step() and finish() are. <dlaunch/outer.h> is the full manual."""
+    collective; step() and finish() are. After an error in an average the state and the tensors are undefined, and each
+    call repeats the error, until they are restored. A value that is not finite on one rank comes to all by the average.
+    <dlaunch/outer.h> is the full manual."""
+
+    _FORM = slice(16, 24)  # in `shared`: a hash of the options and sizes that the state depends on
 
     def __init__(self, communicator, tensors, *, inner_steps=500, learning_rate=0.7, momentum=0.9, nesterov=None,
                  codec="none", fragments=1, delay=0, mixing=0.0):
@@ -49,13 +57,18 @@ class Outer:
         return self._core.due
 
     @property
+    def changes(self):
+        """Whether the next step() changes the tensors."""
+        return self._core.changes
+
+    @property
     def steps(self):
         """The number of steps so far."""
         return self._core.steps
 
     @property
     def in_flight(self):
-        """Whether an average runs in the background."""
+        """Whether an average runs in the background, or has ended there: the same on all ranks."""
         return self._core.in_flight
 
     # -- The state.
@@ -80,7 +93,8 @@ class Outer:
         self._core.settle()
 
     def restored(self):
-        """The state's memory, or another round, is there: drops what is in the background."""
+        """The state's memory, or another round, is there: drops what is in the background, and errors of averages. Call
+        it, or settle(), also before you copy a state into the memory."""
         self._core.restored()
 
     def state_dict(self):
@@ -96,6 +110,9 @@ class Outer:
             if len(given) != len(memory):
                 raise ValueError(f"Outer: the state has {len(given)} bytes as '{name}', and needs {len(memory)}: it "
                                  f"belongs to other options or tensors")
+        if bytes(state["shared"][self._FORM]) != bytes(self.shared[self._FORM]):
+            raise ValueError("Outer: the state belongs to another inner_steps, fragments, delay, momentum or codec, or to "
+                             "other tensors")
         self.restored()
         for _, given, memory in parts:
             memory[:] = given

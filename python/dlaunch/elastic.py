@@ -47,7 +47,7 @@ import os
 
 from . import _core
 from ._errors import PeerLost
-from ._outer import Outer
+from ._outer import LocalTraining, Outer
 from ._parts import Parts, RoundOver, run_rounds
 
 __all__ = ["ElasticSampler", "Own", "PeerLost", "RoundOver", "State", "run"]
@@ -118,8 +118,8 @@ class ElasticSampler:
 
 class Own:
     """An array that differs between ranks, for State(): State(comm, m=Own(m)). state.m is the array. Each commit also
-    sends it to the next rank, which keeps it for this one's replacement. With another number of ranks, a rank with a new
-    number begins with a copy of another's."""
+    sends it to the next rank, which keeps it for this one's replacement. With another number of ranks, each rank continues
+    with the array of the rank that had the same number, and a rank with a new number begins with a copy of another's."""
 
     def __init__(self, array):
         self.array = array
@@ -146,7 +146,10 @@ class State(Parts):
     communicator: of dlaunch.init(elastic=True). All ranks must give the same parts in the same order. The memory of
     arrays is itself part of the state.
     room: bytes for everything but arrays when pickled.
-    commit_every: every n-th commit() makes a commit, so that up to n steps may be repeated."""
+    commit_every: every n-th commit() makes a commit, so that up to n steps may be repeated.
+
+    Each commit() waits for the averages of an Outer that run in the background, also where commit_every leaves the commit
+    out. So that they overlap with steps, call commit() only where outer.in_flight is false, or seldom."""
 
     _HELD, _IN_PLACE = "arrays", "{name}[...] = value"
 
@@ -162,6 +165,10 @@ class State(Parts):
                 part._bind(kept, name, communicator)
             elif isinstance(part, Outer):
                 self._keep_outer(name, part)
+            elif isinstance(part, LocalTraining):
+                raise TypeError(f"{name}: this {type(part).__name__} and its parameters differ between ranks, and rank 0's "
+                                f"would replace the others': make it with elastic=True, and use "
+                                f"dlaunch.torch.elastic.TorchState")
             elif isinstance(part, Own):
                 kept.own_array(name, part.array)
                 parts[name] = part.array

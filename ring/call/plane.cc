@@ -101,13 +101,13 @@ const char* what_differs(const CallSignature& s) {
                                                             : "counts";
 }
 
-std::uint64_t hash_of(std::span<const std::size_t> counts) {
+}  // namespace
+
+std::uint64_t hash_of(std::span<const std::size_t> values) {
   Fnv1a hash;
-  for (const std::size_t count : counts) hash.add(count);
+  for (const std::size_t value : values) hash.add(value);
   return hash.value();
 }
-
-}  // namespace
 
 const CollectiveTraits& traits_of(Collective collective) {
   const auto index = static_cast<std::size_t>(collective);
@@ -155,7 +155,9 @@ std::uint64_t layout_of(const ShardInput& input, std::size_t count, dl_op op) {
 }
 
 std::uint64_t layout_of(const Compression& compression, std::size_t count) {
-  return hash_of(std::array{static_cast<std::size_t>(compression.codec), count}) | 1;
+  return hash_of(
+             std::array{static_cast<std::size_t>(compression.codec), count, compression.common}) |
+         1;
 }
 
 std::uint64_t layout_of(const TensorList& list) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -137,8 +138,10 @@ struct ShardInput {
 struct Compression {
   WireCodec codec = WireCodec::none;
   float* residual = nullptr;  // null: what is lost is not kept
+  std::uint64_t common = 0;   // a hash of what else must be equal on all ranks
 };
 
+std::uint64_t hash_of(std::span<const std::size_t> values);
 // A hash of what must be equal on all ranks in a composed call: Call::layout of its steps.
 std::uint64_t layout_of(const ShardInput& input, std::size_t count, dl_op op);
 std::uint64_t layout_of(const Compression& compression, std::size_t count);

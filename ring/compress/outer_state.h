@@ -26,6 +26,8 @@ struct OuterRules {
 struct OuterCounts {
   std::uint64_t steps = 0;
   std::uint64_t finished = 0;  // see due_at()
+  std::uint64_t form = 0;      // a hash of the options and counts that the memory depends on
+  std::uint64_t ranks = 0;     // of the last step, to which the residuals belong
 };
 
 class OuterState {

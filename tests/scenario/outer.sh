@@ -14,7 +14,9 @@ undisturbed=$(weights)
 run dlaunch --nproc 3 --transport tcp "$python" "$here/outer_numpy.py"; expect_code 0
 [ "$(weights)" = "$undisturbed" ] || fail "sockets give other weights"
 run dlaunch --nproc 3 --max-restarts 1 "$python" "$here/outer_numpy.py" lose; expect_code 0
+expect_out 'dies with an average in the background$'
 expect_out 'in round [2-9]$'
+! grep -q AssertionError out || fail "an assertion of the program has failed"
 [ "$(weights)" = "$undisturbed" ] || fail "a lost worker has changed the weights"
 
 run dlaunch --nproc 2 "$python" -c '
@@ -31,6 +33,8 @@ refused(dlaunch.Outer, comm, [w], codec="int3")
 refused(dlaunch.Outer, comm, [np.ones(3)])
 refused(dlaunch.Outer, None, [w])
 refused(dlaunch.Outer(comm, [w]).load_state_dict, dlaunch.Outer(comm, [w], codec="fp8").state_dict())
+refused(dlaunch.Outer(comm, [w]).load_state_dict, dlaunch.Outer(comm, [w], inner_steps=400).state_dict())
+refused(dlaunch.Outer, comm, [w, w])
 late = dlaunch.Outer(comm, [w], inner_steps=2, delay=1)
 late.step(), late.step()
 comm.barrier()
@@ -44,16 +48,21 @@ if comm.rank == 0:
 comm.barrier()
 if comm.rank == 1:
     refused(lambda: (alone.step(), alone.step()))
+    refused(alone.state_dict)
+    alone.restored()
+    alone.state_dict()
 memory = late.shared
 comm.finalize()
 refused(late.step)
 del late
 assert memory.sum() > 0
 '
-expect_code 0; [ "$(grep -c refused: out)" = 13 ] || fail "something wrong was taken"
+expect_code 0; [ "$(grep -c refused: out)" = 18 ] || fail "something wrong was taken"
 expect_out 'refused: InvalidError dl_outer_new: inner_steps is less than 1$'
 expect_out "refused: ValueError Outer: codec is 'int3', and must be 'none', 'bf16', 'int8', 'fp8', 'int4' or 'topk'\$"
-expect_out '^\[1\] refused: PeerLost .*rank 0'
+expect_out 'refused: ValueError Outer: the state belongs to another inner_steps, fragments, '
+expect_out 'refused: InvalidError dl_outer_new: two tensors share memory'
+expect_out '^\[1\] refused: PeerLost .*rank 0.*has been restored$'
 expect_out 'refused: TypeError Outer: tensor 0 has type float64, and must have float32$'
 
 "$python" -c 'import torch' 2>/dev/null || { echo "PyTorch is not installed: it is not tried"; exit 0; }
@@ -67,6 +76,7 @@ for kind in diloco local bfloat16 group; do
   run dlaunch --nproc 2 "$python" "$here/outer_torch.py" $kind 7 14 .; expect_code 0
   [ "$(weights)" = "$undisturbed" ] || fail "$kind: other processes come to other weights"
 done
+run dlaunch --nproc 2 "$python" "$here/outer_torch.py" local 0 15 .; expect_code 0
 
 run dlaunch --nproc 3 "$python" "$here/outer_torch_elastic.py"; expect_code 0
 undisturbed=$(weights)
@@ -75,5 +85,7 @@ for how in lose early; do
   rm -f died
   run dlaunch --nproc 3 --max-restarts 1 "$python" "$here/outer_torch_elastic.py" $how; expect_code 0
   [ -f died ] || fail "no worker has died"
+  [ $how = early ] || expect_out 'dies with an average in the background$'
+  ! grep -q AssertionError out || fail "an assertion of the program has failed"
   [ "$(weights)" = "$undisturbed" ] || fail "a worker that died ($how) has changed the weights"
 done

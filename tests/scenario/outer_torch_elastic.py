@@ -1,5 +1,5 @@
 """Elastic local training with PyTorch; prints a hash of the weights. usage: outer_torch_elastic.py [lose|early]
-lose: rank 1 dies after step 13 of the first round, with an average in the background. early: before the first commit."""
+lose: rank 1 dies after step 12 of the first round, with an average in the background. early: before the first commit."""
 import hashlib
 import os
 import signal
@@ -9,6 +9,7 @@ import tempfile
 import torch
 import torch.distributed as dist
 
+import dlaunch.elastic
 import dlaunch.torch
 from dlaunch.torch import elastic
 
@@ -23,7 +24,7 @@ state = elastic.TorchState(model=model, optimizer=optimizer, outer=outer, begun=
 def refused(says, call, *args, **words):
     try:
         call(*args, **words)
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, TypeError) as error:
         assert says in str(error), error
         return
     raise AssertionError(f"not refused: {says}")
@@ -32,13 +33,19 @@ def refused(says, call, *args, **words):
 refused("use snapshots()", state.checkpoints, "never", 1)
 refused("begins with its run()", outer.step)
 if os.environ.get("RANK") == "0":
-    refused("is made with elastic=True", elastic.TorchState, model=model, outer=dlaunch.torch.LocalSGD(
-        model, inner_steps=1, communicator=dlaunch.init(f"file://{os.path.abspath(tempfile.mkdtemp(dir='.'))}", rank=0, size=1)))
+    alone = dlaunch.init(f"file://{os.path.abspath(tempfile.mkdtemp(dir='.'))}", rank=0, size=1)
+    local = dlaunch.torch.LocalSGD(model, inner_steps=1, communicator=alone)
+    refused("with elastic=True", elastic.TorchState, model=model, outer=local)
+    refused("with elastic=True", elastic.TorchState, model=model, outer=dlaunch.Outer(alone, []))
+    refused("with elastic=True", dlaunch.elastic.State, alone, outer=local)
 
 
 def die_in(step):
     if dist.get_rank() == 1 and outer.steps == step and not os.path.exists("died"):
         open("died", "w").close()
+        if how == "lose":
+            assert outer.in_flight
+            print("dies with an average in the background", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -64,7 +71,7 @@ def train(state):
         optimizer.step()
         outer.step()
         if how:
-            die_in({"lose": 13, "early": 1}[how])
+            die_in({"lose": 12, "early": 1}[how])
         state.commit()
     own = torch.cat([weights(), model[1].running_mean])
     assert not torch.equal(*gathered(own)[:2])

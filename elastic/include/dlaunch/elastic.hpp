@@ -128,8 +128,8 @@ class State {
   }
 
   // Memory that differs between ranks and stays where it is, such as parameters in local training.
-  // In a round with another number of ranks a rank keeps its own, and a rank with a new number
-  // begins with a copy of another's.
+  // In a round with another number of ranks each rank continues with the memory of the rank that
+  // had the same number, and a rank with a new number begins with a copy of another's.
   template <class T>
   void own(const std::string& name, std::span<T> memory) {
     plain<T>();

@@ -43,8 +43,9 @@ numbers. A rank that is new in a larger round continues with its own. TorchState
 them.
 
 Local training, for slow networks: the parameters and the optimizer differ between ranks, and each commit sends a rank's
-own to the next rank, which keeps them for its replacement. A commit waits for averages in the background; commit in
-steps without one, or accept that.
+own to the next rank, which keeps them for its replacement. With another number of ranks each rank continues with the
+parameters of the rank that had the same number. Each commit() waits for averages in the background, so that with
+delay > 0 a commit after each step leaves no overlap: commit where outer.in_flight is false, or seldom.
 
     outer = dlaunch.torch.DiLoCo(model, inner_steps=500, codec="int4", elastic=True)
     state = elastic.TorchState(model=model, optimizer=optimizer, outer=outer, ...)
@@ -97,13 +98,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import _core
 from .._errors import PeerLost
+from .._outer import LocalTraining
 from .._parts import RoundOver, in_elastic_job, run_rounds
 from . import communicator, join_rounds
 from ._communicator import borrowed
 from ._kinds import kind_of
 from ._loader import DataLoader
 from ._own import Own
-from .outer import DiLoCo
 
 __all__ = ["DataLoader", "PeerLost", "RoundOver", "TorchState", "run"]
 
@@ -134,9 +135,10 @@ class TorchState(Own):
             if hasattr(type(self), name) or name in own:
                 raise ValueError(f"a state uses '{name}' for something else: take another name")
             kind = kind_of(part)
-            if isinstance(part, DiLoCo):
-                if not part.elastic:
-                    raise ValueError(f"{name}: a part of a TorchState is made with elastic=True")
+            if isinstance(part, LocalTraining):
+                if not getattr(part, "elastic", False):
+                    raise TypeError(f"{name}: this {type(part).__name__} and its parameters differ between ranks, and "
+                                    f"rank 0's would replace the others': give a DiLoCo or LocalSGD with elastic=True")
                 self._outers[name] = part
             elif kind is None:
                 self._plain[name] = part

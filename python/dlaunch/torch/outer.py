@@ -18,15 +18,17 @@ and load them there: the training continues bit for bit.
 
 import torch
 
-from .._outer import Outer
+from .._outer import LocalTraining, Outer
 from ._communicator import default_communicator
 
 __all__ = ["DiLoCo", "LocalSGD"]
 
 
-class DiLoCo:
+class DiLoCo(LocalTraining):
     """parameters: a module, or parameters that are on their device and stay there. Rank 0's are copied to all ranks.
-    Those with 16 bits, or on a GPU, are copied to the host and back when an average is due.
+    Those with 16 bits, or on a GPU, are copied to the host when an average is due, and back when one is applied; these
+    copies take 4 bytes for each element. Buffers are not among them: each rank keeps its own, such as the running
+    statistics of BatchNorm, from the start on. Average those before an evaluation, or use GroupNorm or LayerNorm.
 
     communicator: None: that of the process group "dlring" if there is one, else of dlaunch.init(). elastic: it belongs
     to a TorchState, which brings its communicator: see dlaunch.torch.elastic. The other options are those of
@@ -40,6 +42,9 @@ class DiLoCo:
             if parameter.dtype not in (torch.float32, torch.bfloat16, torch.float16):
                 raise TypeError(f"DiLoCo: a parameter has type {parameter.dtype}, and must have float32, bfloat16 or "
                                 f"float16")
+        places = [parameter.data_ptr() for parameter in self._parameters if parameter.numel() > 0]
+        if len(set(places)) < len(places):
+            raise ValueError("DiLoCo: two parameters share memory: give each parameter once")
         self._on_host = [self._host_memory(parameter) for parameter in self._parameters]
         self.elastic, self._options, self._made = elastic, options, None
         if elastic and communicator is not None:
@@ -81,10 +86,11 @@ class DiLoCo:
         for parameter, memory in self._copies():
             parameter.copy_(memory)
 
-    def _around(self, call):
+    def _around(self, call, changes=True):
         self._take()
         call()
-        self._give()
+        if changes:
+            self._give()
 
     def trains(self, part):
         """Whether a module or an optimizer has some of these parameters."""
@@ -95,7 +101,7 @@ class DiLoCo:
     def step(self):
         """After each step of the inner optimizer."""
         if self._outer.due:
-            self._around(self._outer.step)
+            self._around(self._outer.step, self._outer.changes)
         else:
             self._outer.step()
 
@@ -108,18 +114,23 @@ class DiLoCo:
         """The number of steps so far."""
         return self._outer.steps
 
+    @property
+    def in_flight(self):
+        """Whether an average runs in the background, or has ended there: the same on all ranks."""
+        return self._outer.in_flight
+
     def state_dict(self):
         """This rank's state, as tensors, without the parameters."""
         return {name: torch.from_numpy(part) for name, part in self._outer.state_dict().items()}
 
     def load_state_dict(self, state):
         """Takes the state of a DiLoCo with the same options. Load the parameters into the module, too."""
-        self._outer.load_state_dict({name: part.numpy() for name, part in state.items()})
+        self._outer.load_state_dict({name: part.cpu().numpy() for name, part in state.items()})
 
 
 class LocalSGD(DiLoCo):
-    """The parameters become their average after every inner_steps steps. Options are those of DiLoCo, without
-    learning_rate, momentum and nesterov."""
+    """The parameters become their average after every inner_steps steps; buffers stay each rank's own. Options are those
+    of DiLoCo, without learning_rate, momentum and nesterov."""
 
     def __init__(self, parameters, *, inner_steps, communicator=None, elastic=False, codec="none", fragments=1, delay=0,
                  mixing=0.0):

@@ -30,7 +30,14 @@
  * optimizer continues from them bit for bit; see dl_outer_settle().
  *
  * Only one thread at a time may use an outer optimizer: that of the communicator. Errors are those
- * of the communicator's calls: dl_last_error(comm) has the text.
+ * of the communicator's calls: dl_last_error(comm) has the text. After a failed average, of this
+ * call or in the background, the state, the residuals and the parameters are undefined:
+ * dl_outer_step(), dl_outer_finish() and dl_outer_settle() return the error again until the program
+ * has restored all three and called dl_outer_restored().
+ *
+ * A value that is not finite on one rank is so in the average, and then on all ranks: check the
+ * loss or the parameters before the step. What a program does not give, such as the running
+ * statistics of batch normalization, stays each rank's own.
  */
 #ifndef DLAUNCH_OUTER_H
 #define DLAUNCH_OUTER_H
@@ -43,7 +50,8 @@ extern "C" {
 
 typedef struct dl_outer dl_outer;
 
-/* Set every field by dl_outer_options_init() first. All ranks need the same options. */
+/* Set every field by dl_outer_options_init() first. All ranks need the same options and counts; a
+ * difference becomes DL_ERR_MISMATCH at an average. */
 typedef struct dl_outer_options {
   size_t struct_size;   /* sizeof(dl_outer_options) */
   int inner_steps;      /* between two averages of a parameter; default 500 */
@@ -65,19 +73,24 @@ DL_API void dl_outer_options_init(dl_outer_options* options);
 /* The parameters are float32 tensors in host memory, counts[i] elements at at[i], which stay there.
  * Their contents must be equal on all ranks (dl_broadcast_list()), or be restored before the first
  * step. options may be NULL. comm stays the caller's, and must outlive the outer optimizer. Not
- * collective. It takes memory for four times the parameters: anchor, momentum, averages and
- * residuals; two of them only where momentum and codec need them. Each tensor begins at a multiple
- * of 256 elements there, so that tensors share no scale of a codec. */
+ * collective. Two tensors may not share memory.
+ *
+ * It takes memory for four times the parameters: anchor, momentum, averages and residuals; two of
+ * them only where momentum and codec need them. Each tensor begins at a multiple of 256 elements
+ * there, so that tensors share no scale of a codec: many small tensors take more. Beside that the
+ * communicator keeps room for the encoded values of the longest fragment, about twice. A state of
+ * libdlelastic has its copies of all of it, and keeps another rank's residuals and parameters. */
 DL_API dl_result dl_outer_new(dl_comm* comm, const dl_outer_options* options, size_t tensors,
                               float* const* at, const size_t* counts, dl_outer** outer);
 /* Waits for averages in the background. Not collective. NULL is allowed. */
 DL_API void dl_outer_free(dl_outer* outer);
 
 /* After each step of the inner optimizer, on all ranks. Collective in the steps in which an average
- * is due. It reads or writes the parameters only if dl_outer_due() was 1 before. After an error the
- * step does not count. */
+ * is due. It reads or changes the parameters only if dl_outer_due() says so before. */
 DL_API dl_result dl_outer_step(dl_outer* outer);
-/* 1: the next dl_outer_step() reads or writes the parameters. The same on all ranks. */
+/* What the next dl_outer_step() does with the parameters; 0: nothing. The same on all ranks. */
+#define DL_OUTER_READS 1   /* reads some of them */
+#define DL_OUTER_CHANGES 2 /* changes some of them, and may read others */
 DL_API int dl_outer_due(const dl_outer* outer);
 /* The number of steps so far. */
 DL_API uint64_t dl_outer_steps(const dl_outer* outer);
@@ -92,21 +105,28 @@ DL_API dl_result dl_outer_finish(dl_outer* outer);
  */
 DL_API void dl_outer_shared(dl_outer* outer, void** at, size_t* bytes);
 /* This rank's residuals of the codec; no bytes without one. For dl_state_sharded(). They lie behind
- * the memory of dl_outer_shared(), so that both can be saved as one. */
+ * the memory of dl_outer_shared(), so that both can be saved as one. If the number of ranks has
+ * changed since the last step, the next step begins with residuals of 0. */
 DL_API void dl_outer_residual(dl_outer* outer, void** at, size_t* bytes);
 /* Waits for averages in the background, and leaves them in the state: call it before a commit, or
  * before a copy of the state. They are applied when they would have been, also by another process
- * that has the state. A commit in a step without such averages does not wait. Not collective. */
+ * that has the state. A commit in a step without such averages does not wait. With the option
+ * commit_every of a state only each n-th commit needs it: call it in the steps that commit, or the
+ * averages do not overlap with steps. dl_outer_waits() says whether it would wait. Not collective.
+ */
 DL_API dl_result dl_outer_settle(dl_outer* outer);
 /* 1: an average is in the background, perhaps done. */
 DL_API int dl_outer_in_flight(const dl_outer* outer);
 /* 1: an average in the background is not done, and dl_outer_settle() would wait. Those that are
  * done are in the state, and no longer in the background. */
 DL_API int dl_outer_waits(dl_outer* outer);
-/* The state's memory has been restored, by dl_state_recover(), dl_state_restore() or a copy: drops
- * what is in the background, with its errors. Call dl_outer_settle() before a copy into the memory.
- * Not collective. */
-DL_API void dl_outer_restored(dl_outer* outer);
+/* The state's memory has been restored, by dl_state_sync(), dl_state_recover(), dl_state_restore()
+ * or a copy: drops what is in the background, with its errors. Call it or dl_outer_settle() before
+ * dl_state_restore() and before a copy into the memory, because an average in the background still
+ * writes there. dl_state_recover() ends such averages itself.
+ * DL_ERR_MISMATCH: the state is that of other options or counts; each later call says so, too. Not
+ * collective. */
+DL_API dl_result dl_outer_restored(dl_outer* outer);
 
 #ifdef __cplusplus
 }

@@ -16,7 +16,10 @@
 //   state.own("residual", outer.residual());
 //   state.own("w", std::span(w));
 //   ... inner step; outer.step(); outer.settle(); state.commit();
-//   ... after a recovery: outer.restored();
+//   ... after a sync or a recovery: outer.restored();
+//   ... to go back to the last commit: outer.restored(); state.restore(); outer.restored();
+//
+// With commit_every = n, settle only in the steps that commit: else no average overlaps with steps.
 //
 // Errors are exceptions: dl::Error and its subclasses.
 #pragma once
@@ -68,6 +71,7 @@ class Outer {
 
   void step() { check(dl_outer_step(get())); }
   bool due() const { return dl_outer_due(get()) != 0; }
+  bool changes() const { return dl_outer_due(get()) == DL_OUTER_CHANGES; }
   std::uint64_t steps() const { return dl_outer_steps(get()); }
   void finish() { check(dl_outer_finish(get())); }
 
@@ -86,7 +90,7 @@ class Outer {
   void settle() { check(dl_outer_settle(get())); }
   bool in_flight() const { return dl_outer_in_flight(get()) != 0; }
   bool waits() { return dl_outer_waits(get()) != 0; }
-  void restored() { dl_outer_restored(get()); }
+  void restored() { check(dl_outer_restored(get())); }
   dl_outer* get() const { return outer_.get(); }
 
  private:

@@ -160,7 +160,7 @@ TEST_CASE("outer: LocalSGD gives the average, and DiLoCo its outer step") {
     for (int step = 0; step < 2; ++step) {
       for (float& x : w) x -= static_cast<float>(rank);
       for (float& x : v) x -= static_cast<float>(rank);
-      if (local.due() != (step == 1)) return 2;
+      if (local.due() != (step == 1) || local.changes() != (step == 1)) return 2;
       local.step();
       diloco.step();
     }
@@ -215,6 +215,8 @@ TEST_CASE("outer: another process with the state continues bit for bit, also in 
         before.step();
       }
       // Sent in 3, 6, 9 and so on, and applied in 5, 8 and so on.
+      const bool sends = (stop + 1) % 3 == 0, applies = (stop + 1) % 3 == 2;
+      if (before.changes() != applies || before.due() != (sends || applies)) return 8;
       if (before.in_flight() != (stop % 3 != 2)) return 2;
       comm.barrier();  // comes after the average
       if (before.waits() || before.in_flight()) return 7;
@@ -259,14 +261,138 @@ TEST_CASE("outer: wrong options and tensors are refused, with the reason") {
     EXPECT(refused([](auto& o) { o.momentum = 0; }, "nesterov has no effect"));
     EXPECT(refused([](auto& o) { o.mixing = 1; }, "mixing"));
     EXPECT(refused([](auto& o) { o.learning_rate = NAN; }, "learning_rate"));
+    EXPECT(refused([](auto& o) { o.learning_rate = 1e300; }, "learning_rate"));
+    EXPECT(refused([](auto& o) { o.momentum = 1 - 1e-12; }, "momentum is not 0 to less than 1"));
+    EXPECT(refused([](auto& o) { o.momentum = 1e-60; }, "nesterov has no effect"));
+    EXPECT(refused([](auto& o) { o.mixing = 1 - 1e-12; }, "mixing"));
     EXPECT(refused([](auto& o) { o.codec = static_cast<dl_codec>(9); }, "codec"));
     EXPECT(refused([](auto& o) { o.struct_size = 1; }, "dl_outer_options_init"));
     at[0] = nullptr;
     EXPECT(refused([](auto&) {}, "a tensor is null"));
+    float* twice[] = {w + 1, w, w};
+    const std::size_t some[] = {3, 0, 2};
+    EXPECT(dl_outer_new(comm, nullptr, 3, twice, some, &outer) == DL_ERR_INVALID);
+    EXPECT(std::string(dl_last_error(comm)).find("share memory") != std::string::npos);
+    EXPECT(dl_outer_new(comm, nullptr, 2, twice, some, &outer) == DL_OK);
+    dl_outer_free(outer);
+    void* memory = w;
+    std::size_t bytes = 1;
+    dl_outer_shared(nullptr, &memory, &bytes);
+    EXPECT(memory == nullptr);
+    EXPECT(bytes == 0);
+    dl_outer_residual(nullptr, &memory, &bytes);
+    EXPECT(bytes == 0);
     EXPECT(dl_outer_new(comm, nullptr, 0, nullptr, nullptr, &outer) == DL_OK);
     EXPECT(dl_outer_finish(outer) == DL_OK);
     dl_outer_free(outer);
     dl_outer_free(nullptr);
     return 0;
+  });
+}
+
+TEST_CASE("outer: a failed average stays an error until the state is restored") {
+  static Gate gate;
+  for (const int delay : {0, 1}) {
+    all_well_in_cpp({.ranks = 2}, [delay](int rank, dl::Communicator& comm) {
+      std::vector<float> w(10, 8.0F);
+      dl::OuterOptions options;
+      options.inner_steps = 2;
+      options.delay = delay;
+      dl::Outer outer(comm, {w}, options);
+      outer.step();
+      if (rank == 0) {
+        gate.pass();
+        return 0;  // leaves
+      }
+      const std::vector<std::byte> before(outer.shared().begin(), outer.shared().end());
+      const auto fails = [&](auto call) {
+        try {
+          call();
+        } catch (const dl::PeerLost& error) {
+          return std::string(error.what()).find("has been restored") != std::string::npos;
+        }
+        return false;
+      };
+      const std::vector<float> own = w;
+      if (delay == 1) outer.step();  // sent
+      gate.open();
+      if (delay == 1 && outer.steps() != 2) return 2;
+      for (int times = 0; times < 3; ++times) {
+        if (!fails([&] { outer.step(); })) return 3;
+        if (!fails([&] { outer.finish(); })) return 4;
+        if (!fails([&] { outer.settle(); })) return 5;
+      }
+      if (w != own || outer.steps() != 1U + static_cast<unsigned>(delay)) return 6;
+      std::ranges::copy(before, outer.shared().begin());
+      outer.restored();
+      outer.settle();
+      return outer.steps() == 1 ? 0 : 7;
+    });
+  }
+}
+
+TEST_CASE("outer: ranks with different options or tensors get an error") {
+  for (const int kind : {0, 1, 2, 3, 4, 5}) {
+    CAPTURE(kind);
+    all_well({.ranks = 2}, [kind](int rank, dl_comm*& comm) {
+      std::vector<float> w(600, 1.0F);
+      float* at[] = {w.data(), w.data() + 300};
+      std::size_t counts[] = {300, 300};
+      dl_outer_options options;
+      dl_outer_options_init(&options);
+      options.inner_steps = 2;
+      if (rank == 1 && kind == 0) options.learning_rate = 0.5;
+      if (rank == 1 && kind == 1) options.momentum = 0.5;
+      if (rank == 1 && kind == 2) options.nesterov = 0;
+      if (rank == 1 && kind == 3) options.mixing = 0.5;
+      if (rank == 1 && kind == 4) options.inner_steps = 4;
+      if (rank == 1 && kind == 5) counts[1] = 299;  // with the same number of elements in blocks
+      dl_outer* outer = nullptr;
+      EXPECT(dl_outer_new(comm, &options, 2, at, counts, &outer) == DL_OK);
+      dl_result last = DL_OK;
+      for (int step = 0; last == DL_OK && step < 4; ++step) last = dl_outer_step(outer);
+      EXPECT(last == DL_ERR_MISMATCH);
+      EXPECT(std::string(dl_last_error(comm)).find("the same options") != std::string::npos);
+      dl_outer_free(outer);
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("outer: a state of other options is refused, and residuals of other ranks are dropped") {
+  all_well_in_cpp({.ranks = 2}, [](int rank, dl::Communicator& comm) {
+    Trainee own, other;
+    dl::OuterOptions options = streaming();
+    dl::Outer outer(comm, own.tensors(), options);
+    for (std::uint64_t step = 1; step <= 6; ++step) {
+      own.inner_step(rank, step);
+      outer.step();
+    }
+    outer.settle();
+    const std::vector<std::byte> state(outer.shared().begin(), outer.shared().end());
+    for (const int kind : {0, 1}) {
+      options = streaming();
+      (kind == 0 ? options.inner_steps : options.delay) += 1;
+      dl::Outer different(comm, other.tensors(), options);
+      std::ranges::copy(state, different.shared().begin());
+      for (int times = 0; times < 2; ++times) {
+        try {
+          times == 0 ? different.restored() : different.step();
+          return 2;
+        } catch (const dl::Error& error) {
+          if (error.code() != DL_ERR_MISMATCH) return 3;
+        }
+      }
+    }
+    auto& counts = *reinterpret_cast<OuterCounts*>(outer.shared().data());
+    const auto all_zero = [&] { return std::ranges::count(outer.residual(), 0.0F) == 1024; };
+    if (outer.residual().size() != 1024 || all_zero() || counts.ranks != 2) return 4;
+    outer.step();
+    if (all_zero()) return 5;
+    counts.ranks = 3;
+    outer.restored();
+    if (!outer.changes()) return 6;
+    outer.step();  // applies, and sends nothing
+    return all_zero() && counts.ranks == 2 ? 0 : 7;
   });
 }
