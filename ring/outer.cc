@@ -114,7 +114,8 @@ std::uint64_t form_of(const dl_outer_options& options,
                       const std::vector<std::span<float>>& tensors) {
   std::vector<std::size_t> values{
       static_cast<std::size_t>(options.inner_steps), static_cast<std::size_t>(options.fragments),
-      static_cast<std::size_t>(options.delay), static_cast<std::size_t>(options.momentum > 0),
+      static_cast<std::size_t>(options.delay),
+      static_cast<std::size_t>(static_cast<float>(options.momentum) > 0),
       static_cast<std::size_t>(options.codec != DL_CODEC_NONE)};
   for (const auto& tensor : tensors) values.push_back(tensor.size());
   return dlaunch::hash_of(values);
@@ -135,11 +136,15 @@ dl_request*& request_of(dl_outer& outer, int fragment) {
 dl_result noted(dl_outer& outer, dl_result done) {
   if (done == DL_OK || outer.failed != DL_OK) return done;
   outer.failed = done;
-  outer.why = fmt::format("{}; {}", dl_last_error(outer.comm),
-                          done == DL_ERR_MISMATCH
-                              ? "give the outer optimizer the same options and tensors on all ranks"
-                              : "the outer optimizer continues when its state has been restored");
-  dlaunch::keep_error(outer.comm, outer.why);
+  dlaunch::guarded(outer.comm, [&]() -> Result<void> {
+    outer.why =
+        fmt::format("{}; {}", dl_last_error(outer.comm),
+                    done == DL_ERR_MISMATCH
+                        ? "give the outer optimizer the same options and tensors on all ranks"
+                        : "the outer optimizer continues when its state has been restored");
+    dlaunch::keep_error(outer.comm, outer.why);
+    return {};
+  });
   return done;
 }
 

@@ -117,8 +117,11 @@ void Handle::free_state(StateParts& state) {
 void Handle::free_outer(dl_outer* outer) {
   std::erase(outers_, outer);
   ++beside_;  // the communicator does not end meanwhile
+  ++frees_;
   beside_others([outer] { dl_outer_free(outer); });
   --beside_;
+  --frees_;
+  frees_.notify_all();
 }
 
 bool Handle::all_done() {
@@ -137,6 +140,10 @@ void Handle::close() {
   // With Python's lock, so that no other thread frees one meanwhile: their averages are done, or
   // end by the abort.
   for (dl_outer* const outer : outers_) dl_outer_restored(outer);
+  // A thread may still be in free_outer().
+  while (const int some = forked() ? 0 : frees_.load()) {
+    beside_others([&] { frees_.wait(some); });
+  }
   const auto states = std::move(states_);
   states_.clear();
   for (const auto& state : states) free_state(*state);

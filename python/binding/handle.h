@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <list>
 #include <memory>
@@ -123,6 +124,7 @@ class Handle {
   std::vector<std::weak_ptr<Handle>> groups_;
   std::vector<std::shared_ptr<StateParts>> states_;
   std::vector<dl_outer*> outers_;
+  std::atomic<int> frees_ = 0;  // threads in free_outer()
 };
 
 // Waits for the operation, at most `seconds` (<0: no limit), or tests it; fills in the result if it
