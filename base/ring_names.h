@@ -10,10 +10,20 @@
 namespace dlaunch {
 
 // By ring's Collective.
-inline constexpr std::string_view kCollectiveNames[] = {
-    "all_reduce", "reduce_scatter", "all_gather",        "broadcast",  "barrier",
-    "reduce",     "gather",         "scatter",           "all_to_all", "all_reduce_shards",
-    "scan",       "exscan",         "compressed_average"};
+inline constexpr std::string_view kCollectiveNames[] = {"all_reduce",
+                                                        "reduce_scatter",
+                                                        "all_gather",
+                                                        "broadcast",
+                                                        "barrier",
+                                                        "reduce",
+                                                        "gather",
+                                                        "scatter",
+                                                        "all_to_all",
+                                                        "all_reduce_shards",
+                                                        "scan",
+                                                        "exscan",
+                                                        "compressed_average",
+                                                        "all_reduce_some"};
 // From this one on libdlring composes them of others.
 inline constexpr std::size_t kFirstComposed = 9;
 constexpr bool is_composed_name(std::string_view collective) {

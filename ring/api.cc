@@ -165,6 +165,10 @@ void dl_finalize(dl_comm* comm) {
   if (comm == nullptr) return;
   // In a forked child it is the parent's, and its memory ends with the child.
   if (is_forked(comm)) return;
+  (void)guarded(comm, [&]() -> Result<void> {
+    if (comm->impl) comm->impl->settle();
+    return {};
+  });
   delete comm;
 }
 

@@ -236,6 +236,42 @@ dl_result dl_iall_reduce_shards(dl_comm* comm, int shards, const void* const* in
                      {Collective::all_reduce_shards, nullptr, out, count, dtype, op}, shards, in);
 }
 
+void dl_some_options_init(dl_some_options* options) {
+  *options = dl_some_options{};
+  options->struct_size = sizeof(dl_some_options);
+  options->max_behind = 16;
+}
+
+dl_result dl_all_reduce_some(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                             dl_op op, const dl_some_options* options, int* given, dl_fate* fate) {
+  return with(comm, [&](Communicator& impl) -> Result<void> {
+    if (options == nullptr || options->struct_size < sizeof(dl_some_options) ||
+        !(options->wait_s >= 0)) {
+      return Error{.code = Errc::usage,
+                   .what =
+                       "all_reduce_some: no options of dl_some_options_init(), or wait_s is "
+                       "negative"};
+    }
+    if (options->late != DL_LATE_DROP && options->late != DL_LATE_CARRY) {
+      return Error{.code = Errc::usage,
+                   .what = "all_reduce_some: late is neither DL_LATE_DROP nor DL_LATE_CARRY"};
+    }
+    const dlaunch::SomeTerms terms{.need = options->need,
+                                   .wait = dlaunch::duration_of(options->wait_s),
+                                   .carries = options->late == DL_LATE_CARRY,
+                                   .max_behind = options->max_behind,
+                                   .slot = options->slot,
+                                   .given = given,
+                                   .fate = fate};
+    Call call{Collective::all_reduce_some, in, out, count, dtype, op};
+    call.some = &terms;
+    call.layout = dlaunch::layout_of(terms, count);
+    return impl.collective(call);
+  });
+}
+
+int dl_some_behind(const dl_comm* comm) { return comm == nullptr ? 0 : comm->impl->some_behind(); }
+
 dl_result dl_shard_range(int shards, int rank, int size, int* first, int* last) {
   if (!are_shards(shards) || rank < 0 || rank >= size || first == nullptr || last == nullptr) {
     return DL_ERR_INVALID;

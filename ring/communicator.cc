@@ -131,6 +131,7 @@ Result<void> Communicator::check(const Call& call) {
   const std::size_t element = dtype_bytes(call.dtype);
   const auto& traits = traits_of(call.collective);
   if (call.shards != nullptr) return check_shards(call);
+  if (call.some != nullptr) return check_some(call);
   if (call.list != nullptr) {
     // A broadcast reads the root's tensors and writes the others': one may be there twice.
     const std::string overlap = traits.reduces ? overlap_in(*call.list, element) : "";

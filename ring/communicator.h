@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,7 @@
 #include "ring/call/list_packer.h"
 #include "ring/call/operation.h"
 #include "ring/call/plane.h"
+#include "ring/call/some_quorum.h"
 #include "ring/device/device_plane.h"
 #include "ring/links/death_watch.h"
 #include "ring/links/job_view.h"
@@ -45,6 +47,7 @@ namespace dlaunch {
 
 class ShardTree;
 struct ShardMoves;
+class SomeMessages;
 
 class Communicator : private ProcessEvents {
  public:
@@ -123,15 +126,23 @@ class Communicator : private ProcessEvents {
 
   SharedKeys& keys() { return keys_; }
 
+  // How many calls of all_reduce_some are decided beyond those that this rank has made.
+  int some_behind() const;
+
   // Ignores the buffers of the call.
   Result<std::string> explain(const Call& given) const;
 
+  // Before this rank leaves: waits until late ranks have got its results of all_reduce_some, or the
+  // communicator is over, at most as long as an operation may take. Otherwise the destructor ends
+  // them.
+  void settle();
   void abort();
   // The round of this communicator is over. Any thread; returns at once.
   void end_round(const Error& why) { abort_.raise(why); }
   std::uint64_t round() const { return job_.round; }
 
  private:
+  friend class SomeMessages;
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
   bool can_branch(const std::vector<int>& ranks) const;
@@ -177,6 +188,12 @@ class Communicator : private ProcessEvents {
   Result<void> run_scan(const Call& call);
   Result<void> scan_slices(const Call& call);
   Result<void> run_compressed(const Call& call);
+  Result<void> check_some(const Call& call);
+  Result<void> run_some(const Call& call);
+  Result<SomeGiven> some_given(const Call& call, std::uint32_t contributions);
+  Result<void> reduce_some(const Call& call, const SomeGiven& given, const std::byte* values);
+  void give_some(SomeMessages& messages, const SomeGiven& given, std::span<const std::byte> result,
+                 std::size_t count);
   Result<void> take_values(const Call& call);
   Result<void> take_slice(const Call& call, const std::vector<Part>& slices);
   Result<void> give_slices(const Call& call, const std::vector<Part>& slices, const void* result);
@@ -230,6 +247,16 @@ class Communicator : private ProcessEvents {
   std::vector<std::byte> products_;     // of run_multiplied(), likewise
   std::vector<std::byte> encoded_;      // of run_compressed(), likewise
   ListPacker packer_;                   // likewise
+  // Contributions that all_reduce_some has kept for a later call, by slot.
+  struct Kept {
+    std::vector<std::byte> values;  // their sum
+    std::size_t count = 0;
+    dl_dtype dtype = DL_UINT8;
+    std::uint32_t contributions = 0;
+  };
+  std::map<int, Kept> kept_;
+  std::uint64_t some_made_ = 0;                   // calls of all_reduce_some
+  std::vector<std::shared_ptr<Operation>> owed_;  // results on their way to ranks that are late
   std::uint64_t plane_seq_ = 0;  // plane_'s own count: there a call is several steps, or none
   void* stream_ = nullptr;
   bool ordered_ = false;  // set_stream_ordered()

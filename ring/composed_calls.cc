@@ -4,7 +4,8 @@
 // everything. all_reduce_shards: ring/call/shard_tree.h has the order. scan, exscan: from rank to
 // rank. compressed_average: ring/compress/encoded_average.h. Reductions by a function that does not
 // commute, and those of 8-bit floats, which are rounded once, where the plane does not keep the
-// order of ranks: in that order.
+// order of ranks: in that order. all_reduce_some:
+// see ring/some_calls.cc.
 //
 // A sum of products is no call of its own: this rank's values are multiplied on their way into any
 // of the calls.
@@ -133,12 +134,6 @@ std::vector<const void*> places_in(const std::byte* at, std::size_t number, std:
   return places;
 }
 
-// The memory gets room for so many bytes, and keeps it.
-std::byte* room_in(std::vector<std::byte>& memory, std::size_t bytes) {
-  memory.resize(std::max(memory.size(), bytes));
-  return memory.data();
-}
-
 // Each rank gives to each other rank its values of that one's slice, and takes those of its own.
 Splits splits_by(const std::vector<Part>& slices, int rank) {
   const auto [first, count] = slices[static_cast<std::size_t>(rank)];
@@ -181,6 +176,9 @@ Result<void> Communicator::check_shards(const Call& call) {
 }
 
 std::string Communicator::composition_of(const Call& call) const {
+  if (call.collective == Collective::all_reduce_some) {
+    return "a sum of those that have come, for slices, each by its owner among them";
+  }
   const bool in_order = !is_composed(call.collective);
   std::string text = in_order ? "a reduction in the order of ranks" : "prefixes from rank to rank";
   auto parts = static_cast<std::size_t>(job_.size);
@@ -235,6 +233,7 @@ Result<void> Communicator::run_multiplied(Call call) {
 Result<void> Communicator::run_composed(const Call& call) {
   if (!is_composed(call.collective)) return run_in_order(call);
   if (call.collective == Collective::compressed_average) return run_compressed(call);
+  if (call.collective == Collective::all_reduce_some) return run_some(call);
   return call.collective == Collective::all_reduce_shards ? run_shards(call) : run_scan(call);
 }
 

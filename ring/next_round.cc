@@ -36,6 +36,7 @@ constexpr int kAttempts = 3;
 
 Result<void> join_next_round(Membership& membership, const JobView& job, std::uint64_t version,
                              std::unique_ptr<Communicator>& impl) {
+  if (impl) impl->settle();  // the end of the round ends this
   membership.on_over({});
   std::string cause = impl ? impl->broken_by_nobody() : std::string();
   impl.reset();  // the others see this end first

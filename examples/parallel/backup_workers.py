@@ -1,13 +1,17 @@
-"""Backup workers: in each step the first k of n gradients count, and the server does not wait for the others.
+"""Backup workers: in each step the first k of n gradients count, and no rank waits for the others.
 
     $ dlaunch --nproc 4 backup_workers.py
-    [0] waits for 3 of 3: 60 steps in … ms, rank 3 in 60 of them, 0 late gradients dropped, learned
-    [0] waits for 2 of 3: 60 steps in … ms, rank 3 in … of them, … late gradients dropped, learned
+    [0] waits for 4 of 4:          60 steps in … ms, rank 3 in 60 of them, learned
+    [0] waits for 3 of 4, drops:   60 steps in … ms, rank 3 in … of them, learned
+    [0] waits for 3 of 4, carries: 60 steps in … ms, rank 3 in … of them, learned
 
-One slow worker (a straggler) slows down every step of a synchronous training. If the server waits for one gradient less
-than there are workers, one straggler slows down no step. The server drops a gradient that comes after the end of its
-step. So no gradient is stale, unlike in an asynchronous training. The price is the work for the dropped gradients.
-(Chen et al., "Revisiting Distributed Synchronous SGD", 2016.) Here rank 3 is the slow worker.
+One slow worker (a straggler) slows down every step of a synchronous training. If each step waits for one gradient less
+than there are workers, one straggler slows down no step: all_reduce_some() is over once that many have come. A rank that
+comes later gets the mean of the others, so that all ranks keep the same weights. Its own gradient is dropped, and no
+gradient is stale, unlike in an asynchronous training. The price is the work for the dropped gradients. (Chen et al.,
+"Revisiting Distributed Synchronous SGD", 2016.) Or it is carried: it counts, one or more steps too late. (Li et al.,
+"Taming Unbalanced Training Workloads in Deep Learning with Partial Collective Operations", 2020.) Here rank 3 needs three
+times as long as the others.
 """
 
 import time
@@ -15,48 +19,38 @@ import time
 import numpy as np
 
 import dlaunch
-from workers import END, FEATURES, RATE, distance, message, work
+from workers import FEATURES, RATE, distance, gradient_of, own_data
 
-STEPS = 60
+STEPS, REPEATS = 60, 100  # repeats: a gradient takes some milliseconds
 comm = dlaunch.init()
+last = comm.size - 1
 
 
-def serve(needed):
-    """Returns the weights, how many gradients of each rank counted, and how many were dropped."""
-    weights, received = np.zeros(FEATURES), np.empty(1 + FEATURES)
-    counted, dropped = [0] * comm.size, 0
-    idle = set(range(1, comm.size))
-    for step in range(STEPS):
-        for worker in idle:
-            comm.send(message(step, weights), worker)
-        idle, total = set(), np.zeros(FEATURES)
-        while len(idle) < needed:
-            source = comm.recv_any(received)
-            if received[0] == step:
-                total += received[1:]
-                counted[source] += 1
-                idle.add(source)
-            else:  # it is late: that worker goes on with the weights of now
-                dropped += 1
-                comm.send(message(step, weights), source)
-        weights -= RATE * total / needed
-    while len(idle) < comm.size - 1:  # gradients that are still under way
-        idle.add(comm.recv_any(received))
-        dropped += 1
-    for worker in idle:
-        comm.send(END, worker)
-    return weights, counted, dropped
+def train(needed, late):
+    """Returns the weights, and in how many steps gradients of the last rank were."""
+    inputs, targets = own_data(comm.rank)
+    repeats = 3 * REPEATS if comm.rank == last else REPEATS
+    weights, mean = np.zeros(FEATURES), np.empty(FEATURES)
+    counted, fate = 0, "none"
+    for _ in range(STEPS):
+        # The other ranks are ahead: take what they have got before computing with old weights.
+        catches_up = comm.some_behind() > 0 or fate == "carried"
+        gradient = None if catches_up else gradient_of(inputs, targets, weights, repeats)
+        _, given, fate = comm.all_reduce_some(gradient, needed, "avg", late=late, out=mean)
+        counted += given[last] > 0
+        weights -= RATE * mean
+    return weights, counted
 
 
-workers = comm.size - 1
-for needed in (workers, workers - 1):
+for name, needed, late in ((f"waits for {comm.size} of {comm.size}:         ", comm.size, "drop"),
+                           (f"waits for {last} of {comm.size}, drops:  ", last, "drop"),
+                           (f"waits for {last} of {comm.size}, carries:", last, "carry")):
     comm.barrier()
-    if comm.rank > 0:
-        work(comm, slow=comm.rank == workers)
-        continue
     begin = time.perf_counter()
-    weights, counted, dropped = serve(needed)
+    weights, counted = train(needed, late)
     took = 1e3 * (time.perf_counter() - begin)
+    for other in comm.all_gather(weights):
+        assert (other == weights).all()  # bit for bit
     learned = "learned" if distance(weights) < 0.2 else f"not learned: {distance(weights):.2f} away"
-    print(f"waits for {needed} of {workers}: {STEPS} steps in {took:.0f} ms, rank {workers} in {counted[-1]} of "
-          f"them, {dropped} late gradients dropped, {learned}")
+    if comm.rank == 0:
+        print(f"{name} {STEPS} steps in {took:.0f} ms, rank {last} in {counted} of them, {learned}")

@@ -1,7 +1,7 @@
-// Workers that compute gradients for a server, for parameter_server.cc and backup_workers.cc.
+// Workers that compute gradients, for parameter_server.cc and backup_workers.cc.
 //
-// They learn weights by least squares. A message has the number of the server's weights, and then
-// the weights, or the gradient that they lead to. A negative number ends a worker.
+// They learn weights by least squares. A message has the number of a server's weights, and then the
+// weights, or the gradient that they lead to. A negative number ends a worker.
 #pragma once
 
 #include <cmath>
@@ -33,6 +33,18 @@ inline void add_values(const Vector& received, double factor, Vector& sum) {
   for (std::size_t k = 0; k < kFeatures; ++k) sum[k] += factor * received[k + 1];
 }
 
+// Each worker has samples of its own.
+inline std::vector<Vector> own_samples(int rank) {
+  std::seed_seq seed{1, rank};
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<Vector> samples(kSamples, Vector(kFeatures));
+  for (auto& sample : samples) {
+    for (auto& value : sample) value = normal(random);
+  }
+  return samples;
+}
+
 // The gradient of the mean over these samples; received has the weights.
 inline Vector gradient_of(const std::vector<Vector>& samples, const Vector& received) {
   Vector gradient(kFeatures);
@@ -44,19 +56,19 @@ inline Vector gradient_of(const std::vector<Vector>& samples, const Vector& rece
   return gradient;
 }
 
+// The same, as often as that.
+inline Vector gradient_of(const std::vector<Vector>& samples, const Vector& received, int repeats) {
+  Vector gradient;
+  for (int i = 0; i < repeats; ++i) gradient = gradient_of(samples, received);
+  return gradient;
+}
+
 // Answers the server until it sends the end.
 inline void work(dl::Communicator& comm, bool slow) {
-  std::seed_seq seed{1, comm.rank()};  // each worker has samples of its own
-  std::mt19937 random(seed);
-  std::normal_distribution<double> normal;
-  std::vector<Vector> samples(kSamples, Vector(kFeatures));
-  for (auto& sample : samples) {
-    for (auto& value : sample) value = normal(random);
-  }
+  const auto samples = own_samples(comm.rank());
   Vector received(1 + kFeatures);
   for (comm.recv(received, kServer); received[0] >= 0; comm.recv(received, kServer)) {
-    Vector gradient;
-    for (int i = 0; i < (slow ? kSlowness : 1); ++i) gradient = gradient_of(samples, received);
+    const Vector gradient = gradient_of(samples, received, slow ? kSlowness : 1);
     comm.send(message(static_cast<int>(received[0]), gradient), kServer);
   }
 }

@@ -1,6 +1,6 @@
-"""Workers that compute gradients for a server, for parameter_server.py and backup_workers.py.
+"""Workers that compute gradients, for parameter_server.py and backup_workers.py.
 
-They learn weights by least squares. A message is an array: the number of the server's weights, and then the weights,
+They learn weights by least squares. A message of a server or to it is an array: the number of the server's weights, and then the weights,
 or the gradient that they lead to. END ends a worker.
 """
 
@@ -17,16 +17,25 @@ def message(version, values):
     return np.concatenate(([float(version)], values))
 
 
+def own_data(rank):
+    """This worker's part of the data."""
+    inputs = np.random.default_rng([1, rank]).normal(size=(SAMPLES, FEATURES))
+    return inputs, inputs @ RIGHT
+
+
+def gradient_of(inputs, targets, weights, repeats):
+    for _ in range(repeats):
+        gradient = 2 * inputs.T @ (inputs @ weights - targets) / SAMPLES
+    return gradient
+
+
 def work(comm, slow):
     """Answers the server until it sends the end."""
-    random = np.random.default_rng([1, comm.rank])
-    inputs = random.normal(size=(SAMPLES, FEATURES))  # this worker's part of the data
-    targets = inputs @ RIGHT
+    inputs, targets = own_data(comm.rank)
     received = np.empty(1 + FEATURES)
     while comm.recv(received, SERVER)[0] >= 0:
         version, weights = received[0], received[1:]
-        for _ in range(SLOWNESS if slow else 1):
-            gradient = 2 * inputs.T @ (inputs @ weights - targets) / SAMPLES
+        gradient = gradient_of(inputs, targets, weights, SLOWNESS if slow else 1)
         comm.send(message(version, gradient), SERVER)
 
 

@@ -1,6 +1,7 @@
 #include "python/binding/call.h"
 
 #include <numeric>
+#include <string_view>
 #include <tuple>
 
 namespace dlaunch::python {
@@ -475,6 +476,51 @@ bool prepare_compressed_average(dl_comm*, const Given& given, Call& call) {
   return true;
 }
 
+// "drop" or "carry".
+bool take_late(PyObject* given, dl_late& late) {
+  Ref kept;
+  const char* word = "drop";
+  if (!text(kAllReduceSome.signature.call, "late", given, kept, word)) return false;
+  const std::string_view named = word;
+  if (named != "drop" && named != "carry") {
+    PyErr_SetString(PyExc_ValueError, "all_reduce_some: late must be 'drop' or 'carry'");
+    return false;
+  }
+  late = named == "carry" ? DL_LATE_CARRY : DL_LATE_DROP;
+  return true;
+}
+
+// x None: this rank gives nothing, and `out` says what it takes.
+bool prepare_all_reduce_some(dl_comm* comm, const Given& given, Call& call) {
+  const Collective& what = kAllReduceSome;
+  const char* const name = what.signature.call;
+  dl_some_options_init(&call.some);
+  call.given.resize(static_cast<std::size_t>(dl_size(comm)));
+  if (!integer(name, "need", given[1], call.some.need) ||
+      !seconds(name, "wait", given[3], call.some.wait_s) || !take_late(given[4], call.some.late) ||
+      !integer(name, "max_behind", given[5], call.some.max_behind) ||
+      !integer(name, "slot", given[6], call.some.slot)) {
+    return false;
+  }
+  if (given[0] != Py_None) {
+    const Given reduction{given[0], given[2], given[7]};
+    if (!prepare_like(what, reduction, call)) return false;
+    if (call.from == nullptr) call.from = "";  // an array without elements is still given
+    return true;
+  }
+  if (!given_out(given[7])) {
+    PyErr_Format(PyExc_ValueError, "%s: a rank that gives None needs out", name);
+    return false;
+  }
+  call.result = Ref::of(given[7]);
+  if (!takes_op(name, given[2], call) ||
+      !call.out.take(call.result.get(), Use::write, {name, "out"})) {
+    return false;
+  }
+  call.to = call.out.data();
+  return set_type(reduced_by(what, call.out.element(), call), call.out.count(), call);
+}
+
 bool prepare_broadcast_list(dl_comm* comm, const Given& given, Call& call) {
   const char* const name = kBroadcastList.signature.call;
   if (!integer(name, "root", given[1], call.root)) return false;
@@ -528,7 +574,7 @@ bool load_arrays() {
 }
 
 PyObject* result_of(const Collective& collective, Call& call) {
-  if (collective.result_is_source) return PyLong_FromLong(call.source);
+  if (collective.result != nullptr) return collective.result(call);
   Py_XINCREF(call.result.get());
   return call.result.get();
 }
@@ -563,6 +609,9 @@ auto compressing(const Call& c) {
   return std::tuple(static_cast<const float*>(c.from), static_cast<float*>(c.to), c.count, c.codec,
                     static_cast<float*>(c.residual.data()));
 }
+auto some_reduction(Call& c) {
+  return std::tuple(c.from, c.to, c.count, c.dtype, c.op, &c.some, c.given.data(), &c.fate);
+}
 auto list_broadcasting(const Call& c) {
   return std::tuple(c.counts.size(), c.all_to.data(), c.counts.data(), c.dtype, c.root);
 }
@@ -570,6 +619,20 @@ auto nothing(const Call&) { return std::tuple(); }
 auto sending(const Call& c) { return std::tuple(c.from, c.count, c.dtype, c.root, c.tag); }
 auto receiving(const Call& c) { return std::tuple(c.to, c.count, c.dtype, c.root, c.tag); }
 auto receiving_any(Call& c) { return std::tuple(c.to, c.count, c.dtype, c.tag, &c.source); }
+
+PyObject* source_of(Call& call) { return PyLong_FromLong(call.source); }
+
+// The array, how many contributions of each rank are in, and what became of this rank's own.
+PyObject* some_outcome(Call& call) {
+  static constexpr const char* kFates[] = {"none", "in", "dropped", "carried"};
+  const Ref given = Ref::owned(PyList_New(0));
+  if (!given) return nullptr;
+  for (const int of_rank : call.given) {
+    const Ref number = Ref::owned(PyLong_FromLong(of_rank));
+    if (!number || PyList_Append(given.get(), number.get()) != 0) return nullptr;
+  }
+  return Py_BuildValue("OOs", call.result.get(), given.get(), kFates[call.fate]);
+}
 
 template <auto function, auto arguments>
 dl_result run_with(dl_comm* comm, Call& call) {
@@ -584,9 +647,9 @@ dl_result start_with(dl_comm* comm, Call& call, dl_request** request) {
 template <auto blocking, auto background, auto arguments>
 constexpr Collective made_of(const Signature& signature,
                              bool (*prepare)(dl_comm*, const Given&, Call&),
-                             bool result_is_source = false) {
+                             PyObject* (*result)(Call&) = nullptr) {
   return {signature, prepare, run_with<blocking, arguments>, start_with<background, arguments>,
-          result_is_source};
+          result};
 }
 
 }  // namespace
@@ -630,6 +693,12 @@ const Collective kCompressedAverage =
     made_of<dl_compressed_average, dl_icompressed_average, compressing>(
         {"compressed_average", {"x", "codec", "residual", "out"}, 2, 2},
         prepare_compressed_average);
+const Collective kAllReduceSome = {
+    {"all_reduce_some", {"x", "need", "op", "wait", "late", "max_behind", "slot", "out"}, 2, 3},
+    prepare_all_reduce_some,
+    run_with<dl_all_reduce_some, some_reduction>,
+    nullptr,
+    some_outcome};
 const Collective kBroadcastList = made_of<dl_broadcast_list, dl_ibroadcast_list, list_broadcasting>(
     {"broadcast_list", {"xs", "root"}, 1, 2}, prepare_broadcast_list);
 const Collective kBarrier =
@@ -639,6 +708,6 @@ const Collective kSend =
 const Collective kRecv =
     made_of<dl_recv, dl_irecv, receiving>({"recv", {"out", "peer", "tag"}, 2, 3}, prepare_recv);
 const Collective kRecvAny = made_of<dl_recv_any, dl_irecv_any, receiving_any>(
-    {"recv_any", {"out", "tag"}, 1, 2}, prepare_recv_any, true);
+    {"recv_any", {"out", "tag"}, 1, 2}, prepare_recv_any, source_of);
 
 }  // namespace dlaunch::python

@@ -49,6 +49,10 @@ struct Call {
   dl_codec codec = DL_CODEC_NONE;
   int source = -1;
   std::vector<std::size_t> counts, out_counts;
+  // For all_reduce_some.
+  dl_some_options some = {};
+  std::vector<int> given;
+  dl_fate fate = DL_FATE_NONE;
   // For lists.
   std::list<View> views;
   std::vector<const void*> all_from;
@@ -70,17 +74,18 @@ struct Collective {
   // False: sets an exception; it has done nothing.
   bool (*prepare)(dl_comm* comm, const Given& given, Call& call);
   dl_result (*run)(dl_comm* comm, Call& call);
-  dl_result (*start)(dl_comm* comm, Call& call, dl_request** request);
-  bool result_is_source = false;
+  dl_result (*start)(dl_comm* comm, Call& call, dl_request** request);  // null: blocks only
+  // What the call returns; null: Call::result.
+  PyObject* (*result)(Call& call) = nullptr;
 };
 
 // The return value of a call that is done.
 PyObject* result_of(const Collective& collective, Call& call);
 
-extern const Collective kAllReduce, kAllReduceList, kAllReduceShards, kCompressedAverage, kScan,
-    kExscan, kReduce, kReduceScatter, kReduceScatterV, kAllGather, kAllGatherV, kGather, kGatherV,
-    kScatter, kScatterV, kAllToAll, kAllToAllV, kBroadcast, kBroadcastList, kBarrier, kSend, kRecv,
-    kRecvAny;
+extern const Collective kAllReduce, kAllReduceList, kAllReduceShards, kCompressedAverage,
+    kAllReduceSome, kScan, kExscan, kReduce, kReduceScatter, kReduceScatterV, kAllGather,
+    kAllGatherV, kGather, kGatherV, kScatter, kScatterV, kAllToAll, kAllToAllV, kBroadcast,
+    kBroadcastList, kBarrier, kSend, kRecv, kRecvAny;
 
 // Loads dlaunch._arrays.empty, which makes results. False: sets an exception.
 bool load_arrays();

@@ -72,6 +72,12 @@ PyObject* own_shards(PyObject* self, PyObject* given) {
   return PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "ii", first, last);
 }
 
+PyObject* some_behind(PyObject* self, PyObject*) {
+  return alone_in(self, "some_behind", [](Handle& handle) -> PyObject* {
+    return PyLong_FromLong(dl_some_behind(handle.comm()));
+  });
+}
+
 constexpr Signature kSplit{"split", {"color", "key"}, 1, 2};
 PyObject* split(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return alone_in(self, "split", [&](Handle& handle) -> PyObject* {
@@ -423,6 +429,7 @@ PyMethodDef g_methods[] = {
     called<kAllReduceList>("all_reduce_list"),
     called<kAllReduceShards>("all_reduce_shards"),
     called<kCompressedAverage>("compressed_average"),
+    called<kAllReduceSome>("all_reduce_some"),
     called<kScan>("scan"),
     called<kExscan>("exscan"),
     called<kReduce>("reduce"),
@@ -466,6 +473,7 @@ PyMethodDef g_methods[] = {
     started<kRecv>("irecv"),
     started<kRecvAny>("irecv_any"),
     {"own_shards", own_shards, METH_O, nullptr},
+    {"some_behind", some_behind, METH_NOARGS, nullptr},
     {"split", as_method(split), kMethod, nullptr},
     {"group", as_method(group), kMethod, nullptr},
     {"alloc", as_method(alloc), kMethod, nullptr},

@@ -10,7 +10,7 @@ ones also take bool. All other calls take any elements that are plain memory. <d
 and fails.
 """
 
-from typing import Any, Callable, Literal, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, List, Literal, Optional, Sequence, Tuple, TypeVar, Union
 
 Array = Any
 T = TypeVar("T")
@@ -138,6 +138,30 @@ class Communicator:
                            out: Optional[Array] = None) -> Array:
         """The average of float32 arrays that travel in the codec, on every rank. residual: an array like x, zeros before
         the first call: what the codec loses goes there, and into the next call (error feedback). Host memory only."""
+    def all_reduce_some(self, x: Optional[Array], need: int, op: Literal["sum", "avg"] = "sum", *, wait: float = 0,
+                        late: Literal["drop", "carry"] = "drop", max_behind: int = 16, slot: int = 0,
+                        out: Optional[Array] = None
+                        ) -> Tuple[Array, List[int], Literal["none", "in", "dropped", "carried"]]:
+        """An all_reduce that does not wait for slow ranks: it is over once `need` ranks have given their arrays and one
+        of them has waited for `wait` seconds, or once all ranks have come. A later rank gets the same result, without
+        waiting; its array counts nowhere, or with late="carry" the library adds it to what this rank gives in the next
+        of its calls with this slot that is in. x None: this rank gives nothing new, and needs `out`. No rank gets more
+        than max_behind calls ahead of another.
+
+        Returns the result, how many contributions of each rank are in (the same on every rank; "avg" divides by their
+        sum), and what became of this rank's own. A slow rank catches up with the calls that are decided before it
+        computes again:
+
+            fate = "none"
+            for step in range(steps):
+                late = comm.some_behind() > 0 or fate == "carried"
+                gradient = None if late else compute(weights)
+                mean, given, fate = comm.all_reduce_some(gradient, need, "avg", late="carry", out=out)
+                weights -= rate * mean
+
+        dl_all_reduce_some() in <dlaunch/ring.h> has the details. Host memory only."""
+    def some_behind(self) -> int:
+        """How many calls of all_reduce_some() are decided that this rank has yet to make."""
     def scan(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Array:
         """Each element reduced over the ranks up to this one."""
     def exscan(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Optional[Array]:

@@ -19,6 +19,11 @@ namespace dlaunch {
 
 inline constexpr int kAnySource = -1;
 
+// Tags of the library's own messages, which no call of the program can give: those of
+// all_reduce_some.
+inline constexpr int kSomePartTag = -2, kSomeResultTag = -3;
+constexpr bool is_library_tag(int tag) { return tag == kSomePartTag || tag == kSomeResultTag; }
+
 // A point-to-point call with arguments already checked.
 struct Message {
   const void* send = nullptr;  // exactly one of send and recv is set; may be null if count == 0
@@ -45,10 +50,13 @@ struct StagedMessage {
 class Completions {
  public:
   void begun() { ++under_way_; }
-  void ended() {
+  // Who sees that the operation is done sees also that it is no longer under way. This object may
+  // end as soon as `done` is set.
+  void ended(std::atomic<bool>& done) {
     {
       const std::lock_guard lock(common().mutex);
       --under_way_;
+      done.store(true, std::memory_order_release);
     }
     common().changed.notify_all();
   }
@@ -87,13 +95,14 @@ struct Operation {
   Compression compression;
   TensorList list;
   StagedMessage staged;
+  std::shared_ptr<void> keeps;  // what the message sends, until it is done
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   const Result<void>& outcome() const { return outcome_; }  // once done
   void finish(Result<void> outcome) {
     outcome_ = std::move(outcome);
-    done_.store(true, std::memory_order_release);
-    completions_.ended();
+    keeps.reset();
+    completions_.ended(done_);
   }
 
  private:

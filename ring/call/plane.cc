@@ -31,6 +31,7 @@ constexpr CollectiveTraits kTraits[] = {
     /* scan */ {.reduces = true},
     /* exscan */ {.reduces = true},
     /* compressed_average */ {.reduces = true},
+    /* all_reduce_some */ {.reduces = true},
 };
 static_assert(std::size(kTraits) == std::size(kCollectiveNames));
 constexpr CollectiveTraits kUnknown = {};
@@ -96,6 +97,9 @@ const char* what_differs(const CallSignature& s) {
   if (collective_of(s) == Collective::compressed_average || within == Within::compressed_average) {
     return "counts or codecs";
   }
+  if (collective_of(s) == Collective::all_reduce_some) {
+    return "counts or terms";
+  }
   if (within == Within::in_order) return "calls, counts, types or roots";
   return within == Within::scan || within == Within::exscan ? "counts, types or operations"
                                                             : "counts";
@@ -157,6 +161,12 @@ std::uint64_t layout_of(const ShardInput& input, std::size_t count, dl_op op) {
 std::uint64_t layout_of(const Compression& compression, std::size_t count) {
   return hash_of(
              std::array{static_cast<std::size_t>(compression.codec), count, compression.common}) |
+         1;
+}
+
+std::uint64_t layout_of(const SomeTerms& terms, std::size_t count) {
+  return hash_of(std::array{static_cast<std::size_t>(terms.need),
+                            static_cast<std::size_t>(terms.max_behind), count}) |
          1;
 }
 

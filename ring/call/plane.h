@@ -36,6 +36,7 @@ enum class Collective : std::uint8_t {
   scan,
   exscan,
   compressed_average,
+  all_reduce_some,
 };
 
 // Properties of a collective, for code that handles all of them alike.
@@ -146,6 +147,19 @@ std::uint64_t hash_of(std::span<const std::size_t> values);
 std::uint64_t layout_of(const ShardInput& input, std::size_t count, dl_op op);
 std::uint64_t layout_of(const Compression& compression, std::size_t count);
 
+// What all_reduce_some takes beside `in`, which is null if this rank gives nothing, and where it
+// puts the outcome.
+struct SomeTerms {
+  int need = 1;
+  Duration wait{};
+  bool carries = false;
+  int max_behind = 0;
+  int slot = 0;
+  int* given = nullptr;
+  dl_fate* fate = nullptr;
+};
+std::uint64_t layout_of(const SomeTerms& terms, std::size_t count);
+
 // One collective call of one rank, with arguments already checked. Counts as in ring.h.
 struct Call {
   Collective collective = Collective::barrier;
@@ -165,6 +179,7 @@ struct Call {
   // all_reduce_shards: the values of this rank's shards, in place of `in`.
   const ShardInput* shards = nullptr;
   const Compression* compression = nullptr;  // compressed_average
+  const SomeTerms* some = nullptr;           // for all_reduce_some
   // all_reduce and broadcast: where the `count` elements lie, in place of `in` and `out`.
   const TensorList* list = nullptr;
   std::uint64_t layout = 0;  // of the list; stays when its tensors have been packed together. Or

@@ -2,6 +2,7 @@
 // for all, or in small calls every rank reduces everything. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -19,6 +20,12 @@ constexpr bool goes_to_all(std::size_t bytes, std::size_t parts) {
 // The elements that each rank reduces, end to end. The lengths of slices, but for the last ones,
 // are multiples of `unit`: a cache line of the smallest elements.
 std::vector<Part> slices_of(std::size_t count, int ranks, std::size_t unit = 64);
+
+// The memory gets room for so many bytes, and keeps it.
+inline std::byte* room_in(std::vector<std::byte>& memory, std::size_t bytes) {
+  memory.resize(std::max(memory.size(), bytes));
+  return memory.data();
+}
 
 // What a core reduces at a time, so that it stays in a cache.
 inline constexpr std::size_t kCacheBlockBytes = 1 << 16;

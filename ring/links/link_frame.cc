@@ -1,6 +1,7 @@
 #include "ring/links/link_frame.h"
 
 #include "base/codec.h"
+#include "ring/call/some_quorum.h"
 
 namespace dlaunch {
 namespace {
@@ -10,20 +11,34 @@ constexpr std::size_t kSignature = 8 + 4;
 constexpr std::size_t kRoute = 4 + 4;
 constexpr std::uint8_t kPassedOn = 128;
 
+bool text_fits(LinkFrame::Type type, std::size_t text, int ranks) {
+  switch (type) {
+    case LinkFrame::Type::inside:
+      return text == kSignature;
+    case LinkFrame::Type::arrived:
+      return text == kArrivalBytes;
+    case LinkFrame::Type::decided:  // the channel may have fewer ranks than the connections
+      return text % kGivenBytes == 0 && text <= kGivenBytes * static_cast<std::size_t>(ranks);
+    default:
+      return text <= kMaxLinkText;
+  }
+}
+
 // A frame of this type has all its fields, and no others.
 bool sound(const LinkFrame& frame, std::size_t text, int ranks) {
-  if (frame.type < LinkFrame::Type::abort || frame.type > LinkFrame::Type::memory) return false;
+  if (frame.type < LinkFrame::Type::abort || frame.type > LinkFrame::Type::decided) return false;
   if (frame.code > Errc::unsupported || frame.rank < -1 || frame.rank >= ranks) return false;
   if (frame.number > 0 && (frame.origin < 0 || frame.origin >= ranks || frame.passes()))
     return false;
-  return frame.type == LinkFrame::Type::inside ? text == kSignature : text <= kMaxLinkText;
+  return text_fits(frame.type, text, ranks);
 }
 
 }  // namespace
 
 std::string encode(const LinkFrame& frame) {
   const bool inside = frame.type == LinkFrame::Type::inside;
-  const auto text = inside ? std::string_view() : frame.text.substr(0, kMaxLinkText);
+  const std::size_t most = frame.type == LinkFrame::Type::decided ? 0xffff : kMaxLinkText;
+  const auto text = inside ? std::string_view() : frame.text.substr(0, most);
   Writer out;
   out.put(static_cast<std::uint8_t>(static_cast<std::uint8_t>(frame.type) |
                                     (frame.number > 0 ? kPassedOn : 0)));

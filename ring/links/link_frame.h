@@ -20,6 +20,9 @@
 //            messages and passes it; otherwise it connects: `seq` is PairSockets::Use
 //   MEMORY   one descriptor comes with the frame, or none, as with PASS: that of memory of the
 //            sender for all channels; `seq` says which (see ring/shm/host_memory.h)
+//   ARRIVED  to rank 0: the sender is in its all_reduce_some `seq`; the text is a SomeArrival
+//   DECIDED  from rank 0: whose contributions are in all_reduce_some `seq`; the text is SomeGiven
+//            (ring/call/some_quorum.h has both)
 #pragma once
 
 #include <cstddef>
@@ -48,7 +51,9 @@ struct LinkFrame {
     join = 6,
     pass = 7,
     want = 8,
-    memory = 9
+    memory = 9,
+    arrived = 10,
+    decided = 11
   };
   Type type = Type::abort;
   Errc code = Errc::aborted;
@@ -75,7 +80,7 @@ enum class Passed : std::uint8_t {
 
 inline constexpr std::size_t kMaxLinkText = 1000;
 
-// Text is cut to kMaxLinkText.
+// Text is cut to kMaxLinkText, but for that of a DECIDED.
 std::string encode(const LinkFrame& frame);
 // Makes the code of an encoded frame kLacking.
 void mark_lacking(std::string& encoded);

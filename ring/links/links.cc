@@ -107,8 +107,9 @@ LinkFrame Links::frame(LinkFrame::Type type, std::uint64_t seq, int rank) const 
   return {.type = type, .rank = rank, .seq = seq, .text = "", .channel = id_};
 }
 
-void Links::on_nonsense(int member) {
-  const int peer = from_trunk_[static_cast<std::size_t>(member)];
+void Links::on_nonsense(int member) { nonsense_of(from_trunk_[static_cast<std::size_t>(member)]); }
+
+void Links::nonsense_of(int peer) {
   abort({.code = Errc::protocol,
          .what = who(peer) + " sent bytes on its control link that make no sense",
          .rank = peer});
@@ -164,6 +165,10 @@ void Links::on_frame(int member, const LinkFrame& frame, UniqueFd descriptor) {
       return make_socket(peer);
     case LinkFrame::Type::memory:
       return;  // belongs to the trunk
+    case LinkFrame::Type::arrived:
+      return on_arrived(peer, frame);
+    case LinkFrame::Type::decided:
+      return on_decided(peer, frame);
   }
 }
 

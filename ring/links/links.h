@@ -29,6 +29,7 @@
 #include "ring/call/peer_sockets.h"
 #include "ring/call/plane.h"
 #include "ring/call/roll_call.h"
+#include "ring/call/some_quorum.h"
 #include "ring/links/late_source.h"
 #include "ring/links/link_frame.h"
 #include "ring/links/link_graph.h"
@@ -45,7 +46,7 @@ class Links : private Trunk::Channel, public PeerSockets {
   using Naming = std::function<Error(Error)>;
 
   // Over connections of its own: makes their trunk, and starts its thread. The flag must outlive
-  // this object. silence as for Trunk::make(); naming: may be null; called on the thread.
+  // this object. silence as for Trunk::make(); naming: may be null; called on any thread.
   static Result<std::unique_ptr<Links>> start(int rank, std::vector<Peer> peers, AbortFlag& abort,
                                               Duration silence = Duration::zero(),
                                               Naming naming = nullptr,
@@ -95,6 +96,15 @@ class Links : private Trunk::Channel, public PeerSockets {
   // The trunk's number for a rank of this channel.
   int member(int r) const { return peers_[static_cast<std::size_t>(r)].member; }
   std::string who(int r) const { return trunk_->who(member(r)); }
+
+  // all_reduce_some: tells rank 0, which decides, that this rank is in the call, or has waited in
+  // it.
+  void some_arrived(const SomeArrival& arrival);
+  // Waits for the decision on such a call, and takes it; nullopt: the time is up. Once for each
+  // call.
+  Result<std::optional<SomeGiven>> await_decision(std::uint64_t number, TimePoint until);
+  // The last such call that is decided.
+  std::uint64_t decided() const { return decided_; }
 
   // The bootstrap of a group: tells all members that this rank has come. await_all() waits for
   // theirs.
@@ -157,11 +167,15 @@ class Links : private Trunk::Channel, public PeerSockets {
   void on_pass(int peer, const LinkFrame& frame, UniqueFd descriptor);
   void on_abort(int peer, const LinkFrame& frame);
   void on_inside(int peer, const LinkFrame& frame);
+  void on_arrived(int peer, const LinkFrame& frame);
+  void on_decided(int peer, const LinkFrame& frame);
+  void take_arrival(int rank, const SomeArrival& arrival);
+  bool keep_decision(SomeDecision decision);
+  void nonsense_of(int peer);
   void make_socket(int peer);
   void tell_of_sockets();
-  template <class Ready>
   Result<bool> await_mail(std::unique_lock<std::mutex>& lock, TimePoint deadline,
-                          const ParentEnd* parent, Ready ready);
+                          const ParentEnd* parent, const std::function<bool()>& ready);
   LinkFrame frame(LinkFrame::Type type, std::uint64_t seq, int rank) const;
   void lose(int peer, std::string_view how);
   void abort_if_needed(int peer);
@@ -213,6 +227,11 @@ class Links : private Trunk::Channel, public PeerSockets {
   std::atomic<bool> sockets_come_{false};
   std::map<std::pair<int, Passed>, std::deque<UniqueFd>> passed_;  // not yet taken
   std::string declined_;                                           // why; "": no rank has. Likewise
+  // Held until a decision is on its way to all ranks: they get the decisions in order.
+  std::mutex quorum_mutex_;
+  std::unique_ptr<SomeQuorum> quorum_;  // on rank 0, from the first arrival; under the mutex
+  std::map<std::uint64_t, SomeGiven> decisions_;  // not yet taken; under mail_mutex_
+  std::atomic<std::uint64_t> decided_{0};
 };
 
 }  // namespace dlaunch

@@ -12,9 +12,8 @@ namespace dlaunch {
 
 // Waits until ready() is true; false at the deadline. In slices, because the parent's end does not
 // wake it.
-template <class Ready>
 Result<bool> Links::await_mail(std::unique_lock<std::mutex>& lock, TimePoint deadline,
-                               const ParentEnd* parent, Ready ready) {
+                               const ParentEnd* parent, const std::function<bool()>& ready) {
   constexpr auto kSlice = std::chrono::milliseconds(5);
   while (!ready()) {
     if (abort_.raised()) return abort_.error();

@@ -80,10 +80,11 @@ Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning) {
     case Collective::broadcast:
       return small ? Algorithm::tree : Algorithm::chain;
     case Collective::barrier:
-    case Collective::all_reduce_shards:  // these four never get here
+    case Collective::all_reduce_shards:  // these never get here
     case Collective::compressed_average:
     case Collective::scan:
     case Collective::exscan:
+    case Collective::all_reduce_some:
       break;
   }
   return Algorithm::dissemination;

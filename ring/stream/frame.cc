@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/ring_names.h"
+#include "ring/call/operation.h"
 
 namespace dlaunch {
 namespace {
@@ -31,7 +32,8 @@ Result<FrameHeader> checked_message(const FrameHeader& header) {
   const std::size_t element = known ? dtype_bytes(header.message_dtype()) : 0;
   if (element == 0)
     return protocol_error(fmt::format("a message of unknown dtype {}", header.what));
-  if (header.message_tag() < 0) return protocol_error("a message with a negative tag");
+  const int tag = header.message_tag();
+  if (tag < 0 && !is_library_tag(tag)) return protocol_error("a message with a negative tag");
   if (header.count > kMaxMessageBytes / element || header.bytes != header.count * element) {
     return protocol_error(
         fmt::format("a message of {} elements in {} bytes", header.count, header.bytes));

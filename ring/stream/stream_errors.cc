@@ -15,6 +15,10 @@ std::string activity_of(const Call& step) {
 
 std::string activity_of(const Message& message) {
   if (message.peer == kAnySource) return fmt::format("recv from any rank (tag {})", message.tag);
+  if (is_library_tag(message.tag)) {
+    return fmt::format("all_reduce_some: {} rank {}", message.is_send ? "send to" : "recv from",
+                       message.peer);
+  }
   return fmt::format("{} rank {} (tag {})", message.is_send ? "send to" : "recv from", message.peer,
                      message.tag);
 }

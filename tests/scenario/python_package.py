@@ -108,9 +108,36 @@ def reductions():
     one = comm.own_shards(1)
     raises(ValueError, comm.all_reduce_shards, [], 1, says="needs out") if not one else None
     same(comm.all_reduce_shards([np.ones(2)] * len(one), 1, out=np.empty(2)), np.ones(2))
+    somes(comm)
     lists = comm.all_reduce_list([of(rank, 3), of(rank, (2, 2))])
     for got, shape in zip(lists, (3, (2, 2))):
         same(got, sum(of(r, shape) for r in range(size)))
+
+
+def somes(comm):
+    rank, size = comm.rank, comm.size
+    got, given, fate = comm.all_reduce_some(of(rank, (2, 3)), size)
+    same(got, sum(of(r, (2, 3)) for r in range(size)))
+    assert (given, fate) == ([1] * size, "in")
+    x = np.full(4, rank + 1.0)
+    same(comm.all_reduce_some(x, size, "avg", out=x)[0], np.full(4, (size + 1) / 2))
+    last = rank == size - 1
+    if size > 1 and last:  # the others make two calls without this rank
+        while comm.some_behind() < 2:
+            time.sleep(0.001)
+    mine, out = np.ones(3), np.empty(3)
+    expected = [1] * (size - 1) + [0] if size > 1 else [1]
+    for late, became in (("carry", "carried"), ("drop", "dropped")):
+        got, given, fate = comm.all_reduce_some(mine, max(1, size - 1), late=late, slot=5, out=out)
+        assert got is out and given == expected and fate == (became if size > 1 and last else "in")
+        same(out, np.full(3, float(sum(expected))))
+    got, given, fate = comm.all_reduce_some(None if last else mine, size, "avg", wait=60, slot=5, out=out)
+    assert given == expected[:-1] + [1 if size > 1 else 0] and fate == ("in" if size > 1 else "none")
+    same(got, np.full(3, 1.0 if size > 1 else 0.0))
+    raises(ValueError, comm.all_reduce_some, None, 1, says="needs out")
+    raises(ValueError, comm.all_reduce_some, mine, 1, late="never", says="'drop' or 'carry'")
+    raises(dlaunch.Unsupported, comm.all_reduce_some, mine, 1, "max", says="only sums and averages")
+    raises(TypeError, comm.all_reduce_some, mine, says="need")
 
 
 def small_floats():

@@ -74,6 +74,7 @@ constexpr Failpoint kFailpoints[] = {
     {.name = "links.goodbye"},
     {.name = "links.tell"},
     {.name = "links.frame"},
+    {.name = "links.decides", .who = Who::first},
     {.name = "group.colors_told"},
     {.name = "branching.opened", .on = On::shm},
     {.name = "branching.met", .on = On::shm},

@@ -9,6 +9,7 @@ namespace {
 constexpr const char* kNames[] = {"all_reduce",
                                   "all_reduce_list",
                                   "all_reduce_shards",
+                                  "all_reduce_some",
                                   "scan",
                                   "reduce",
                                   "reduce_scatter",
@@ -139,6 +140,9 @@ Step Program::collective(Step step) {
   const int ops = floats ? 5 : 8, chosen = random_.under(ops + (floats ? 3 : 2));
   constexpr dl_op kOthers[] = {kOwnInOrder, kOwnCommuting, kPremul};
   step.op = chosen < ops ? static_cast<dl_op>(chosen) : kOthers[chosen - ops];
+  const bool some = step.kind == Kind::all_reduce_some;
+  if (some && step.op != DL_AVG) step.op = DL_SUM;
+  if (some && step.dtype > DL_COMPLEX128) step.dtype = DL_FLOAT32;
   if (reduces(step.kind) && floats) step.flavour = static_cast<Flavour>(1 + random_.under(3));
   const bool is_complex = step.dtype == DL_COMPLEX64 || step.dtype == DL_COMPLEX128;
   if (is_complex && (step.op == DL_MAX || step.op == DL_MIN)) step.op = DL_SUM;
@@ -146,7 +150,7 @@ Step Program::collective(Step step) {
       step.op == DL_SUM || step.op == DL_AVG || step.op == DL_PRODUCT || step.op == kPremul;
   if (shape_.any_order && floats && ordered) step.flavour = Flavour::whole;
   // Their partial results are rounded; here only the order of ranks is judged.
-  const bool composed = step.kind == Kind::all_reduce_shards || step.kind == Kind::scan;
+  const bool composed = step.kind == Kind::all_reduce_shards || step.kind == Kind::scan || some;
   if (composed && floats) step.flavour = Flavour::whole;
   if (step.kind == Kind::scan && step.op == DL_AVG) step.op = DL_SUM;
   // Few whole numbers are exact in 8 bits.
@@ -160,7 +164,7 @@ Step Program::collective(Step step) {
   constexpr std::size_t kExactFactors = 4;
   if (composed && floats && step.op == DL_PRODUCT && ranks > kExactFactors) step.op = DL_SUM;
   step.root = random_.under(static_cast<int>(ranks));
-  step.later = random_.chance(300);
+  step.later = !some && random_.chance(300);
   std::size_t bytes = any_bytes();
   // For the whole or for a rank's part.
   if (random_.chance(500) || bytes > (1 << 20)) bytes /= ranks;

@@ -15,6 +15,7 @@ enum class Kind {
   all_reduce,
   all_reduce_list,
   all_reduce_shards,  // each rank has one
+  all_reduce_some,    // all ranks are in
   scan,
   reduce,
   reduce_scatter,

@@ -351,6 +351,12 @@ dl_result Task::start_collective(dl_comm* comm, bool later) {
     case Kind::all_reduce_shards:
       return START(all_reduce_shards, comm, ranks_, &in, out, count, dtype,
                    made_op(step_.op, own_));
+    case Kind::all_reduce_some: {
+      dl_some_options options;
+      dl_some_options_init(&options);
+      options.need = ranks_;
+      return dl_all_reduce_some(comm, in, out, count, dtype, step_.op, &options, nullptr, nullptr);
+    }
     case Kind::scan:
       return START(scan, comm, in, out, count, dtype, made_op(step_.op, own_));
     case Kind::reduce:

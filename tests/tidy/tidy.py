@@ -89,7 +89,7 @@ CONFINED = {
 CORES = re.compile(
     r"(elastic/(?!state/|include/)|elastic/state/(holding|plan|registry|sampler)\.|"
     r"rendezvous/(store_core|wire|handshake|etcd_message)\.|"
-    r"cli/bench/(step_model|advice)\.|ring/(plan/|compress/|call/plane\.|stream/frame\.|device/(device_choice|host_granules|nccl_steps)\.)|"
+    r"cli/bench/(step_model|advice)\.|ring/(plan/|compress/|call/(plane|some_quorum)\.|stream/frame\.|device/(device_choice|host_granules|nccl_steps)\.)|"
     r"launcher/(plan/host|lead/(report/|job_events|events/(event_feed|job_event)|metrics/(bandwidth_samples|goodput_counters|http_request|job_counters|metrics_text)|control/(control_request|job_status|progress_line|run_pace)|membership/(job_slots|node_)|job_monitor|monitor/|start/host_quorum)|output/(line_|traceback_)|wire/after_|"
     r"node/(node_session|placement/binding|workers/worker_env|mpi/(pmi_core|pmix_job)))\w*\.)"
 )

@@ -14,6 +14,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -122,6 +123,18 @@ struct dtype_of<float8_e5m2> : std::integral_constant<dl_dtype, DL_FLOAT8_E5M2> 
 
 struct Options : dl_options {
   Options() { dl_options_init(this); }
+};
+
+// For all_reduce_some(): dl::SomeOptions some(k); some.late = DL_LATE_CARRY;
+struct SomeOptions : dl_some_options {
+  explicit SomeOptions(int needed) {
+    dl_some_options_init(this);
+    need = needed;
+  }
+};
+struct SomeOutcome {
+  std::vector<int> given;  // how many contributions of each rank are in
+  dl_fate fate = DL_FATE_NONE;
 };
 
 namespace detail {
@@ -295,6 +308,7 @@ class Communicator : public detail::RangeCalls<Communicator> {
   using Calls::all_gather_v;
   using Calls::all_reduce;
   using Calls::all_reduce_shards;
+  using Calls::all_reduce_some;
   using Calls::all_to_all;
   using Calls::all_to_all_v;
   using Calls::broadcast;
@@ -471,6 +485,21 @@ class Communicator : public detail::RangeCalls<Communicator> {
                                     static_cast<dl_codec>(codec), residual.data(), r);
     });
   }
+  // See dl_all_reduce_some(). out.size() == in.size()
+  template <class T>
+  SomeOutcome all_reduce_some(std::span<const T> in, std::span<T> out, const SomeOptions& options,
+                              Op op = Op::sum) {
+    same(in.size(), out.size(), "all_reduce_some: in and out differ in size");
+    static const T none{};  // for values that are given, although there are none
+    return some(in.data() == nullptr ? &none : in.data(), out, options, op);
+  }
+  // This rank gives nothing.
+  template <class T>
+  SomeOutcome all_reduce_some(std::nullptr_t, std::span<T> out, const SomeOptions& options,
+                              Op op = Op::sum) {
+    return some(static_cast<const T*>(nullptr), out, options, op);
+  }
+  int some_behind() const { return dl_some_behind(get()); }
   void barrier() { check(dl_barrier(get())); }
   // In the background; see dl_iall_reduce.
   template <class T>
@@ -604,7 +633,14 @@ class Communicator : public detail::RangeCalls<Communicator> {
 
  private:
   struct Finalize {
-    void operator()(dl_comm* comm) const { dl_finalize(comm); }
+    Finalize() : exceptions(std::uncaught_exceptions()) {}
+    // An exception ends a communicator that owes results of all_reduce_some without a wait for the
+    // ranks that are late: they learn at once that this rank fails.
+    void operator()(dl_comm* comm) const {
+      if (std::uncaught_exceptions() > exceptions) (void)dl_set_op_timeout(comm, 1e-6);
+      dl_finalize(comm);
+    }
+    int exceptions;  // when the communicator was made
   };
   struct List {
     template <class T>
@@ -648,6 +684,13 @@ class Communicator : public detail::RangeCalls<Communicator> {
     if (a != b) throw Error(DL_ERR_INVALID, what);
   }
   void check(dl_result code) const { detail::check(code, get()); }
+  template <class T>
+  SomeOutcome some(const T* in, std::span<T> out, const SomeOptions& options, Op op) {
+    SomeOutcome outcome{std::vector<int>(ranks()), DL_FATE_NONE};
+    check(dl_all_reduce_some(get(), in, out.data(), out.size(), dtype_of<T>::value, c_op(op),
+                             &options, outcome.given.data(), &outcome.fate));
+    return outcome;
+  }
   // start(&request) begins an operation in the background.
   template <class Start>
   Request begin(Start start) {

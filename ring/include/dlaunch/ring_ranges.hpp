@@ -72,6 +72,15 @@ class RangeCalls {
   void exscan(const In& in, Out&& out, Op op = Op::sum) {
     self().exscan(view_of(in), span_of(out), op);
   }
+  template <class In, class Out, class Options>
+  requires Alike<const In, Out>
+  auto all_reduce_some(const In& in, Out&& out, const Options& options, Op op = Op::sum) {
+    return self().all_reduce_some(view_of(in), span_of(out), options, op);
+  }
+  template <Writable Out, class Options>
+  auto all_reduce_some(std::nullptr_t, Out&& out, const Options& options, Op op = Op::sum) {
+    return self().all_reduce_some(nullptr, span_of(out), options, op);
+  }
   // A container for each shard.
   template <class In, class Out>
   requires Alike<const In, Out>

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ring/call/operation.h"
 #include "ring/stream/inbox.h"
 
 namespace dlaunch {
@@ -63,8 +64,12 @@ TEST_CASE("messages whose length does not fit their count and dtype are refused"
   header = message_frame(5, DL_INT32, 7);
   header.what = 10;
   CHECK(!decode_frame(encoded(header, 1), 1));
-  header = message_frame(5, DL_INT32, -1);
-  CHECK(!decode_frame(encoded(header, 1), 1));
+  for (const int tag : {-1, -4}) {
+    CHECK(!decode_frame(encoded(message_frame(5, DL_INT32, tag), 1), 1));
+  }
+  for (const int tag : {kSomePartTag, kSomeResultTag}) {  // the library's own
+    CHECK(decode_frame(encoded(message_frame(5, DL_INT32, tag), 1), 1));
+  }
   header = message_frame(5, DL_FLOAT64, 0);
   header.count = (std::uint64_t{1} << 61) + 5;  // times 8 wraps around to the right length
   CHECK(!decode_frame(encoded(header, 1), 1));

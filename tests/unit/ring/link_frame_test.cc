@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include "ring/call/some_quorum.h"
+
 namespace dlaunch {
 namespace {
 
@@ -15,6 +17,9 @@ const CallSignature kCall = signature_of({.collective = Collective::reduce,
                                           .root = 2,
                                           .seq = (std::uint64_t{1} << 32) + 7},
                                          4);
+
+const std::string kArrived = encode(SomeArrival{.number = 4, .call = kCall});
+const std::string kDecided = encode(SomeGiven{1, 0, 3});
 
 std::vector<LinkFrame> one_of_each() {
   return {{.type = LinkFrame::Type::abort,
@@ -35,6 +40,13 @@ std::vector<LinkFrame> one_of_each() {
           {.type = LinkFrame::Type::pass, .seq = 258, .text = "", .channel = 7},
           {.type = LinkFrame::Type::want, .text = "", .channel = 7},
           {.type = LinkFrame::Type::memory, .seq = 3, .text = ""},
+          {.type = LinkFrame::Type::arrived, .rank = 2, .seq = 4, .text = kArrived},
+          {.type = LinkFrame::Type::decided,
+           .rank = 0,
+           .seq = 4,
+           .text = kDecided,
+           .origin = 0,
+           .number = 6},
           {.type = LinkFrame::Type::abort,
            .rank = 1,
            .seq = 0,
@@ -110,11 +122,18 @@ TEST_CASE("link frames: an impossible header is refused") {
       return changed;
     };
     CHECK(refused(with(0, 0)));
-    CHECK(refused(with(0, 10)));
+    CHECK(refused(with(0, 12)));
     CHECK(refused(with(1, 127)));
     CHECK(refused(with(3, 4)));  // 1,024 bytes of text and more
     CHECK(refused(with(4, 4)));  // of ranks 0 to 3
     CHECK(refused(with(7, -2)));
+    // The text of these has one length, or one of so many numbers.
+    if (frame.type == LinkFrame::Type::arrived) {
+      for (const char size : {0, 28, 30}) CHECK(refused(with(2, size)));
+    }
+    if (frame.type == LinkFrame::Type::decided) {
+      for (const char size : {3, 15, 20}) CHECK(refused(with(2, size)));
+    }
     // What was called has one length.
     if (frame.type != LinkFrame::Type::inside) continue;
     for (const char size : {0, 1, 11, 13, 16}) CHECK(refused(with(2, size)));

@@ -182,6 +182,34 @@ TEST_CASE("links: malformed bytes end the communicator with the sender's name") 
   }
 }
 
+TEST_CASE("links: a decision out of order ends the communicator with the sender's name") {
+  for (const std::uint64_t second : {1UL, 3UL, 1UL << 40}) {
+    LinkedRank rank;
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    const UniqueFd decides(ends[1]);
+    std::vector<Links::Peer> peers(2);
+    peers[0] = {"rank 0", UniqueFd(ends[0])};
+    auto links = Links::start(1, std::move(peers), rank.flag);
+    REQUIRE(links);
+    const std::string text = encode(SomeGiven{1, 0});
+    const auto decide = [&](std::uint64_t number) {
+      const std::string bytes = encode(
+          LinkFrame{.type = LinkFrame::Type::decided, .rank = 0, .seq = number, .text = text});
+      REQUIRE(::send(decides.get(), bytes.data(), bytes.size(), 0) ==
+              static_cast<ssize_t>(bytes.size()));
+    };
+    decide(1);
+    const auto given = (*links)->await_decision(1, steady_now() + 10s);
+    REQUIRE(given);
+    CHECK(*given == SomeGiven{1, 0});
+    decide(second);
+    CHECK(rank.error().code == Errc::protocol);
+    CHECK(rank.error().rank == 0);
+    CHECK((*links)->decided() == 1);
+  }
+}
+
 TEST_CASE("links: a silent host is lost in time, one with stopped processes is not") {
   // 127.0.0.1 and 127.0.0.2 play two hosts. Rank 1 stands still: nobody reads at its end.
   UniqueFd standing[2], silent[2];

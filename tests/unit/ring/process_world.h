@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <dlaunch/ring.h>
@@ -100,6 +101,21 @@ inline int end_of(pid_t pid) {
 }
 
 using Body = std::function<int(int rank, dl_comm*& comm)>;
+
+// Waits until the first thread of a process sleeps, as in a call that waits.
+inline bool falls_asleep(pid_t pid) {
+  const std::string path =
+      "/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/stat";
+  for (int ms = 0; ms < 20'000; ++ms) {
+    char text[512] = {};
+    const UniqueFd stat(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (::read(stat.get(), text, sizeof text - 1) <= 0) return false;
+    const std::string_view fields(text);  // the name is in parentheses
+    if (fields.substr(fields.rfind(')')).starts_with(") S")) return true;
+    ::usleep(1000);
+  }
+  return false;
+}
 
 // A process that joins, runs body and leaves in good order. A failed dl_init is 100 + its code.
 inline pid_t start_rank(const std::string& url, const World& world, int rank, const Body& body) {

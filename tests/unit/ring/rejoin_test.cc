@@ -3,12 +3,15 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "base/clock.h"
 #include "base/socket.h"
 #include "process_world.h"
 #include "rendezvous/worker_message.h"
@@ -46,6 +49,18 @@ int serve_rounds(const UniqueFd& listener, const std::string& folder, int ranks,
   return 0;
 }
 
+dl_result join_elastic(const std::string& agent, int worker, const char* transport,
+                       dl_comm*& comm) {
+  ::setenv("DLAUNCH_AGENT", agent.c_str(), 1);
+  ::setenv("DLAUNCH_WORKER", std::to_string(worker).c_str(), 1);
+  dl_options options;
+  dl_options_init(&options);
+  options.elastic = 1;
+  options.transport = transport;
+  options.init_timeout_s = options.op_timeout_s = 30;
+  return dl_init("env://", &options, &comm);
+}
+
 // Runs body in so many processes of an elastic job of so many rounds.
 void all_well_elastic(int ranks, int rounds, const char* transport, const Body& body) {
   CAPTURE(transport);
@@ -57,15 +72,8 @@ void all_well_elastic(int ranks, int rounds, const char* transport, const Body& 
       start([&] { return serve_rounds(*listener, folder.path, ranks, rounds); })};
   for (int rank = 0; rank < ranks; ++rank) {
     pids.push_back(start([&] {
-      ::setenv("DLAUNCH_AGENT", socket.c_str(), 1);
-      ::setenv("DLAUNCH_WORKER", std::to_string(rank).c_str(), 1);
-      dl_options options;
-      dl_options_init(&options);
-      options.elastic = 1;
-      options.transport = transport;
-      options.init_timeout_s = options.op_timeout_s = 30;
       dl_comm* comm = nullptr;
-      const dl_result joined = dl_init("env://", &options, &comm);
+      const dl_result joined = join_elastic(socket, rank, transport, comm);
       const int code = joined == DL_OK ? body(dl_rank(comm), comm) : 100 + joined;
       dl_finalize(comm);
       return code;
@@ -147,6 +155,102 @@ TEST_CASE("rejoin: a forked child leaves its parent's place in the job alone") {
       return 0;
     });
   }
+}
+
+TEST_CASE(
+    "rejoin: late ranks get their results of the old round, and calls begin again in the next") {
+  for (const char* transport : kTransports) {
+    for (const bool catches_up : {true, false}) {
+      Gate gate;
+      all_well_elastic(2, 2, transport, [&](int rank, dl_comm*& comm) {
+        dl_some_options options;
+        dl_some_options_init(&options);
+        options.need = 1;
+        std::vector<float> values(300'000, 1), out(values.size());
+        const auto call = [&] {
+          return dl_all_reduce_some(comm, values.data(), out.data(), out.size(), DL_FLOAT32, DL_SUM,
+                                    &options, nullptr, nullptr);
+        };
+        if (rank == 1) gate.pass();
+        for (int i = 0; i < 3 && (rank == 0 || catches_up); ++i) {
+          EXPECT(call() == DL_OK);
+          EXPECT(out.back() == 1);
+        }
+        if (rank == 0) gate.open();
+        EXPECT(dl_rejoin(comm, 1) == DL_OK);
+        EXPECT(dl_some_behind(comm) == 0);
+        options.need = 2;
+        EXPECT(call() == DL_OK);
+        EXPECT(out.back() == 2);
+        return 0;
+      });
+    }
+  }
+}
+
+TEST_CASE("rejoin: the end of the round ends the wait for late ranks") {
+  const TempFolder folder;
+  const std::string socket = folder.path / "agent";
+  auto listener = listen_unix_path(socket, SOCK_SEQPACKET);
+  REQUIRE(listener);
+  Gate over, settled;
+  const pid_t agent = start([&] {
+    UniqueFd members[2];
+    const auto give_round = [&](int round, int ranks) {
+      const std::string place = folder.path / std::to_string(round);
+      std::filesystem::create_directory(place);
+      for (int r = 0; r < ranks; ++r) {
+        const std::string notice = encode(
+            RoundNotice{.round = round, .rank = r, .size = ranks, .store_url = "file://" + place});
+        ::send(members[r].get(), notice.data(), notice.size(), 0);
+      }
+    };
+    for (UniqueFd& member : members) {
+      member.reset(::accept(listener->get(), nullptr, nullptr));
+      if (!std::holds_alternative<Ready>(said(member))) return 1;
+    }
+    give_round(1, 2);
+    over.pass();
+    const std::string fence = encode(FenceNotice{.round = 2, .lost = 1});
+    ::send(members[0].get(), fence.data(), fence.size(), 0);
+    if (!std::holds_alternative<Ready>(said(members[0]))) return 2;
+    give_round(2, 1);
+    return std::holds_alternative<Goodbye>(said(members[0])) ? 0 : 3;
+  });
+  const auto member = [&](int worker) {
+    return start([&, worker] {
+      dl_comm* comm = nullptr;
+      if (join_elastic(socket, worker, "tcp", comm) != DL_OK) return 100;
+      const int rank = dl_rank(comm);
+      if (rank == 1) return settled.pass(), 0;  // it stands still
+      dl_some_options options;
+      dl_some_options_init(&options);
+      options.need = 1;
+      std::vector<float> values(3'000'000, 1);
+      EXPECT(dl_all_reduce_some(comm, values.data(), values.data(), values.size(), DL_FLOAT32,
+                                DL_SUM, &options, nullptr, nullptr) == DL_OK);
+      std::atomic<bool> rejoins = false, waits = false;
+      std::thread ends([&] {
+        while (!rejoins) ::usleep(1000);
+        waits = falls_asleep(::getpid());
+        over.open();
+      });
+      const TimePoint begun = steady_now();
+      rejoins = true;
+      const dl_result joined = dl_rejoin(comm, 1);
+      ends.join();
+      EXPECT(joined == DL_OK);
+      EXPECT(waits);
+      EXPECT(dl_size(comm) == 1);
+      EXPECT(steady_now() - begun < std::chrono::seconds(20));  // the time limit is 30 s
+      dl_finalize(comm);
+      return 0;
+    });
+  };
+  const pid_t pids[] = {member(0), member(1)};
+  CHECK(end_of(agent) == 0);
+  settled.open();
+  for (const pid_t pid : pids) CHECK(end_of(pid) == 0);
 }
 
 TEST_CASE("rejoin: a group of the old round returns an error that says so") {

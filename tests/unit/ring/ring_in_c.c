@@ -31,6 +31,13 @@ int main(void) {
   EXPECT(dl_reduce_scatter(comm, in, out, 1, DL_FLOAT64, DL_MIN) == DL_OK && out[0] == 1.5);
   EXPECT(dl_all_gather(comm, in, out, 2, DL_FLOAT64) == DL_OK);
   EXPECT(dl_broadcast(comm, out, 2, DL_FLOAT64, 0) == DL_OK);
+  dl_some_options some;
+  dl_some_options_init(&some);
+  some.need = 1;
+  int given = 0;
+  dl_fate fate = DL_FATE_NONE;
+  EXPECT(dl_all_reduce_some(comm, in, out, 2, DL_FLOAT64, DL_AVG, &some, &given, &fate) == DL_OK);
+  EXPECT(out[1] == 2.5 && given == 1 && fate == DL_FATE_IN && dl_some_behind(comm) == 0);
   EXPECT(dl_barrier(comm) == DL_OK);
   EXPECT(strcmp(dl_last_error(comm), "") == 0);
   EXPECT(dl_send(comm, in, 2, DL_FLOAT64, 0, 0) == DL_ERR_INVALID);

@@ -49,6 +49,18 @@ TEST_CASE("ring in C++: collectives") {
   CHECK(all == in);
   CHECK_THROWS_AS(comm.compressed_average(in, out, dl::Codec::int4, std::span(residual).first(3)),
                   dl::Error);
+  dl::SomeOptions some(1);
+  some.late = DL_LATE_CARRY;
+  const auto outcome = comm.all_reduce_some(given(in), out, some, dl::Op::avg);
+  CHECK(outcome.given == std::vector<int>{1});
+  CHECK(outcome.fate == DL_FATE_IN);
+  CHECK(all == in);
+  CHECK(comm.all_reduce_some(nullptr, out, some).fate == DL_FATE_NONE);
+  CHECK(all == std::vector<float>(4));
+  CHECK(comm.all_reduce_some(given(in).first(0), out.first(0), some).fate == DL_FATE_IN);
+  CHECK(comm.some_behind() == 0);
+  CHECK_THROWS_AS(comm.all_reduce_some(given(in), out, dl::SomeOptions(2)), dl::Error);
+  CHECK_THROWS_AS(comm.all_reduce_some(given(in), out.first(3), some), dl::Error);
   CHECK_THROWS_AS((void)comm.shard_range(0), dl::Error);
   CHECK_THROWS_AS(comm.all_reduce_shards(2, std::span<const std::span<const float>>(shards), out),
                   dl::Error);
@@ -78,6 +90,9 @@ TEST_CASE("ring in C++: containers and arrays in place of spans") {
   CHECK(filled());
   comm.exscan(in, out);
   CHECK_FALSE(filled());
+  comm.all_reduce_some(in, out, dl::SomeOptions(1));
+  CHECK(filled());
+  CHECK(comm.all_reduce_some(nullptr, out, dl::SomeOptions(1)).fate == DL_FATE_NONE);
   comm.all_reduce(in, out, dl::Op::max);
   CHECK(filled());
   comm.reduce_scatter(in, out);
