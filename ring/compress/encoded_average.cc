@@ -69,6 +69,7 @@ void EncodedAverage::add_up(const std::byte* taken, const float* in, float* resi
   const std::size_t bytes = own_slice().count;
   std::vector<Piece> values(ranks_);
   std::vector<const void*> operands;
+  operands.reserve(ranks_);
   for (const Piece& piece : values) operands.push_back(piece.data());
   Piece mean, back;
   for_pieces(elements_[own_].count, [&](std::size_t at, std::size_t count) {

@@ -426,7 +426,11 @@ DL_API dl_result dl_compressed_average(dl_comm* comm, const float* in, float* ou
  * Synchronous SGD", 2016 (arXiv 1604.00981); with DL_LATE_CARRY it is a partial collective as in
  * Li et al., "Taming Unbalanced Training Workloads in Deep Learning with Partial Collective
  * Operations", 2020 (arXiv 1908.04207). */
-typedef enum dl_late { DL_LATE_DROP = 0, DL_LATE_CARRY = 1 } dl_late;
+typedef enum dl_late {
+  DL_LATE_DROP = 0,
+  DL_LATE_CARRY = 1,
+  DL_LATE_ANY_INT = -0x7fffffff - 1 /* neither: as for dl_dtype */
+} dl_late;
 typedef enum dl_fate {
   DL_FATE_NONE = 0,    /* the rank gave nothing, and nothing is kept */
   DL_FATE_IN = 1,      /* its contribution is in, with all that were kept in the slot */
