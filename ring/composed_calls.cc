@@ -2,10 +2,9 @@
 // elements. It gets that slice of all ranks' values, reduces it, and gives each rank its result: so
 // the ranks move as many bytes as in a ring's all_reduce. For small calls every rank gets
 // everything. all_reduce_shards: ring/call/shard_tree.h has the order. scan, exscan: from rank to
-// rank. compressed_average: ring/compress/encoded_average.h. Reductions by a function that does not
-// commute, and those of 8-bit floats, which are rounded once, where the plane does not keep the
-// order of ranks: in that order. all_reduce_some:
-// see ring/some_calls.cc.
+// rank. compressed_average: ring/compress/encoded_average.h. all_reduce_some: ring/some_calls.cc.
+// Reductions by a function that does not commute, and those of 8-bit floats, which are rounded
+// once, where the plane does not keep the order of ranks: in that order.
 //
 // A sum of products is no call of its own: this rank's values are multiplied on their way into any
 // of the calls.

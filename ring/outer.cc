@@ -195,10 +195,6 @@ dl_result average_now(dl_outer& outer, int fragment) {
   return done;
 }
 
-dl_result start_average(dl_outer& outer, int fragment) {
-  return average(outer, fragment, &request_of(outer, fragment));
-}
-
 OuterDue next_due(const dl_outer& outer) {
   const auto& counts = outer.state.counts();
   return dlaunch::due_at(outer.plan, counts.steps + 1, counts.finished);
@@ -281,14 +277,17 @@ dl_result dl_outer_step(dl_outer* outer) {
     done = waits ? average_now(*outer, due.apply) : take_average(*outer, due.apply);
     if (done == DL_OK) outer->state.take_anchor(due.apply, outer->rules.mixing);
   }
-  if (done == DL_OK && due.send >= 0 && !waits) done = start_average(*outer, due.send);
+  if (done == DL_OK && due.send >= 0 && !waits) {
+    done = average(*outer, due.send, &request_of(*outer, due.send));
+  }
   if (done == DL_OK) ++outer->state.counts().steps;
   return done;
 }
 
 int dl_outer_due(const dl_outer* outer) {
-  if (outer == nullptr || next_due(*outer) == OuterDue{}) return 0;
-  return next_due(*outer).apply >= 0 ? DL_OUTER_CHANGES : DL_OUTER_READS;
+  const OuterDue due = outer != nullptr ? next_due(*outer) : OuterDue{};
+  if (due == OuterDue{}) return 0;
+  return due.apply >= 0 ? DL_OUTER_CHANGES : DL_OUTER_READS;
 }
 
 uint64_t dl_outer_steps(const dl_outer* outer) {
@@ -338,10 +337,7 @@ int dl_outer_waits(dl_outer* outer) {
 
 int dl_outer_in_flight(const dl_outer* outer) {
   if (outer == nullptr) return 0;
-  for (const dl_request* request : outer->requests) {
-    if (request != nullptr) return 1;
-  }
-  return 0;
+  return std::ranges::any_of(outer->requests, [](auto* request) { return request != nullptr; });
 }
 
 dl_result dl_outer_restored(dl_outer* outer) {

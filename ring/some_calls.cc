@@ -60,10 +60,10 @@ class SomeMessages {
   SomeMessages& operator=(const SomeMessages&) = delete;
 
   void send(int peer, const void* from, std::size_t count, int tag) {
-    post({.send = from, .is_send = true, .count = count, .peer = peer, .tag = tag}, call_.deadline);
+    post({.send = from, .is_send = true, .count = count, .peer = peer, .tag = tag});
   }
   void receive(int peer, void* to, std::size_t count, int tag) {
-    post({.recv = to, .count = count, .peer = peer, .tag = tag}, call_.deadline);
+    post({.recv = to, .count = count, .peer = peer, .tag = tag});
   }
   // A send that goes on after end(), without a time limit, and keeps its values until then.
   void owe(int peer, const std::shared_ptr<std::vector<std::byte>>& values, std::size_t count) {
@@ -90,8 +90,8 @@ class SomeMessages {
   void await_all() const {
     Completions::wait([&] { return all_done(posted_); });
   }
-  void post(const Message& message, TimePoint deadline) {
-    if (auto operation = start(message, deadline, nullptr)) posted_.push_back(operation);
+  void post(const Message& message) {
+    if (auto operation = start(message, call_.deadline, nullptr)) posted_.push_back(operation);
   }
   // Null, and failed_, if it could not start. A message without elements needs no start.
   std::shared_ptr<Operation> start(Message message, TimePoint deadline,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <functional>
 
@@ -22,17 +23,12 @@ constexpr std::size_t kTopBlock = 256, kTop = 16;
 static_assert(kCodecUnit % kTopBlock == 0);
 constexpr std::size_t kTopEntry = 3;  // the place, and the upper half of the float
 
-std::uint32_t bits_of_float(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
 void encode_top_block(const float* block, std::size_t count, std::byte* to) {
   // The size, and behind it the place, so that no two are equal.
   std::array<std::uint64_t, kTopBlock> keys;
   for (std::size_t i = 0; i < count; ++i) {
-    keys[i] = std::uint64_t{bits_of_float(block[i]) & 0x7fffffffU} << 8 | (kTopBlock - 1 - i);
+    keys[i] = std::uint64_t{std::bit_cast<std::uint32_t>(block[i]) & 0x7fffffffU} << 8 |
+              (kTopBlock - 1 - i);
   }
   const std::size_t kept = std::min(kTop, count);
   auto* const end = keys.data() + kept;

@@ -32,6 +32,13 @@ cd "$tmp" || exit 1
 fail() { echo "FAIL: $*" >&2; for f in out err; do [ -f $f ] && { echo "--- $f"; tail -n 40 $f; } >&2; done; exit 1; }
 skip() { echo "SKIP: $*"; exit 77; }
 need_package() { compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null || skip "the package was not built: it needs python3-dev"; }
+# need_numpy: the package, and NumPy in $python, for which the package was built. Sets the environment of both.
+need_numpy() {
+  need_package
+  python=${PACKAGE_PYTHON:-/usr/bin/python3}
+  "$python" -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
+  export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+}
 # has_torch PYTHON: whether this Python has PyTorch with torch.distributed. It does not import PyTorch, which takes a second.
 has_torch() {
   "$1" -c 'import importlib.util, os, sys

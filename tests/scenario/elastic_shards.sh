@@ -1,10 +1,8 @@
 # With virtual shards a training has the same weights, bit by bit, at any number of workers, while a job changes its size,
 # and after a worker's death; whatever the transport.
 source "$SOURCE/tests/scenario/common.sh"
-need_package
-python=${PACKAGE_PYTHON:-/usr/bin/python3}
-"$python" -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
-export PATH="$BUILD/cli/ctl:$PATH" PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+need_numpy
+export PATH="$BUILD/cli/ctl:$PATH"
 export TMPDIR="$tmp"  # hides other jobs of this user
 cat >train.py <<'PY'
 import os, sys, time

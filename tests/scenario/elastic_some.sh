@@ -1,8 +1,6 @@
 # Elastic ranks go on with all_reduce_some() in the next round when a rank dies that was late, or was in the call.
 source "$SOURCE/tests/scenario/common.sh"
-need_package
-/usr/bin/python3 -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
-export PYTHONPATH="$BUILD/python" OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+need_numpy
 cat >some.py <<'P'
 import os, signal, sys, threading, time
 import numpy as np
@@ -35,7 +33,7 @@ while True:
 print(f"done in round {comm.round}")
 P
 for way in late inside; do
-  run dlaunch --nproc 3 --max-restarts 2 /usr/bin/python3 some.py $way
+  run dlaunch --nproc 3 --max-restarts 2 "$python" some.py $way
   expect_code 0
   [ "$(grep -cE 'done in round [2-9]$' out)" = 3 ] || fail "$way: not every rank is done in a later round: $(cat out err)"
 done

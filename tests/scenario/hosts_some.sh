@@ -1,11 +1,10 @@
 # all_reduce_some() between hosts: with a slow rank, over slow and lossy links, all ranks get the same weights, and each
 # contribution is in one result or dropped.
 source "$SOURCE/tests/hosts/ranks.sh" || exit 1
-need_package
-/usr/bin/python3 -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
-export PYTHONPATH="$BUILD/python" OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 DLAUNCH_OP_TIMEOUT=30s
+need_numpy
+export DLAUNCH_OP_TIMEOUT=30s
 hosts_up 3
-steps=("/usr/bin/python3" "$SOURCE/tests/scenario/some_steps.py")
+steps=("$python" "$SOURCE/tests/scenario/some_steps.py")
 all_end() {
   ranks_end 60
   [ -z "${codes//0 /}" ] || ranks_fail "exit codes $codes"

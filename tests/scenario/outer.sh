@@ -1,10 +1,7 @@
 # Local training with an outer optimizer, in Python: a training that loses a worker, or goes on in other processes, ends
 # with the weights of an undisturbed one, bit for bit.
 source "$SOURCE/tests/scenario/common.sh"
-need_package
-python=${PACKAGE_PYTHON:-/usr/bin/python3}
-"$python" -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
-export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+need_numpy
 here=$SOURCE/tests/scenario
 
 weights() { sed -nE 's/^\[([0-9])\] .*weights ([0-9a-f]+).*/\1 \2/p' out | sort; }

@@ -1,10 +1,7 @@
 # The package dlaunch for Python: results equal NumPy's, wrong calls raise errors, no argument causes a crash, and
 # trainings with NumPy survive the loss of a worker, bit for bit.
 source "$SOURCE/tests/scenario/common.sh"
-need_package
-python=${PACKAGE_PYTHON:-/usr/bin/python3}
-"$python" -c 'import numpy' 2>/dev/null || skip "NumPy is not installed"
-export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+need_numpy
 here=$SOURCE/tests/scenario
 
 run dlaunch --nproc 4 "$python" -X faulthandler "$here/python_package.py" 2
