@@ -31,6 +31,13 @@ inline constexpr const char* kRound = "DLAUNCH_ROUND";
 inline constexpr const char* kRoundDir = "DLAUNCH_ROUND_DIR";
 inline constexpr const char* kTraced = "DLAUNCH_TRACED";  // record all operations for --trace
 inline constexpr const char* kSecretFile = "DLAUNCH_SECRET_FILE";
+inline constexpr const char* kSite = "DLAUNCH_SITE";    // this job's, among
+inline constexpr const char* kSites = "DLAUNCH_SITES";  // those of a training
+inline constexpr const char* kSiteGrace = "DLAUNCH_SITE_GRACE";
+inline constexpr const char* kSiteJournal = "DLAUNCH_SITE_JOURNAL";
+inline constexpr const char* kSiteLinger = "DLAUNCH_SITE_LINGER";
+inline constexpr const char* kSiteTimeout = "DLAUNCH_SITE_TIMEOUT";
+inline constexpr const char* kSiteWait = "DLAUNCH_SITE_WAIT";
 inline constexpr const char* kTfConfig = "DLAUNCH_TF_CONFIG";
 inline constexpr const char* kWorker = "DLAUNCH_WORKER";
 
@@ -47,6 +54,7 @@ inline constexpr const char* kPortRange = "DLAUNCH_PORT_RANGE";
 inline constexpr const char* kSockets = "DLAUNCH_SOCKETS";
 inline constexpr const char* kTls = "DLAUNCH_TLS";
 inline constexpr const char* kTransport = "DLAUNCH_TRANSPORT";
+inline constexpr const char* kVerify = "DLAUNCH_VERIFY";
 inline constexpr const char* kWireCodec = "DLAUNCH_WIRE_CODEC";
 
 // -- Settings of dlaunch that are no options
@@ -62,6 +70,13 @@ inline constexpr const char* kDoctorJson = "DLAUNCH_DOCTOR_JSON";
 enum class Transport : std::uint8_t { automatic, shm, tcp };
 inline constexpr WordTable<Transport, 3> kTransportWords = {
     {{"auto", Transport::automatic}, {"shm", Transport::shm}, {"tcp", Transport::tcp}}};
+
+// How libdlring compares results that must be the same on all ranks.
+enum class VerifyMode : std::uint8_t { off, sample, results, full };
+inline constexpr WordTable<VerifyMode, 4> kVerifyWords = {{{"off", VerifyMode::off},
+                                                           {"sample", VerifyMode::sample},
+                                                           {"results", VerifyMode::results},
+                                                           {"full", VerifyMode::full}}};
 
 // Which ranks have a control link from the start; the others make one when they need it.
 enum class LinkChoice : std::uint8_t { automatic, all, few };

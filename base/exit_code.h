@@ -15,6 +15,7 @@ enum ExitCode {
   kExitSystem = 71,        // the system refused: fork, pipes, chdir, memory
   kExitCannotCreate = 73,  // log folder, error file or events cannot be written
   kExitTimeout = 75,       // --timeout passed
+  kExitCorrupt = 76,       // --verify has found corrupt data
   kExitCannotExec = 126,   // program found but not executable
   kExitNotFound = 127,     // program not found
 };

@@ -1,8 +1,8 @@
 // Failpoints: named places at the edges of the protocols, where tests can kill or stop this very
-// process, delay it, or shorten its writes. They exist only in the library that tests/support
-// builds with DL_FAILPOINTS; shipped code has none. Names are "file.edge". Any thread calls them.
-// Only .cc files include this, and their layer's meson.build lists them for the second build
-// (`…_failpoint_sources`).
+// process, delay it, shorten its writes, or change its data. They exist only in the library that
+// tests/support builds with DL_FAILPOINTS; shipped code has none. Names are "file.edge". Any thread
+// calls them. Only .cc files include this, and their layer's meson.build lists them for the second
+// build (`…_failpoint_sources`).
 #pragma once
 
 #include <sys/uio.h>
@@ -17,11 +17,14 @@ namespace dlaunch {
 void failpoint(const char* name);
 // Before a write of so many bytes to a stream: how many of them, at least one, to try.
 std::size_t failpoint_write(const char* name, std::size_t bytes);
+// The process has just made these data, or taken them in.
+void failpoint_data(const char* name, void* data, std::size_t bytes);
 
 #else
 
 inline void failpoint(const char*) {}
 inline std::size_t failpoint_write(const char*, std::size_t bytes) { return bytes; }
+inline void failpoint_data(const char*, void*, std::size_t) {}
 
 #endif
 

@@ -24,7 +24,10 @@ enum class Errc {
   mismatch,     // ranks called different collectives, or one with different arguments
   aborted,      // code in this process aborted the communicator
   unsupported,  // valid, but not available in this build or on this machine
+  corrupt,      // ranks hold different bytes where all must hold the same ones
 };
+// For decoders: no code is greater.
+inline constexpr Errc kLastErrc = Errc::corrupt;
 
 // `what` is a sentence fragment for people, with the object in it: "connect to 10.0.0.7:29400:
 // connection refused". The code that knows the context adds it, once.
@@ -32,7 +35,7 @@ struct Error {
   Errc code = Errc::io;
   std::string what;
   int os_errno = 0;  // 0 if no system call was the cause
-  int rank = -1;     // the rank at fault, if known (peer_lost, mismatch)
+  int rank = -1;     // the rank at fault, if known (peer_lost, mismatch, corrupt)
 };
 
 inline Error usage_error(std::string what) {

@@ -180,6 +180,10 @@ Carrier::Carrier(int socket) : fd_(socket) {
   if (found != carriers().tcp.end()) fd_ = found->second;
 }
 
+bool lacks_descriptors(int os_errno) {
+  return os_errno == EMFILE || os_errno == ENFILE || os_errno == ENOBUFS || os_errno == ENOMEM;
+}
+
 bool is_unix_socket(int fd) {
   const Carrier carrier(fd);
   int domain = 0;

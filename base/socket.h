@@ -66,6 +66,9 @@ class Carrier {
 
 bool is_unix_socket(int fd);
 
+// An error of accept() and the like that ends when the process or the system has closed others.
+bool lacks_descriptors(int os_errno);
+
 // A connected TCP socket whose two ends have different addresses.
 bool leads_to_other_host(int fd);
 

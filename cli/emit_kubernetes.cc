@@ -78,7 +78,7 @@ Result<void> check_hosts(const Options& options) {
                   options.emit.source);
   }
   if (options.secret_file) {
-    return refuse("{} and {} contradict each other: a new secret is a part of what is written",
+    return refuse("{} and {} contradict each other: dlaunch writes a new secret into the YAML",
                   options.secret_file.source, options.emit.source);
   }
   return {};
@@ -150,6 +150,12 @@ Result<void> check_emit(const Options& options) {
     return refuse("{} has no effect without --emit", option->source);
   }
   if (const auto gpus = gpus_of(options); !gpus) return gpus.error();
+  if (options.emit && options.sites) {
+    return refuse(
+        "{} and {} contradict each other: what is written has a secret of its own, and its pods "
+        "have no address that other sites reach",
+        options.sites.source, options.emit.source);
+  }
   if (!options.emit || options.gpus) return {};
   for (const Text* option : {&options.nproc, &options.bind}) {
     if (*option && (**option).ends_with("gpu")) return needs_gpus(option->source + " gpu");

@@ -22,7 +22,7 @@ constexpr std::string_view kTop = R"(Usage: dlaunch [options] [--] program [argu
   dlaunch -np 8 --log-dir logs ./train        eight workers, their output also in files
 
 Options end at the program; what follows is its own. '-' and '_' are equal in long names.
-A flag comes before the environment (DLAUNCH_LOG_DIR for --log-dir), that before --config.
+A flag counts before the environment (DLAUNCH_LOG_DIR for --log-dir), and both before --config.
 )";
 
 std::string left_side(const OptionRow& row) {

@@ -19,19 +19,20 @@ constexpr std::string_view kExitCodes = R"(Exit codes:
   64       the command line is wrong
   65       a file that dlaunch reads is malformed
   66       a file that dlaunch reads cannot be read
-  69       the hosts or the job did not come together
+  69       the store, a port or a host is not available, or a host was lost
   70       dlaunch has a bug, or lost its own agent
   71       the system refused what dlaunch needs
   73       a file or folder cannot be written
   75       --timeout ended the job
+  76       --verify found corrupt data, and the job did not go on
   126      the program cannot be executed
   127      the program is not there
 man dlaunch, EXIT STATUS, has all of them.
 )";
 
 constexpr std::string_view kEnvironment = R"(Environment:
-  Each option has a variable: DLAUNCH_LOG_DIR for --log-dir. A flag comes before it, and it comes
-  before --config. torchrun's PET_NNODES and the like count where ours are not set.
+  Most options have a variable: DLAUNCH_LOG_DIR for --log-dir. A flag counts before the variable,
+  and both before --config. torchrun's PET_NNODES and the like count where ours are not set.
 
   Workers see RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT,
   ROLE_NAME and the rest of torchrun's variables; OMPI_COMM_WORLD_RANK and HOROVOD_RANK, too.
@@ -87,7 +88,7 @@ std::string with_value(std::string_view text) {
 // A launcher's options that have no option of the same name here.
 std::string launcher_text(const ForeignTable& table) {
   std::string text = fmt::format(
-      "Most command lines of {} work as they are; dlaunch -v says what became of each option.\n",
+      "Most command lines of {} work as they are; dlaunch -v says what it did with each option.\n",
       table.launcher);
   for (const auto& [fate, heading] : {std::pair(Fate::ours, "Taken as options of dlaunch"),
                                       std::pair(Fate::nothing, "Accepted, and they change nothing"),

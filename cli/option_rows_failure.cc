@@ -11,8 +11,8 @@ constexpr OptionRow kFailureRows[] = {
      "2m",
      &Options::grace},
     {"timeout", "", "", "TIME", "", Group::failure,
-     "End the job after this time. The wait for hosts counts; time stopped by Ctrl-Z does not. 0 "
-     "means never",
+     "End the job after this time. The wait for hosts counts; the time for which Ctrl-Z stops the "
+     "job does not. 0 means never",
      &Options::timeout, kCommon},
     {"end-signal", "", "", "none|SIGNAL@TIME", "TERM, 5s more than --grace", Group::failure,
      "Send this signal to the workers this long before Slurm's time limit: USR1@5m",

@@ -8,6 +8,11 @@ namespace {
 constexpr OptionRow kGeneralRows[] = {
     {"transport", "", "", kChoices<kTransportWords>, "auto", Group::general,
      "How libdlring moves data between the workers", &Options::transport},
+    {"verify", "", "", kChoices<kVerifyWords>, "off", Group::general,
+     "The workers' libdlring compares results that must be equal on all ranks, and names a rank "
+     "whose data are corrupt. sample: the results of one call in 64. results: all results. full: "
+     "every rank also does all sums itself",
+     &Options::verify},
     {"interface", "", "network-interface network-interfaces nics iface", "NAME|ADDRESS|NET,...", "",
      Group::general,
      "The address at which the workers' libdlring listens, and which this host gives to the "

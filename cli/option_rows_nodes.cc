@@ -65,7 +65,7 @@ constexpr OptionRow kNodesRows[] = {
     {"rdzv", "", "rdzv-endpoint", "URL", "a free port", Group::nodes,
      "Where the hosts meet. At tcp://HOST:PORT the leading dlaunch listens on one of its own "
      "addresses. A shared folder (file:///FOLDER) or etcd (etcd://HOST:PORT,HOST:PORT/PREFIX, "
-     "etcds:// by TLS) tells them who leads",
+     "etcds:// by TLS) tells them which host leads",
      &Options::rdzv, kCommon | kWorkerVar},
     {"rdzv-backend", "", "", "c10d|static", "", Group::nodes,
      "This changes nothing: both words mean dlaunch's own store", &Options::rdzv_backend, kHidden},
@@ -88,6 +88,36 @@ constexpr OptionRow kNodesRows[] = {
      "then kill it and start it again while the workers of other hosts go on. Under Slurm, a "
      "job that returns to the queue finds there how many of --max-restarts are left",
      &Options::journal},
+    {"sites", "", "", "FILE|NAME=HOST:PORT,...", "", Group::nodes,
+     "Train together with other jobs, behind slow lines: libdlring's outer optimizers then average "
+     "over these sites. Each site is one such job with the same list: a file with a line 'NAME "
+     "HOST:PORT' for each, the address at which the other sites reach its rank 0. All need the "
+     "same --secret-file",
+     &Options::sites, kWorkerVar},
+    {"site", "", "", "NAME", "by the address", Group::nodes,
+     "Which of the --sites this job is. Without this option it is the one that has an address of "
+     "this machine",
+     &Options::site, kWorkerVar},
+    {"site-grace", "", "", "TIME", "10s", Group::nodes,
+     "How long the other sites wait for a late one once a quorum of them has contributed to an "
+     "average: the same at all sites",
+     &Options::site_grace, kWorkerVar},
+    {"site-timeout", "", "", "TIME", "5s", Group::nodes,
+     "A site is cut off if it is silent for this long: 1s or more, and the same at all sites",
+     &Options::site_timeout, kWorkerVar},
+    {"site-wait", "", "", "TIME", "30m", Group::nodes,
+     "A site that reaches no quorum of the sites for this long ends with an error. 0: it waits "
+     "without limit",
+     &Options::site_wait, kWorkerVar},
+    {"site-linger", "", "", "TIME", "1m", Group::nodes,
+     "A site that has finished its training waits this long for sites that it has lost, so that "
+     "they can come back and take the result. 0: not at all",
+     &Options::site_linger, kWorkerVar},
+    {"site-journal", "", "", "DIR", "none", Group::nodes,
+     "Write the averages over the sites into a file of this folder, which python -m "
+     "dlaunch.journal prints and replays. A file that has grown by several states becomes "
+     "NAME.journal.1, in place of an earlier one, and a new file begins",
+     &Options::site_journal, kWorkerVar},
     {"emit", "", "", "kubernetes|jobset|trainjob|lws", "", Group::nodes,
      "Do not run the job, but write it to stdout as YAML for Kubernetes, with one pod for each "
      "of --nnodes: as a Job, a JobSet, a TrainJob of Kubeflow Trainer or a LeaderWorkerSet",

@@ -33,10 +33,9 @@ constexpr OptionRow kOutputRows[] = {
      "bar as lines, at most one a second",
      &Options::progress_bars},
     {"progress", "", "", kChoices<kProgressWords>, "auto", Group::output,
-     "How dlaunch shows how far the job is, from its start to the steps that the program reports "
-     "with dl_report_progress(): auto, in one row at the bottom of a terminal, elsewhere as plain; "
-     "plain, "
-     "with a line every 30 s at most, and none for a start within that time; or none",
+     "How dlaunch shows the job's progress, from its start to the steps that the program reports "
+     "with dl_report_progress(): auto, in one row at the bottom of a terminal, and elsewhere as "
+     "plain; plain, with a line every 30 s at most, and none for a start within that time; or none",
      &Options::progress},
     {"timestamps", "", "timestamp timestamp-output prefix-timestamp prefix-output-with-timestamp",
      "", "", Group::output, "Put the local time, to the millisecond, before each line",
@@ -46,9 +45,9 @@ constexpr OptionRow kOutputRows[] = {
      "you are in, or in a new session. Only on one host, for at most 64 ranks",
      &Options::tmux},
     {"goodput", "", "", "", "", Group::output,
-     "Say at the job's end where its time went, and which ranks cost how much of it: dlaunchctl "
-     "goodput says the same of a running job. Without this option the reports on failures after a "
-     "minute or more say so",
+     "Print at the job's end where its time went, and which ranks cost how much of it. dlaunchctl "
+     "goodput prints the same for a running job. Without this option only the report of a job that "
+     "ends in any other way than well, after a minute or more, has it",
      &Options::goodput},
     {"trace", "", "", "FILE", "", Group::output,
      "Write a timeline of all ranks to this file at the job's end, in Chrome's trace event format: "

@@ -9,9 +9,9 @@ constexpr OptionRow kWorkersRows[] = {
     {"nproc", "",
      "nproc-per-node ppn perhost npernode ntasks-per-node tasks-per-node num-gpus num-accelerators",
      "N|auto|gpu|numa|socket|core|xpu", "1", Group::workers,
-     "How many workers start on each host: a number, or one for each usable CPU (auto), GPU, NUMA "
-     "node, socket or core. 2:numa means two for each. xpu, hpu, npu, mlu and musa count other "
-     "makers' accelerators",
+     "How many workers start on each host: a number, or one for each usable CPU (auto or cpu), "
+     "GPU, NUMA node, socket, L3 cache (l3) or core. 2:numa means two for each. xpu, hpu, npu, mlu "
+     "and musa count other makers' accelerators",
      &Options::nproc, kCommon},
     {"np", "n", "ntasks num-proc num-processes", "N", "", Group::workers,
      "How many workers start in total, as in mpirun. dlaunch fills the hosts in their order; on "
@@ -21,7 +21,7 @@ constexpr OptionRow kWorkersRows[] = {
      "If no other option gives the number of workers, start one for each GPU", &Options::multi_gpu,
      kHidden},
     {"env", "x", "", "NAME[=VALUE]", "", Group::workers,
-     "Set a variable for the workers, or pass on the launcher's own. You can repeat this "
+     "Set a variable for the workers, or pass on the value that dlaunch has. You can repeat this "
      "option",
      &Options::env, kCommon | kNoEnv},
     {"chdir", "", "wdir workdir cwd D", "DIR", "", Group::workers,

@@ -87,6 +87,13 @@ struct Options {
   Text job_id;
   Text secret_file;
   Text journal;
+  Text sites;
+  Text site;
+  Text site_grace;
+  Text site_timeout;
+  Text site_wait;
+  Text site_linger;
+  Text site_journal;
   Text ssh_command;
   Text ssh_logins;
   Text ssh_tree;
@@ -152,6 +159,7 @@ struct Options {
   Text monitor_interval;
   // engine and dlaunch itself
   Text transport;
+  Text verify;
   Text debug;
   Text interface;
   Text port_range;

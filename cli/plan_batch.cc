@@ -11,7 +11,7 @@ namespace dlaunch {
 namespace {
 
 constexpr int kMaxSlots = 65536;
-constexpr const char* kWayOut = "say --standalone, or --hosts";
+constexpr const char* kWayOut = "give --standalone, or --hosts";
 
 std::string value(const Environment& env, const char* name) { return env(name).value_or(""); }
 
@@ -66,9 +66,9 @@ Result<void> check_first_task(const Environment& env) {
   const std::string task = value(env, "PBS_TASKNUM");
   if (task.empty() || task == "1") return {};
   return refuse(
-      "PBS started this dlaunch as task {} of the job, by pbsdsh: say dlaunch … without pbsdsh, "
-      "which starts the other hosts itself, or give --standalone, or --nnodes, --node-rank and "
-      "--rdzv",
+      "PBS started this dlaunch as task {} of the job, by pbsdsh: start dlaunch once, without "
+      "pbsdsh, and it starts the other hosts itself; or give --standalone, or --nnodes, "
+      "--node-rank and --rdzv",
       task);
 }
 
@@ -81,7 +81,7 @@ Result<BatchAllocation> read_pbs(const Environment& env, const ReadFile& read_fi
   if (allocation.hosts.size() > 1 && value(env, "PBS_JOBCOOKIE").empty()) {
     return refuse(
         "PBS: PBS_JOBCOOKIE is not set, and the hosts of the job need it to recognise each other; "
-        "say --standalone, or --hosts, which starts them by ssh");
+        "give --standalone, or --hosts, which starts them by ssh");
   }
   return allocation;
 }

@@ -27,7 +27,7 @@ Result<void> PlanDraft::need_gpus(const std::string& why) {
   plan().gpus_asked = static_cast<int>(gpus.size());
   if (!gpus.empty()) return {};
   return refuse("{}: there is no GPU here: {}", why,
-                machine.gpus().empty() ? "no driver says so in /proc/driver/nvidia/gpus"
+                machine.gpus().empty() ? "/proc/driver/nvidia/gpus lists none"
                                        : "CUDA_VISIBLE_DEVICES hides them");
 }
 
@@ -114,6 +114,11 @@ Result<void> plan_general(PlanDraft& draft) {
     if (!transport) return transport.error();
     draft.plan().transport = *transport;
   }
+  if (options.verify) {
+    auto mode = one_of(options.verify, kVerifyWords);
+    if (!mode) return mode.error();
+    draft.plan().verify = *mode;
+  }
   if (options.debug) {
     auto kind = one_of(options.debug, kDebugWords);
     if (!kind) return kind.error();
@@ -185,8 +190,8 @@ Result<BuiltPlan> build_plan(const Options& given, const Machine& machine,
   draft.joins = part_of != nullptr;
   if (draft.joins) draft.plan().nodes = *part_of;
   for (const auto part : {plan_general, plan_hosts, plan_nodes, plan_workers, plan_rendezvous,
-                          plan_framework, plan_placement, plan_output, plan_endings, plan_tmux,
-                          plan_debugging, check_programs, check_roles, plan_orders}) {
+                          plan_sites, plan_framework, plan_placement, plan_output, plan_endings,
+                          plan_tmux, plan_debugging, check_programs, check_roles, plan_orders}) {
     if (auto done = part(draft); !done) return done.error();
   }
   draft.built.segments = options.segments;

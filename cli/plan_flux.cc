@@ -14,8 +14,9 @@ constexpr std::string_view kFlorin = "\u0192";  // Flux's IDs begin with it, or 
 Result<int> flux_number(const Environment& env, const char* name, int low) {
   const auto text = env(name);
   if (!text) {
-    return refuse("Flux: {} is not set; say --standalone, or --hosts, or what --nnodes needs",
-                  name);
+    return refuse(
+        "Flux: {} is not set; give --standalone, or --hosts, or --nnodes, --node-rank and --rdzv",
+        name);
   }
   return parse_int(*text, low, kMaxTasks, name);
 }
@@ -23,11 +24,11 @@ Result<int> flux_number(const Environment& env, const char* name, int low) {
 Result<std::vector<std::string>> flux_hosts(const AskFlux& ask,
                                             const std::vector<std::string>& words) {
   const auto text = ask(words);
-  if (!text) return refuse("{}; say --standalone, or --hosts", text.error().what);
+  if (!text) return refuse("{}; give --standalone, or --hosts", text.error().what);
   const auto line = text->substr(0, text->find('\n'));
   auto hosts = parse_host_list(line);
   if (!hosts || hosts->empty()) {
-    return refuse("Flux: '{}' is no list of hosts; say --standalone, or --hosts", line);
+    return refuse("Flux: '{}' is no list of hosts; give --standalone, or --hosts", line);
   }
   std::vector<std::string> names;
   for (const HostEntry& host : *hosts) names.push_back(host.host);
@@ -62,8 +63,9 @@ Result<FluxAllocation> read_step_of_flux(const Environment& env, const std::stri
   auto hosts = flux_hosts(ask, {"jobs", "--no-header", "--format={nodelist}", id});
   if (!hosts) return hosts.error();
   if (static_cast<int>(hosts->size()) != *nodes || *rank >= *nodes) {
-    return refuse("Flux: FLUX_TASK_RANK {} is not of the {} hosts that flux jobs lists", *rank,
-                  hosts->size());
+    return refuse(
+        "Flux: FLUX_TASK_RANK {} does not number one of the {} hosts that flux jobs lists", *rank,
+        hosts->size());
   }
   allocation.hosts = std::move(*hosts);
   return allocation;

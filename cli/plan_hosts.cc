@@ -384,6 +384,10 @@ Result<void> plan_orders(PlanDraft& draft) {
       .options = forwarded_options(draft.options)};
   const Text& nproc = draft.options.nproc;
   if (nodes.total == 0) order.options.nproc = nproc;
+  if (!plan.sites.own.empty()) {
+    order.options.sites = {to_string(plan.sites.list), "--sites"};
+    order.options.site = {plan.sites.own, "--site"};
+  }
   order.options.stdin_to = {stdin_of(plan), "--stdin"};
   order.options.job_id = {plan.job_id, "--job-id"};
   order.options.env = {{}, "--env"};

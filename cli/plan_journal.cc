@@ -32,12 +32,13 @@ Result<void> plan_journal(PlanDraft& draft) {
   if (!is_mistaken(journal) && !(restarts && (by_hand || by_slurm))) journal = {};
   if (journal && !by_hand && !by_slurm) {
     return refuse(
-        "{}: only hosts that Slurm starts, or that are started by hand and meet by tcp://, "
-        "need one",
+        "{}: only a job whose hosts Slurm starts, or whose hosts you start by hand and that meet "
+        "by tcp://, writes a journal; leave it out",
         journal.source);
   }
   if (journal && !restarts) {
-    return refuse("{}: a job without --max-restarts cannot continue from it", journal.source);
+    return refuse("{}: a job without --max-restarts cannot continue from it; give --max-restarts",
+                  journal.source);
   }
   if (!restarts || nodes.lead == NodesPlan::Lead::no) return {};
   if (journal) {

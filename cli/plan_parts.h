@@ -68,6 +68,7 @@ Result<void> plan_programs(PlanDraft& draft);    // argv, environment, programs 
 Result<void> check_programs(PlanDraft& draft);   // no option takes a rank from its program
 Result<void> plan_workers(PlanDraft& draft);     // nproc, argv, environment
 Result<void> plan_rendezvous(PlanDraft& draft);  // addresses, ports, job, secret
+Result<void> plan_sites(PlanDraft& draft);       // --sites …
 Result<void> plan_placement(PlanDraft& draft);   // cpusets, OMP_NUM_THREADS
 Result<void> plan_framework(PlanDraft& draft);   // roles, TF_CONFIG
 Result<void> check_roles(PlanDraft& draft);      // they cover all ranks

@@ -66,9 +66,10 @@ Result<void> plan_binding(PlanDraft& draft) {
     plan.cpusets = bind_to_gpus(*draft.topology, plan.nproc, draft.gpus);
     const auto unknown = std::count(plan.cpusets.begin(), plan.cpusets.end(), std::vector<int>());
     if (unknown > 0) {
-      draft.built.warnings.push_back(fmt::format(
-          "{} gpu: which CPUs are near is not known for {} of {} workers, which are not bound",
-          source, unknown, plan.nproc));
+      draft.built.warnings.push_back(
+          fmt::format("{} gpu: the CPUs near the GPU are not known for {} of {} workers; dlaunch "
+                      "binds only the others",
+                      source, unknown, plan.nproc));
     }
   } else if (plan.bind != BindPolicy::none && plan.nproc > 0) {
     plan.cpusets = bind_ranks(*draft.topology, plan.nproc, plan.bind);

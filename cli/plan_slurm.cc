@@ -20,7 +20,9 @@ constexpr std::string_view kNoSteps[] = {"4294967290", "4294967291", "4294967292
 Result<std::string> get(const Environment& env, const std::string& name) {
   auto value = env(name);
   if (value && !value->empty()) return *value;
-  return refuse("Slurm: {} is not set; say --standalone, or --hosts, or what --nnodes needs", name);
+  return refuse(
+      "Slurm: {} is not set; give --standalone, or --hosts, or --nnodes, --node-rank and --rdzv",
+      name);
 }
 
 Result<int> get_number(const Environment& env, const std::string& name, int low) {
@@ -47,7 +49,7 @@ Result<std::vector<int>> get_counts(const Environment& env, const std::string& n
   auto counts = parse_slurm_counts(*text);
   if (!counts) return refuse("{}: {}", name, counts.error().what);
   if (counts->size() == nodes) return counts;
-  return refuse("Slurm: {} '{}' is not for {} nodes", name, *text, nodes);
+  return refuse("Slurm: {} is '{}', which does not fit {} nodes", name, *text, nodes);
 }
 
 // Gives different ports to the steps of a job, and to jobs that are not kSlurmPortCount apart.
@@ -73,8 +75,9 @@ Result<void> read_step(const Environment& env, SlurmAllocation& allocation) {
   auto step = get_number(env, "SLURM_STEP_ID", 0);
   if (!step) return step.error();
   if (*number >= static_cast<int>(allocation.nodes.size())) {
-    return refuse("Slurm: SLURM_NODEID {} is not of the {} nodes in SLURM_STEP_NODELIST", *number,
-                  allocation.nodes.size());
+    return refuse(
+        "Slurm: SLURM_NODEID {} does not number one of the {} nodes in SLURM_STEP_NODELIST",
+        *number, allocation.nodes.size());
   }
   allocation.name = fmt::format("slurm-{}.{}", *job, *step);
   if (allocation.requeued > 0) allocation.name += fmt::format("-r{}", allocation.requeued);

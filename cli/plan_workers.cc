@@ -95,7 +95,7 @@ Result<void> plan_count(PlanDraft& draft) {
   const int nodes = draft.plan().nodes.max;
   if (total && nodes > 1) {
     if (*total % nodes != 0) {
-      return refuse("{} {}: that many workers cannot be shared out to {} hosts alike",
+      return refuse("{} {}: this is no multiple of {}, the number of hosts, which get equal shares",
                     options.np.source, *total, nodes);
     }
     *total /= nodes;
@@ -105,7 +105,7 @@ Result<void> plan_count(PlanDraft& draft) {
                   **nproc, options.np.source, *total);
   }
   if (*nproc && total && **nproc != *total) {
-    return refuse("{} asks for {} workers and {} for {}, on one machine these are the same",
+    return refuse("{} asks for {} workers and {} for {}; on one machine both must be the same",
                   options.nproc.source, **nproc, options.np.source, *total);
   }
   const int workers = nproc->value_or(total.value_or(draft.slots.value_or(1)));

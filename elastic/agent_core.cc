@@ -2,7 +2,6 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -77,7 +76,7 @@ void AgentCore::stop(TimePoint now, Slot slot, int signal) {
     case Life::killed:
       return;
     case Life::queued:
-      queue_.erase(std::find(queue_.begin(), queue_.end(), slot));
+      queue_.erase(std::ranges::find(queue_, slot));
       process = {};
       actions_.push_back(NotStarted{slot});
       return;

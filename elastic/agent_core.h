@@ -1,6 +1,6 @@
 // AgentCore decides about the processes of one node: it starts them one after another, stops some
 // or all of them, and kills those that ignore the signal. JobCore decides which ones run. Pure:
-// events in, actions out; the agent shell (launcher/agent/job_leader.cc) performs the actions and
+// events in, actions out; NodeDriver (launcher/node/node_driver.h) has the actions performed and
 // reports the results.
 //
 // Stopping: the signal to the worker's process group, `grace`, then SIGKILL to the group. It gives

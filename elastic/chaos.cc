@@ -102,8 +102,8 @@ bool Chaos::has_begun(const Member& member) const {
 // Otherwise the clocks stand still until the next look.
 bool Chaos::all_have_begun(TimePoint now, const std::vector<Member>& members) {
   for (const Member& member : members) joins_ = joins_ || member.joined;
-  const bool all = !members.empty() && std::all_of(members.begin(), members.end(),
-                                                   [this](const auto& m) { return has_begun(m); });
+  const bool all = !members.empty() &&
+                   std::ranges::all_of(members, [this](const auto& m) { return has_begun(m); });
   if (all) {
     go_on(now);
   } else {
@@ -154,8 +154,8 @@ std::vector<Chaos::Deed> Chaos::step(TimePoint now, const std::vector<Member>& m
   std::vector<Deed> deeds;
   if (looks(now) && all_have_begun(now, members)) strike(now, members, deeds);
   std::erase_if(ill_, [&](const auto& one) {
-    const bool gone = std::none_of(members.begin(), members.end(),
-                                   [&](const Member& member) { return member.slot == one.first; });
+    const bool gone = std::ranges::none_of(
+        members, [&](const Member& member) { return member.slot == one.first; });
     return gone || now >= one.second.until;
   });
   for (auto& [whom, state] : ill_) {

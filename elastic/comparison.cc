@@ -21,7 +21,7 @@ double sigma(Values values, double center) {
 }
 
 Values sorted(Values values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return values;
 }
 
@@ -69,8 +69,7 @@ Comparison::Comparison(const Values& values, const Distribution& of_others, doub
       kMedianError * sigma(values, own) / std::sqrt(static_cast<double>(values.size()));
   noise = std::max(of_others.sigma, error);
   const double half_way = others * (1 + (ratio - 1) / 2);
-  const auto above =
-      std::count_if(values.begin(), values.end(), [&](double value) { return value > half_way; });
+  const auto above = std::ranges::count_if(values, [&](double value) { return value > half_way; });
   persistence = static_cast<double>(above) / static_cast<double>(values.size());
 }
 bool Comparison::shows(double excess, double ratio) const {

@@ -1,6 +1,5 @@
 #include "elastic/goodput_ledger.h"
 
-#include <algorithm>
 #include <numeric>
 
 namespace dlaunch {
@@ -28,14 +27,13 @@ Duration sum_of_values(const Map& map) {
 }
 
 void sort_by_sum(std::vector<Goodput::Cost>& costs) {
-  std::stable_sort(costs.begin(), costs.end(),
-                   [](const auto& a, const auto& b) { return a.sum() > b.sum(); });
+  std::ranges::stable_sort(costs, [](const auto& a, const auto& b) { return a.sum() > b.sum(); });
 }
 
 void add_wait(Goodput::Rank& rank, int culprit, WaitCause cause, Duration time) {
-  const auto same = std::find_if(
-      rank.waits.begin(), rank.waits.end(),
-      [=](const Goodput::Waits& wait) { return wait.culprit == culprit && wait.cause == cause; });
+  const auto same = std::ranges::find_if(rank.waits, [=](const Goodput::Waits& wait) {
+    return wait.culprit == culprit && wait.cause == cause;
+  });
   if (same != rank.waits.end()) {
     same->time += time;
   } else {

@@ -148,10 +148,10 @@ void HangJudge::tell_of_stops(const RankSet& before) {
 void HangJudge::tell_of_traced() {
   const RankSet traced = ranks_in(ranks_, ProcessState::traced);
   if (std::exchange(traced_, !traced.empty()) || traced.empty()) return;
-  actions_.push_back(Warn{*traced.begin(),
-                          fmt::format("{} {} traced, by a debugger perhaps; nothing that hangs is "
-                                      "replaced meanwhile",
-                                      in_words(traced), is(traced))});
+  actions_.push_back(
+      Warn{*traced.begin(), fmt::format("{} {} traced, by a debugger perhaps; dlaunch replaces no "
+                                        "worker that hangs meanwhile",
+                                        in_words(traced), is(traced))});
 }
 
 void HangJudge::judge(TimePoint now) {
@@ -159,17 +159,15 @@ void HangJudge::judge(TimePoint now) {
   if (is_held(now)) return;
   const auto hangs = find(now);
   close_cases(hangs);
-  const bool any_quiet = std::any_of(hangs.begin(), hangs.end(), [](const Hang& hang) {
-    return hang.key.kind == Hang::Key::quiet;
-  });
+  const bool any_quiet = std::ranges::any_of(
+      hangs, [](const Hang& hang) { return hang.key.kind == Hang::Key::quiet; });
   if (!any_quiet) end_checks();
   for (const Hang& hang : hangs) pursue(now, hang);
 }
 
 bool HangJudge::is_held(TimePoint now) const {
-  const bool silent = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
-    return now - entry.second.heard > config_.silence;
-  });
+  const bool silent = std::ranges::any_of(
+      ranks_, [&](const auto& entry) { return now - entry.second.heard > config_.silence; });
   return silent || suspended_ || !ranks_in(ranks_, ProcessState::traced).empty() ||
          ranks_in(ranks_, ProcessState::stopped).size() == ranks_.size();
 }
@@ -189,7 +187,7 @@ std::vector<Hang> HangJudge::find(TimePoint now) const {
     Hang hang;
     hang.key.kind = Hang::Key::stopped;
     hang.key.culprits = {rank};
-    hang.witness = std::find_if(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+    hang.witness = std::ranges::find_if(ranks_, [](const auto& entry) {
                      return entry.second.state != ProcessState::stopped;
                    })->first;
     hang.waited = now - ranks_.at(rank).stopped_since;
@@ -203,7 +201,7 @@ std::vector<Hang> HangJudge::find(TimePoint now) const {
 // Forgets cases that are over, and says so.
 void HangJudge::close_cases(const std::vector<Hang>& hangs) {
   for (auto it = cases_.begin(); it != cases_.end();) {
-    const auto found = [&](auto same) { return std::any_of(hangs.begin(), hangs.end(), same); };
+    const auto found = [&](auto same) { return std::ranges::any_of(hangs, same); };
     const Hang::Key& key = it->first;
     if (found([&](const Hang& hang) { return hang.key == key; })) {
       ++it;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -78,8 +77,8 @@ std::optional<Hang> Look::in_group(std::uint64_t group) const {
   }
   if (!culprits.empty()) {
     hang.key.kind = Hang::Key::missing;
-    hang.witness = *std::max_element(inside.begin(), inside.end(),
-                                     [&](int a, int b) { return still({a}) < still({b}); });
+    hang.witness =
+        *std::ranges::max_element(inside, [&](int a, int b) { return still({a}) < still({b}); });
     hang.waited = std::min(still({hang.witness}), still(culprits));
     hang.sentence =
         fmt::format("{} {} not entered {}, where {} {} waiting{}", in_words(culprits),
@@ -191,13 +190,12 @@ RankSet Look::circle(const RankSet& from) const {
 
 bool Look::waits(int rank) const {
   const auto& groups = ranks_.at(rank).groups;
-  return std::any_of(groups.begin(), groups.end(), [](const auto& at) { return at.second.inside; });
+  return std::ranges::any_of(groups, [](const auto& at) { return at.second.inside; });
 }
 
 bool Look::has_entered(int rank) const {
   const auto& groups = ranks_.at(rank).groups;
-  return std::any_of(groups.begin(), groups.end(),
-                     [](const auto& at) { return at.second.seq > 0; });
+  return std::ranges::any_of(groups, [](const auto& at) { return at.second.seq > 0; });
 }
 
 // A rank that has entered no collective moves with its other signs alone, if it has some.

@@ -52,7 +52,7 @@ std::optional<TimePoint> HostStarts::deadline() const {
 }
 
 bool HostStarts::all_answered() const {
-  return std::all_of(places_.begin(), places_.end(), [](const Place& place) {
+  return std::ranges::all_of(places_, [](const Place& place) {
     return place.answered || place.host.here || place.life == Life::vacant;
   });
 }
@@ -60,7 +60,7 @@ bool HostStarts::all_answered() const {
 // -- Who logs in
 
 int HostStarts::logins_by(int node) const {
-  return static_cast<int>(std::count_if(places_.begin(), places_.end(), [=](const Place& place) {
+  return static_cast<int>(std::ranges::count_if(places_, [=](const Place& place) {
     return place.life == Life::starting && place.by == node;
   }));
 }
@@ -106,14 +106,13 @@ bool HostStarts::helps(const Place& place) const {
 // The number of logins for each host that logs in now or soon: this one, those that run, and those
 // to which it logged in before any ran.
 int HostStarts::fair_share() const {
-  const auto helpers = std::count_if(places_.begin(), places_.end(), [](const Place& place) {
-    return place.life == Life::running && !place.failed_us;
-  });
+  const auto helpers = std::ranges::count_if(
+      places_, [](const Place& place) { return place.life == Life::running && !place.failed_us; });
   if (helpers == 0) return config_.at_once;
-  const auto soon = std::count_if(places_.begin(), places_.end(), [this](const Place& place) {
+  const auto soon = std::ranges::count_if(places_, [this](const Place& place) {
     return place.life == Life::starting && place.by == kSelf && place.asked < first_ready_;
   });
-  const auto waiting = std::count_if(places_.begin(), places_.end(), [this](const Place& place) {
+  const auto waiting = std::ranges::count_if(places_, [this](const Place& place) {
     return waits_for_other(place) ||
            (place.life == Life::waiting && place.next <= now_ && !place.ours);
   });
@@ -325,8 +324,7 @@ void HostStarts::start_anew(Place& place) {
 
 void HostStarts::on(const List& list) {
   const auto listed = [&](const std::string& name) {
-    return std::any_of(list.hosts.begin(), list.hosts.end(),
-                       [&](const Listed& host) { return host.name == name; });
+    return std::ranges::any_of(list.hosts, [&](const Listed& host) { return host.name == name; });
   };
   for (std::size_t node = 0; node < places_.size(); ++node) {
     Place& place = places_[node];
@@ -359,17 +357,16 @@ void HostStarts::take_in(const Listed& listed) {
     const bool taken = place.life != Life::vacant || place.host.here || place.drained;
     return taken && place.host.name == listed.name;
   };
-  if (std::any_of(places_.begin(), places_.end(), has_it)) return;
+  if (std::ranges::any_of(places_, has_it)) return;
   const auto fits = [&](const Place& place) {
     return place.life == Life::vacant && !place.host.here && !place.drained &&
            place.host.slots <= listed.slots;
   };
-  auto free = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
-    return fits(place) && place.host.name == listed.name;
-  });
-  if (free == places_.end()) free = std::find_if(places_.begin(), places_.end(), fits);
+  auto free = std::ranges::find_if(
+      places_, [&](const Place& place) { return fits(place) && place.host.name == listed.name; });
+  if (free == places_.end()) free = std::ranges::find_if(places_, fits);
   if (free == places_.end()) {
-    if (std::find(no_room_.begin(), no_room_.end(), listed.name) != no_room_.end()) return;
+    if (std::ranges::find(no_room_, listed.name) != no_room_.end()) return;
     no_room_.push_back(listed.name);
     return tell(fmt::format("host {} with {} slots is listed, but the job has no place for it",
                             listed.name, listed.slots));

@@ -2,7 +2,6 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -15,29 +14,6 @@ namespace {
 constexpr Duration kHeadStart = std::chrono::milliseconds(3);
 constexpr Duration kSpareDelay = std::chrono::milliseconds(200);
 
-JobOn kind_of(const JobCore::Event& event) {
-  struct Kind {
-    JobOn operator()(const JobCore::Start&) const { return JobOn::start; }
-    JobOn operator()(const JobCore::Resume&) const { return JobOn::start; }
-    JobOn operator()(const JobCore::Spawned&) const { return JobOn::spawned; }
-    JobOn operator()(const JobCore::SpawnFailed&) const { return JobOn::failed; }
-    JobOn operator()(const JobCore::Ended& e) const { return e.well ? JobOn::well : JobOn::failed; }
-    JobOn operator()(const JobCore::Unkillable&) const { return JobOn::failed; }
-    JobOn operator()(const JobCore::Ready&) const { return JobOn::member; }
-    JobOn operator()(const JobCore::Progress&) const { return JobOn::member; }
-    JobOn operator()(const JobCore::Signal& e) const {
-      return ends_the_job(e.number) ? JobOn::stop : JobOn::pass;
-    }
-    JobOn operator()(const JobCore::Resize&) const { return JobOn::change; }
-    JobOn operator()(const JobCore::Replace&) const { return JobOn::change; }
-    JobOn operator()(const JobCore::NodeLost&) const { return JobOn::node; }
-    JobOn operator()(const JobCore::NodeBack&) const { return JobOn::node; }
-    JobOn operator()(const JobCore::NodeDrain&) const { return JobOn::node; }
-    JobOn operator()(const JobCore::Clock&) const { return JobOn::clock; }
-  };
-  return std::visit(Kind{}, event);
-}
-
 RestartPolicyConfig restarts_of(const JobConfig& config) {
   RestartPolicyConfig restarts = config.restarts;
   restarts.slots = JobCore::slots(config);
@@ -49,6 +25,29 @@ RestartPolicyConfig restarts_of(const JobConfig& config) {
 
 bool ends_the_job(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+JobOn JobCore::kind_of(const Event& event) {
+  struct Kind {
+    JobOn operator()(const Start&) const { return JobOn::start; }
+    JobOn operator()(const Resume&) const { return JobOn::start; }
+    JobOn operator()(const Spawned&) const { return JobOn::spawned; }
+    JobOn operator()(const SpawnFailed&) const { return JobOn::failed; }
+    JobOn operator()(const Ended& e) const { return e.well ? JobOn::well : JobOn::failed; }
+    JobOn operator()(const Unkillable&) const { return JobOn::failed; }
+    JobOn operator()(const Ready&) const { return JobOn::member; }
+    JobOn operator()(const Progress&) const { return JobOn::member; }
+    JobOn operator()(const Signal& e) const {
+      return ends_the_job(e.number) ? JobOn::stop : JobOn::pass;
+    }
+    JobOn operator()(const Resize&) const { return JobOn::change; }
+    JobOn operator()(const Replace&) const { return JobOn::change; }
+    JobOn operator()(const NodeLost&) const { return JobOn::node; }
+    JobOn operator()(const NodeBack&) const { return JobOn::node; }
+    JobOn operator()(const NodeDrain&) const { return JobOn::node; }
+    JobOn operator()(const Clock&) const { return JobOn::clock; }
+  };
+  return std::visit(Kind{}, event);
 }
 
 JobCore::JobCore(const JobConfig& config)
@@ -102,6 +101,9 @@ std::optional<TimePoint> JobCore::deadline() const {
     for (const auto& process : processes_) {
       if (is_late(process, kNever)) next = std::min(next, process.join_by);
     }
+  }
+  for (const auto& [slot, accused] : accused_) {
+    if (overstays(slot, kNever)) next = std::min(next, accused.ends_by);
   }
   return next == kNever ? std::nullopt : std::optional(next);
 }
@@ -171,7 +173,7 @@ void JobCore::on(const Unkillable& event) {
   set_life(at(event.slot), Life::stuck);
   // Its place cannot be filled: it may come back to life any time.
   if (!at(event.slot).wanted || state_ == JobState::ending) return;
-  refuse("a worker cannot be ended, so that nobody can take its place", "");
+  refuse("dlaunch cannot end a worker, so no process can take its place", "");
   end(JobEnding::worker_failed, SIGTERM);
 }
 
@@ -182,7 +184,10 @@ void JobCore::on(const Ready& event) {
   set_ready(process, true);
   process.version = event.version;
   if (process.rank < 0) return;
-  if (event.left == live_) given_up_ = std::max(given_up_, event.why);
+  if (event.left == live_) {
+    note_why(event);
+    note_corrupt(event);
+  }
   if (!announced_) state_ = JobState::forming;  // until now no worker had asked for it
   if (!announced_ && !any_member_done()) return;
   // A peer that finished too early must come back.
@@ -275,6 +280,7 @@ void JobCore::on(const Clock&) {
     if (is_late(at(slot), now_) && any_member_waits()) {
       on(Replace{slot, FailureKind::lost});
     }
+    if (overstays(slot, now_)) on(Replace{slot, FailureKind::corrupt});
   }
 }
 
@@ -285,6 +291,26 @@ bool JobCore::is_late(const Process& process, TimePoint by) const {
   if (state_ != JobState::forming || process.rank < 0 || process.life != Life::running)
     return false;
   return !process.ready && process.in_round == 0 && process.join_by <= by;
+}
+
+// One member alone may be wrong: its own data may be the corrupt ones.
+void JobCore::note_corrupt(const Ready& event) {
+  if (!event.corrupt || event.corrupt_rank < 0) return;
+  const auto rank = static_cast<std::size_t>(event.corrupt_rank);
+  if (rank >= members_.size() || members_[rank] == event.slot) return;
+  Accused& accused = accused_[members_[rank]];
+  accused.by.insert(event.slot);
+  if (accused.by.size() == 2) accused.ends_by = deadline_after(now_, kCorruptEnds);
+}
+
+// A member of the last round whose data are corrupt is still there at `by` (kNever: ever).
+bool JobCore::overstays(Slot slot, TimePoint by) const {
+  const auto accused = accused_.find(slot);
+  if (accused == accused_.end() || state_ != JobState::forming) return false;
+  const Process& process = at(slot);
+  const bool stayed = process.life == Life::running && process.rank >= 0 && !process.ready &&
+                      process.in_round == live_;
+  return stayed && accused->second.by.size() > 1 && accused->second.ends_by <= by;
 }
 
 // Failures of tasks share a round only while the next one is formed.
@@ -343,7 +369,12 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
   const TimePoint spare_at = deadline_after(now_, std::max(decision.delay, kSpareDelay));
   if (any_linked()) decision.delay = std::max(decision.delay, kHeadStart);
   const TimePoint start_at = deadline_after(now_, decision.delay);
-  if (rank < 0) return want(slot, -1, spare_at);
+  const bool drained = drained_.contains(failed_node_);
+  if (rank < 0) return drained ? dismiss(slot) : want(slot, -1, spare_at);
+  if (drained && give_place(slot)) {
+    lower_target();
+    return form(rank);
+  }
   if (elastic_ && hand_to_spare(rank)) process.rank = -1;
   want(slot, process.rank, process.rank < 0 ? spare_at : start_at);
   form(rank);
@@ -351,8 +382,8 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
 
 // The members that it should have gone on with until their next commit cannot reach that any more.
 void JobCore::lose_leaver(int rank) {
-  const bool others_leave = std::any_of(processes_.begin(), processes_.end(),
-                                        [](const Process& p) { return p.leaving >= 0; });
+  const bool others_leave =
+      std::ranges::any_of(processes_, [](const Process& p) { return p.leaving >= 0; });
   others_leave ? form(rank) : act(Fence{round_, rank});
 }
 
@@ -367,8 +398,7 @@ bool JobCore::hand_to_spare(int rank) {
 // Whether the others can go on without so many.
 bool JobCore::may_shrink(int by) const {
   if (size() - by < config_.min_size || any_member_done() || are_tasks()) return false;
-  return std::all_of(roster_.begin(), roster_.end(),
-                     [&](Slot slot) { return stays(slot) || !is_up(at(slot)); });
+  return std::ranges::all_of(roster_, [&](Slot slot) { return stays(slot) || !is_up(at(slot)); });
 }
 
 // The processes that can have a place: those that wait for one; for a program that is not elastic,
@@ -442,9 +472,9 @@ void JobCore::leave_roster(int rank) {
   roster_.erase(roster_.begin() + rank);
   process.wanted = false;
   process.rank = -1;
-  if (process.linked && is_up(process)) {
+  if (process.linked && is_up(process) && process.in_round > 0) {
     process.leaving = rank;
-  } else {
+  } else if (process.life != Life::stopping) {
     stop(slot, SIGTERM);
   }
   number_ranks();

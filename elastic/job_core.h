@@ -49,6 +49,8 @@ namespace dlaunch {
 // and their parents. The same signal twice within this time is one wish. A user presses ^C twice
 // more slowly.
 inline constexpr Duration kSameWish = std::chrono::milliseconds(100);
+// A process whose data are corrupt ends by itself. So long it may take.
+inline constexpr Duration kCorruptEnds = std::chrono::seconds(10);
 
 // Which processes a failure takes along.
 enum class RestartScope {
@@ -88,7 +90,8 @@ enum class JobEnding {
   given_up,  // rounds, by their members, though no rank was lost
   spawn_failed,
   interrupted,
-  timed_out
+  timed_out,
+  setup_failed  // the launcher could not begin; no core ends so
 };
 
 // SIGINT, SIGTERM, SIGHUP, SIGQUIT: the user wants the job to end. Workers get other signals.
@@ -157,6 +160,8 @@ class JobCore {
     int left;
     std::uint64_t version = 0;  // the newest state it holds; 0: none
     std::string why = {};       // its words for giving up `left`; "": a rank was lost
+    bool corrupt = false;       // the ranks of `left` had different results (--verify)
+    int corrupt_rank = -1;      // whose data were corrupt; -1: the ranks cannot tell
   };
   struct Progress {
     Slot slot;
@@ -183,7 +188,8 @@ class JobCore {
     int node;
   };
   // It will be lost, or will come back, later. Its linked members leave at the next commit, all in
-  // one round, as far as min_size allows; others stay until all start again.
+  // one round, as far as min_size allows; others stay until all start again. None is started there
+  // if the job can do without it.
   struct NodeDrain {
     int node;
   };
@@ -226,11 +232,13 @@ class JobCore {
     std::string why;  // worker_failed, given_up: why a restart was refused; empty: not asked
     std::string given_up = {};  // the members' words
     std::string ended_by = {};  // worker_failed, given_up: the option whose limit ended it, if any
+    bool corrupt = false;       // given_up: the members had different results
   };
   using Action = std::variant<StartWorkers, StopWorkers, HandOn, Fence, Announce, Finish>;
 
   explicit JobCore(const JobConfig& config);
 
+  static JobOn kind_of(const Event& event);
   std::vector<Action> step(TimePoint now, const Event& event);
   std::optional<TimePoint> deadline() const;
 
@@ -336,6 +344,8 @@ class JobCore {
 
   void lose_members(int node, const std::vector<Slot>& lost);
   void go_without(const std::vector<Slot>& to_come);
+  bool is_newcomer(const Process& process) const;
+  void dismiss(Slot slot);
   bool give_place(Slot slot);
   void lower_target();
   void replace_absent();
@@ -359,6 +369,7 @@ class JobCore {
   void shrink_on();
   void drop_unlinked();
   void announce();
+  void note_why(const Ready& event);
   bool ends_given_up();
   void enter_round();
   void finish();
@@ -379,7 +390,7 @@ class JobCore {
   Duration since_start_or_commit() const { return now_ - std::max(live_since_, committed_); }
   bool stays(Slot slot) const;
   bool is_member(Slot slot) const {  // of the newest round that may have begun its work
-    return std::find(members_.begin(), members_.end(), slot) != members_.end();
+    return std::ranges::find(members_, slot) != members_.end();
   }
   // Its node is there.
   bool reachable(Slot slot) const { return !lost_nodes_.contains(node_of(slot)); }
@@ -394,6 +405,8 @@ class JobCore {
   bool may_start(const Process& process) const;
   TimePoint given_up_at(const Process& process) const;
   bool is_late(const Process& process, TimePoint by) const;
+  void note_corrupt(const Ready& event);
+  bool overstays(Slot slot, TimePoint by) const;
   bool any_alive() const;
   bool any_member_done() const;
   bool any_member_waits() const;
@@ -429,8 +442,16 @@ class JobCore {
   int all_were_there_ = 0;  // for tasks: the newest round in which all were there
   RestartPolicy policy_;
   // About the last announced round: why its members gave it up, or "", whether a rank was lost
-  // since, and the commits before it.
+  // since, and the commits before it. corrupt_: they had different results, and cannot tell whose
+  // are wrong.
   std::string given_up_;
+  bool corrupt_ = false;
+  // Members of that round whose data are corrupt, in the words of these others.
+  struct Accused {
+    std::set<Slot> by;
+    TimePoint ends_by = kNever;
+  };
+  std::map<Slot, Accused> accused_;
   bool lost_ = false;
   std::uint64_t commits_before_ = 0;
   std::uint64_t version_ = 0;  // the newest that a member holds

@@ -53,12 +53,25 @@ void JobCore::go_without(const std::vector<Slot>& to_come) {
   if (lost_rank >= 0) form(lost_rank);
 }
 
+// It is expected, or has not been in any round: it holds no state. Workers of a plain program go
+// all together.
+bool JobCore::is_newcomer(const Process& process) const {
+  if (process.life == Life::waiting || process.life == Life::stopping) return true;
+  return elastic_ && is_up(process) && process.in_round == 0;
+}
+
+void JobCore::dismiss(Slot slot) {
+  at(slot).wanted = false;
+  stop(slot, SIGTERM);
+}
+
 // Gives the place to a spare, or lets the job go on without it. False: it keeps its place, and the
 // job must wait for it.
 bool JobCore::give_place(Slot slot) {
   const int rank = at(slot).rank;
   if (hand_to_spare(rank)) {
-    want(slot, -1, now_);
+    at(slot).rank = -1;
+    drained_.contains(node_of(slot)) ? dismiss(slot) : want(slot, -1, now_);
   } else if (size() > config_.min_size && !any_member_done() && !are_tasks()) {
     leave_roster(rank);
   } else {
@@ -111,15 +124,20 @@ int JobCore::growth_on(int node) const {
   return found;
 }
 
-// Processes without a rank there stop at once.
+// Processes without a rank there stop at once, and so do newcomers if others can take their places.
 void JobCore::on(const NodeDrain& event) {
   if (!drained_.insert(event.node).second || state_ == JobState::ending) return;
+  std::vector<Slot> to_come;
   for (Slot slot = 0; slot < slots(); ++slot) {
-    Process& process = at(slot);
-    if (node_of(slot) != event.node || process.rank >= 0 || !process.wanted) continue;
-    process.wanted = false;
-    stop(slot, SIGTERM);
+    const Process& process = at(slot);
+    if (node_of(slot) != event.node || !process.wanted) continue;
+    if (process.rank < 0) {
+      dismiss(slot);
+    } else if (is_newcomer(process)) {
+      to_come.push_back(slot);
+    }
   }
+  if (state_ == JobState::forming) go_without(to_come);
   lower_target();
   shrink_on();
 }
@@ -129,8 +147,7 @@ void JobCore::lose_members(int node, const std::vector<Slot>& lost) {
   failed_node_ = node;
   keep_leavers();
   lost_ = true;
-  const auto ranks =
-      std::count_if(lost.begin(), lost.end(), [&](Slot slot) { return at(slot).rank >= 0; });
+  const auto ranks = std::ranges::count_if(lost, [&](Slot slot) { return at(slot).rank >= 0; });
   const bool dispensable = may_shrink(static_cast<int>(ranks));
   const auto refused = is_refused(policy_.failed(now_, {.round = round_,
                                                         .node = node,

@@ -10,7 +10,7 @@ namespace dlaunch {
 // A rank whose present process was not in that round.
 int JobCore::replaced_since(int round) const {
   const auto is = [&](Slot slot) { return at(slot).in_round != round; };
-  const auto found = std::find_if(roster_.begin(), roster_.end(), is);
+  const auto found = std::ranges::find_if(roster_, is);
   return found == roster_.end() ? size() - 1 : static_cast<int>(found - roster_.begin());
 }
 

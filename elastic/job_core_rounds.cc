@@ -30,8 +30,8 @@ void JobCore::settle() {
 }
 
 bool JobCore::some_stay() const {
-  return std::any_of(roster_.begin(), roster_.end(),
-                     [&](Slot slot) { return is_up(at(slot)) || at(slot).life == Life::done; });
+  return std::ranges::any_of(
+      roster_, [&](Slot slot) { return is_up(at(slot)) || at(slot).life == Life::done; });
 }
 
 // If no member of the roster stays, all start together, after the last of the others has ended.
@@ -151,7 +151,7 @@ void JobCore::number_ranks() {
 void JobCore::leave_drained() {
   if (are_tasks()) return;
   const auto goes_on = [&](Slot slot) { return is_up(at(slot)) && stays(slot); };
-  if (std::any_of(roster_.begin(), roster_.end(), goes_on)) return;
+  if (std::ranges::any_of(roster_, goes_on)) return;
   for (const int rank : drained_ranks()) leave_roster(rank);
   lower_target();
 }
@@ -186,7 +186,7 @@ void JobCore::announce() {
   const auto is = [&](bool Process::*what) {
     return [this, what](Slot slot) { return at(slot).*what; };
   };
-  if (ready_ >= size() && std::all_of(roster_.begin(), roster_.end(), is(&Process::ready))) {
+  if (ready_ >= size() && std::ranges::all_of(roster_, is(&Process::ready))) {
     // The versions that members reported when they left the round before count from now on: chance
     // decides whether these reports or the end of the lost process arrives first.
     std::uint64_t newest = 0;
@@ -208,24 +208,34 @@ void JobCore::announce() {
     for (Slot slot = 0; slot < slots(config_); ++slot) {
       if (std::exchange(at(slot).leaving, -1) >= 0) stop(slot, SIGTERM);
     }
-  } else if (std::none_of(roster_.begin(), roster_.end(), is(&Process::linked))) {
+  } else if (std::ranges::none_of(roster_, is(&Process::linked))) {
     state_ = JobState::active;
     if (are_tasks()) all_were_there_ = round_;
   }
 }
 
-// All have left a round without a loss: that may happen in every round.
+// Different results explain the other words.
+void JobCore::note_why(const Ready& event) {
+  const bool corrupt = event.corrupt && event.corrupt_rank < 0;
+  if (corrupt && !std::exchange(corrupt_, true)) given_up_.clear();
+  if (corrupt == corrupt_) given_up_ = std::max(given_up_, event.why);
+}
+
+// All have left a round without a loss: that may happen in every round. Each of these rounds may
+// have made a commit before its results differed.
 bool JobCore::ends_given_up() {
-  const bool by_themselves = !std::exchange(lost_, false) && !given_up_.empty();
-  const bool in_vain = by_themselves && commits_ == commits_before_;
+  const bool by_themselves = !std::exchange(lost_, false) && (corrupt_ || !given_up_.empty());
+  const bool in_vain = by_themselves && (corrupt_ || commits_ == commits_before_);
   const auto words = std::hash<std::string>()(given_up_);
   const Failure failure{.round = live_,
+                        .kind = corrupt_ ? FailureKind::corrupt : FailureKind::gave_up,
                         .signature = words,
                         .exact = words,
                         .version = commits_,
                         .after = since_start_or_commit()};
   if (!in_vain || !is_refused(policy_.given_up(now_, failure))) {
     given_up_.clear();
+    corrupt_ = false;
     return false;
   }
   end(JobEnding::given_up, SIGTERM);
@@ -237,6 +247,7 @@ void JobCore::enter_round() {
   live_ = round_;
   live_since_ = now_;
   members_ = roster_;
+  accused_.clear();
   cut_off_.clear();
 }
 
@@ -251,9 +262,9 @@ TimePoint JobCore::out_of_reach_until() const {
 
 void JobCore::finish() {
   state_ = JobState::ended;
-  const bool stuck = std::any_of(processes_.begin(), processes_.end(),
-                                 [](const Process& p) { return p.life == Life::stuck; });
-  act(Finish{why_, stop_signal_, !stuck, why_no_restart_, given_up_, ended_by_});
+  const bool stuck =
+      std::ranges::any_of(processes_, [](const Process& p) { return p.life == Life::stuck; });
+  act(Finish{why_, stop_signal_, !stuck, why_no_restart_, given_up_, ended_by_, corrupt_});
 }
 
 JobRecord JobCore::record() const {
@@ -279,10 +290,9 @@ JobRecord JobCore::record() const {
 }
 
 bool JobCore::holds(const JobRecord& record, const std::vector<Found>& found) {
-  return std::any_of(found.begin(), found.end(), [&](const Found& process) {
+  return std::ranges::any_of(found, [&](const Found& process) {
     return !process.done && (process.in_round > 0 || process.round == record.live) &&
-           std::find(record.roster.begin(), record.roster.end(), process.slot) !=
-               record.roster.end();
+           std::ranges::find(record.roster, process.slot) != record.roster.end();
   });
 }
 
@@ -291,30 +301,29 @@ bool JobCore::is_up(const Process& process) {
 }
 
 bool JobCore::any_alive() const {
-  return std::any_of(processes_.begin(), processes_.end(), [](const Process& process) {
+  return std::ranges::any_of(processes_, [](const Process& process) {
     return is_up(process) || process.life == Life::stopping;
   });
 }
 
 bool JobCore::any_member_done() const {
   if (count(Life::done) == 0) return false;
-  return std::any_of(roster_.begin(), roster_.end(),
-                     [&](Slot slot) { return at(slot).life == Life::done; });
+  return std::ranges::any_of(roster_, [&](Slot slot) { return at(slot).life == Life::done; });
 }
 
 // For the round that is being formed.
 bool JobCore::any_member_waits() const {
   if (ready_ == 0) return false;
-  return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).ready; });
+  return std::ranges::any_of(roster_, [&](Slot slot) { return at(slot).ready; });
 }
 
 bool JobCore::any_linked() const {
-  return std::any_of(roster_.begin(), roster_.end(), [&](Slot slot) { return at(slot).linked; });
+  return std::ranges::any_of(roster_, [&](Slot slot) { return at(slot).linked; });
 }
 
 bool JobCore::all_work_is_done() const {
   if (count(Life::done) + static_cast<int>(config_.servers.size()) < size()) return false;
-  return std::all_of(roster_.begin(), roster_.end(), [&](Slot slot) {
+  return std::ranges::all_of(roster_, [&](Slot slot) {
     return at(slot).life == Life::done || config_.servers.contains(at(slot).rank);
   });
 }
@@ -322,7 +331,7 @@ bool JobCore::all_work_is_done() const {
 bool JobCore::all_are_there() const {
   const bool tasks = are_tasks();
   if (count(Life::running) + (tasks ? count(Life::done) : 0) < size()) return false;
-  return std::all_of(roster_.begin(), roster_.end(), [&](Slot slot) {
+  return std::ranges::all_of(roster_, [&](Slot slot) {
     return at(slot).life == Life::running || (tasks && at(slot).life == Life::done);
   });
 }

@@ -20,14 +20,11 @@ NodeRoster::NodeRoster(TimePoint now, const Config& config, Node self, int own_n
 
 NodeRoster::NodeRoster(TimePoint now, const Config& config, std::vector<Node> was, int led,
                        int own_number)
-    : config_(config),
-      own_number_(own_number),
-      now_(now),
-      give_up_at_(deadline_after(now, config.join_timeout)),
-      last_came_(now),
-      resumed_(true),
-      led_(led),
-      nodes_(std::move(was)) {
+    : NodeRoster(now, config, Node(), -1) {
+  own_number_ = own_number;
+  resumed_ = true;
+  led_ = led;
+  nodes_ = std::move(was);
   for (Node& node : nodes_) {
     if (&node - nodes_.data() != own_number) node.link = kNone;
   }
@@ -57,13 +54,13 @@ std::optional<TimePoint> NodeRoster::deadline() const {
 }
 
 int NodeRoster::here() const {
-  return static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(),
-                                        [](const Node& node) { return node.link != kNone; }));
+  return static_cast<int>(
+      std::ranges::count_if(nodes_, [](const Node& node) { return node.link != kNone; }));
 }
 
 std::optional<int> NodeRoster::node_of(Link link) const {
   const auto is = [&](const Node& node) { return node.link == link; };
-  const auto found = std::find_if(nodes_.begin(), nodes_.end(), is);
+  const auto found = std::ranges::find_if(nodes_, is);
   if (found == nodes_.end()) return std::nullopt;
   return static_cast<int>(found - nodes_.begin());
 }
@@ -81,7 +78,7 @@ std::string NodeRoster::who_is_here() const {
 std::optional<int> NodeRoster::number_for(const Join& join) const {
   if (join.number >= 0) return join.number;
   const auto first = [&](auto fits) -> std::optional<int> {
-    const auto found = std::find_if(nodes_.begin(), nodes_.end(), fits);
+    const auto found = std::ranges::find_if(nodes_, fits);
     if (found == nodes_.end()) return std::nullopt;
     return static_cast<int>(found - nodes_.begin());
   };

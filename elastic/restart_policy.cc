@@ -32,7 +32,7 @@ bool is_free(FailureKind kind) {
 bool is_crash(int signal) {
   static constexpr int kCrashes[] = {SIGSEGV, SIGABRT, SIGBUS,  SIGFPE,  SIGILL,
                                      SIGTRAP, SIGSYS,  SIGPIPE, SIGXCPU, SIGXFSZ};
-  return std::find(std::begin(kCrashes), std::end(kCrashes), signal) != std::end(kCrashes);
+  return std::ranges::find(kCrashes, signal) != std::end(kCrashes);
 }
 
 // The program did it, and would do it again: no outside party, host or peer ended it.
@@ -156,8 +156,7 @@ std::optional<RestartDecision> RestartPolicy::forbidden(TimePoint now,
                                                         const Failure& failure) const {
   if (failure.kind == FailureKind::exit_code && config_.final_exit_codes.contains(failure.code)) {
     return stop(StopReason::exit_code,
-                fmt::format("exit code {} means that a restart is of no use (--no-restart-codes)",
-                            failure.code));
+                fmt::format("exit code {} is one of --no-restart-codes", failure.code));
   }
   std::vector<int> earlier = rounds_like(now, failure);
   const auto enough = static_cast<std::size_t>(std::max(config_.same_failures, 1) - 1);
@@ -168,7 +167,7 @@ std::optional<RestartDecision> RestartPolicy::forbidden(TimePoint now,
                                 : fmt::format("within a minute after commit {}", failure.version);
   return stop(StopReason::same_failure,
               fmt::format("the same failure as in {}, also {}: it would come again "
-                          "(--same-failure-limit {}; off: go on)",
+                          "(--same-failure-limit {}; with off the job goes on)",
                           round_words(earlier), place, config_.same_failures));
 }
 
@@ -186,7 +185,7 @@ void RestartPolicy::remember(TimePoint now, const Failure& failure) {
     return !failure.second_hand && seen.failure.second_hand && seen.failure.round == explained;
   });
   if (failure.signature == 0 || !is_its_own(failure) || failure.after >= kSameStep) return;
-  const bool known = std::any_of(history_.begin(), history_.end(), [&](const Seen& seen) {
+  const bool known = std::ranges::any_of(history_, [&](const Seen& seen) {
     return seen.failure.round == failure.round && seen.failure.exact == failure.exact &&
            seen.failure.signature == failure.signature;
   });
@@ -204,7 +203,7 @@ std::vector<int> RestartPolicy::rounds_like(TimePoint now, const Failure& failur
     if (earlier.signature != failure.signature || earlier.version != failure.version) continue;
     if (earlier.round == failure.round) continue;
     if (failure.version == 0 && earlier.exact != failure.exact) continue;
-    if (std::find(rounds.begin(), rounds.end(), earlier.round) != rounds.end()) continue;
+    if (std::ranges::find(rounds, earlier.round) != rounds.end()) continue;
     rounds.push_back(earlier.round);
     first = std::min(first, at);
   }
@@ -223,8 +222,7 @@ RestartDecision RestartPolicy::grant(TimePoint now, const Failure& failure) {
 }
 
 // Its members have waited, or could not: they can meet in the next round at once.
-RestartDecision RestartPolicy::given_up(TimePoint now, Failure failure) {
-  failure.kind = FailureKind::gave_up;
+RestartDecision RestartPolicy::given_up(TimePoint now, const Failure& failure) {
   note_progress(now, failure.version);
   if (round_ == failure.round) return decision_;
   round_ = failure.round;

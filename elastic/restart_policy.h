@@ -8,13 +8,13 @@
 // - `same_failures` rounds that failed in the same way end the job, because the next one would fail
 //   like them. The test is by cause and time. The cause must lie in the program: an exit code, a
 //   crash, its use of memory, or the words with which all members gave up a round. A signal from
-//   outside (SIGKILL, SIGTERM …), a hang and a lost host never count. The signature and the
-//   committed version must be equal, and each failure must come within a minute after its round
-//   began, or after the last commit, so that it was at the same step. Before any commit the
-//   signatures must be equal to the last digit, and 10 s must lie between the first failure and the
-//   last: a job that reports no progress has version 0 for ever, and a transient problem had that
-//   time to pass. Words about a lost peer count only while no other failure of their round is
-//   known, because that peer's failure may be reported later.
+//   outside (SIGKILL, SIGTERM …), a hang, corrupt data and a lost host never count. The
+//   signature and the committed version must be equal, and each failure must come within a minute
+//   after its round began, or after the last commit, so that it was at the same step. Before any
+//   commit the signatures must be equal to the last digit, and 10 s must lie between the first
+//   failure and the last: a job that reports no progress has version 0 for ever, and a transient
+//   problem had that time to pass. Words about a lost peer count only while no other failure of
+//   their round is known, because that peer's failure may be reported later.
 // - Failures of one round are one incident: the first is charged, later ones share its decision.
 // - The budget. N: so many restarts in all, as torchrun counts. N/WINDOW: a bucket of N that
 //   refills evenly by N in each WINDOW (so one WINDOW may see up to 2N) and by one for each 100
@@ -74,7 +74,8 @@ enum class FailureKind {
   hung,
   evicted,
   preempted,
-  voluntary
+  voluntary,
+  corrupt  // the ranks had different results, and perhaps its own were wrong (--verify)
 };
 
 struct Failure {
@@ -114,8 +115,9 @@ class RestartPolicy {
   // For a worker that ended by itself while it was to be stopped because of another failure: the
   // refusal if it forbids a restart, by its exit code or because it would fail again. Free.
   std::optional<RestartDecision> failed_too(TimePoint now, const Failure& failure);
-  // The members gave up that round: only round, signature, exact, version and after are read.
-  RestartDecision given_up(TimePoint now, Failure failure);
+  // The members gave up that round, or had different results: only round, kind, signature, exact,
+  // version and after are read.
+  RestartDecision given_up(TimePoint now, const Failure& failure);
   // Continues an earlier policy, before any failure: `used` restarts were used, and `left` remain
   // for the job; nodes and slots begin with full buckets.
   void go_on(TimePoint now, int used, int left, std::uint64_t version);

@@ -132,7 +132,7 @@ std::optional<LinkFinding> judge_line(const Links& links, int rank, int peer, do
   const bool both = peer == kBothWays;
   if (own_medians.size() < kFewestOfLine || others.size() < (both ? 1 : kFewestOneWay)) return {};
   const Comparison at(own, distribution_of(std::move(others)), kRatio);
-  const double least = *std::min_element(own_medians.begin(), own_medians.end());
+  const double least = *std::ranges::min_element(own_medians);
   auto finding = finding_of(rank, peer, at, bytes, step);
   finding.candidate = finding.candidate && least >= kRatio * at.others;
   if (finding.candidate) finding.slowness.sentence = describe_line(finding.slowness, at, step);

@@ -10,14 +10,12 @@ namespace dlaunch {
 bool usable(const StepTimes& step, std::size_t ranks) {
   if (step.steps < 1 || step.ranks.size() != ranks) return false;
   const auto time = [](double value) { return std::isfinite(value) && value >= 0; };
-  const bool ranks_fine =
-      std::all_of(step.ranks.begin(), step.ranks.end(), [&](const RankTimes& r) {
-        return std::isfinite(r.late) && time(r.in_op) && time(r.input) && time(r.step) &&
-               r.step > 0;
-      });
-  const bool links_fine = std::all_of(
-      step.links.begin(), step.links.end(),
-      [&](const LinkTimes& l) { return time(l.seconds) && time(l.bytes) && l.bytes > 0; });
+  const bool ranks_fine = std::ranges::all_of(step.ranks, [&](const RankTimes& r) {
+    return std::isfinite(r.late) && time(r.in_op) && time(r.input) && time(r.step) && r.step > 0;
+  });
+  const bool links_fine = std::ranges::all_of(step.links, [&](const LinkTimes& l) {
+    return time(l.seconds) && time(l.bytes) && l.bytes > 0;
+  });
   return ranks_fine && links_fine;
 }
 

@@ -95,8 +95,8 @@ std::string StragglerJudge::why_not_evicted(TimePoint now) const {
   if (round_.spares == 0 && round_.ranks <= round_.min_ranks) {
     return fmt::format("there is no spare, and the job needs all its {} ranks", round_.ranks);
   }
-  const auto recent = std::count_if(evicted_.begin(), evicted_.end(),
-                                    [&](TimePoint then) { return now - then < kEvictionMemory; });
+  const auto recent =
+      std::ranges::count_if(evicted_, [&](TimePoint then) { return now - then < kEvictionMemory; });
   if (recent >= std::max(1, round_.nodes / kNodesPerEviction)) {
     return fmt::format("{} of {} nodes evicted within an hour are enough", recent, round_.nodes);
   }

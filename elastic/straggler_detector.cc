@@ -1,13 +1,11 @@
 #include "elastic/straggler_detector.h"
 
 #include <algorithm>
-#include <cmath>
+#include <string>
 #include <tuple>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "base/check.h"
 #include "base/units.h"
 #include "elastic/comparison.h"
 

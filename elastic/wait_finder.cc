@@ -52,7 +52,7 @@ std::vector<Wait> WaitFinder::take(TimePoint by) {
   std::vector<Wait> direct, found;
   for (auto it = collectives_.begin(); it != collectives_.end();) {
     const auto open = [by](const Entry& entry) { return entry.span.left > by; };
-    if (std::any_of(it->second.begin(), it->second.end(), open)) {
+    if (std::ranges::any_of(it->second, open)) {
       ++it;
       continue;
     }
@@ -68,7 +68,7 @@ std::vector<Wait> WaitFinder::take(TimePoint by) {
     add_exposed(*it, {it->rank, span.peer, WaitCause::compute, span.entered, span.left}, direct);
   }
   messages_.erase(later, messages_.end());
-  std::stable_sort(direct.begin(), direct.end(), [](auto& a, auto& b) { return a.to < b.to; });
+  std::ranges::stable_sort(direct, [](auto& a, auto& b) { return a.to < b.to; });
   for (const Wait& wait : direct) {
     for (const Wait& part : blamed(wait)) {
       found.push_back(part);
@@ -87,13 +87,13 @@ void WaitFinder::judge(const Entries& entries, std::vector<Wait>& found) const {
   const auto by_entry = [](const Entry& a, const Entry& b) {
     return a.span.entered < b.span.entered;
   };
-  const auto root = std::find_if(entries.begin(), entries.end(),
-                                 [](const Entry& entry) { return entry.span.peer == entry.rank; });
+  const auto root = std::ranges::find_if(
+      entries, [](const Entry& entry) { return entry.span.peer == entry.rank; });
   const Span& any = entries.front().span;
   const bool from_root = is_named(any, "broadcast", "scatter");
   const bool to_root = is_named(any, "reduce", "gather");
   if (from_root && root == entries.end()) return;
-  const auto last = from_root ? root : std::max_element(entries.begin(), entries.end(), by_entry);
+  const auto last = from_root ? root : std::ranges::max_element(entries, by_entry);
   // All ranks of the culprit's host came after all others.
   int there = 0;
   TimePoint first_there = TimePoint::max(), last_elsewhere{};

@@ -36,7 +36,8 @@ enum class Purpose : std::uint8_t {
   ring_more_data = 6,
   output = 7,
   ring_want_data = 8,  // asks the acceptor to connect back for data or messages, and ends
-  ring_want_messages = 9
+  ring_want_messages = 9,
+  site = 10  // between the endpoints of two sites
 };
 
 struct HandshakeIdentity {

@@ -66,6 +66,8 @@ dl_result code_of(Errc code) {
       return DL_ERR_ABORTED;
     case Errc::unsupported:
       return DL_ERR_UNSUPPORTED;
+    case Errc::corrupt:
+      return DL_ERR_CORRUPT;
   }
   return DL_ERR_PROTOCOL;
 }
@@ -362,8 +364,9 @@ size_t dl_dtype_bytes(dl_dtype dtype) { return dlaunch::dtype_bytes(dtype); }
 const char* dl_result_name(dl_result result) {
   static constexpr const char* kNames[] = {
       "DL_OK",           "DL_ERR_INVALID", "DL_ERR_IO",   "DL_ERR_TIMEOUT",     "DL_ERR_PEER_LOST",
-      "DL_ERR_MISMATCH", "DL_ERR_ABORTED", "DL_ERR_AUTH", "DL_ERR_UNSUPPORTED", "DL_ERR_PROTOCOL"};
-  return result >= DL_OK && result <= DL_ERR_PROTOCOL ? kNames[result] : "DL_ERR_UNKNOWN";
+      "DL_ERR_MISMATCH", "DL_ERR_ABORTED", "DL_ERR_AUTH", "DL_ERR_UNSUPPORTED", "DL_ERR_PROTOCOL",
+      "DL_ERR_CORRUPT"};
+  return result >= DL_OK && result <= DL_ERR_CORRUPT ? kNames[result] : "DL_ERR_UNKNOWN";
 }
 
 const char* dl_version(void) { return DL_VERSION; }

@@ -19,15 +19,23 @@ using dlaunch::Result;
 using dlaunch::with;
 
 struct dl_request {
-  std::shared_ptr<dlaunch::Operation> operation;
+  std::vector<Communicator::StartedCall> calls;  // more than one for a batch
   dl_comm* comm;
   std::uint64_t rejoined;  // dl_comm::rejoined when it was started
-  int* source;
   // In a forked child no thread carries the operation out, not even in a world of one.
   const pid_t process = ::getpid();
   bool forked() const { return process != ::getpid(); }
   // dl_wait() would not wait.
-  bool over() const { return forked() || operation->done(); }
+  bool over() const {
+    return forked() || std::all_of(calls.begin(), calls.end(),
+                                   [](const auto& call) { return call.operation->done(); });
+  }
+};
+
+struct dl_persistent {
+  std::unique_ptr<const dlaunch::KeptCall> call;
+  dl_comm* comm;
+  std::uint64_t rejoined;  // dl_comm::rejoined when it was made
 };
 
 namespace {
@@ -36,9 +44,10 @@ namespace {
 struct Now {
   dl_comm* comm;
   Result<void> operator()(Communicator& impl, const Call& call) const {
-    return impl.collective(call);
+    return impl.in_batch() ? impl.add_to_batch(call) : impl.collective(call);
   }
   Result<void> operator()(Communicator& impl, Message message, int* source = nullptr) const {
+    if (impl.in_batch()) return impl.add_to_batch(message, source);
     auto done = impl.transfer(message);
     if (done && source != nullptr) *source = message.source;
     return done;
@@ -53,10 +62,39 @@ struct Later {
   dl_request** const request;
   template <class What>
   Result<void> operator()(Communicator& impl, const What& what, int* source = nullptr) const {
-    if (request == nullptr) return Error{.code = Errc::usage, .what = "request is null"};
+    if (auto ok = can_begin(impl); !ok) return ok;
     auto started = impl.start(what);
     if (!started) return started.error();
-    *request = new dl_request{std::move(*started), comm, comm->rejoined, source};
+    *request = new dl_request{{{std::move(*started), source}}, comm, comm->rejoined};
+    return {};
+  }
+  // All calls of the batch that ends.
+  Result<void> operator()(Communicator& impl) const {
+    if (request == nullptr) return impl.fail_batch_end(null_request());
+    auto started = impl.start_batch();
+    if (!started) return started.error();
+    if (!started->empty()) *request = new dl_request{std::move(*started), comm, comm->rejoined};
+    return {};
+  }
+
+ private:
+  static Error null_request() { return {.code = Errc::usage, .what = "request is null"}; }
+  Result<void> can_begin(Communicator& impl) const {
+    return request == nullptr ? null_request() : impl.refuse_in_batch();
+  }
+};
+
+struct Often {
+  Often(dl_comm* of, dl_persistent** to) : comm(of), made(to) {
+    if (made != nullptr) *made = nullptr;
+  }
+  dl_comm* const comm;
+  dl_persistent** const made;
+  Result<void> operator()(Communicator& impl, const Call& call) const {
+    if (made == nullptr) return Error{.code = Errc::usage, .what = "call is null"};
+    auto prepared = impl.prepare(call);
+    if (!prepared) return prepared.error();
+    *made = new dl_persistent{std::move(*prepared), comm, comm->rejoined};
     return {};
   }
 };
@@ -164,6 +202,16 @@ Message from(void* buf, size_t count, dl_dtype dtype, int peer, int tag) {
 // For dl_recv, which takes only a rank.
 int known(int peer) { return peer == dlaunch::kAnySource ? INT_MIN : peer; }
 
+// Runs body(communicator) for a call that belongs to its present round.
+template <class Body>
+dl_result with_persistent(const dl_persistent* call, Body body) {
+  return with(call == nullptr ? nullptr : call->comm, [&](Communicator& impl) -> Result<void> {
+    if (call->rejoined == call->comm->rejoined) return body(impl);
+    return Error{.code = Errc::usage,
+                 .what = "the persistent call is of an earlier round: make one in each round"};
+  });
+}
+
 // For a call without a communicator to keep its error in.
 dl_result refused(const std::string& why) {
   dlaunch::keep_error(nullptr, why);
@@ -177,14 +225,24 @@ Result<void> outcome_in_old_round(const dlaunch::Operation& operation) {
                .what = "recv: its round was over before the message was copied to the GPU"};
 }
 
+Result<void> outcome_of(Communicator& impl, const Communicator::StartedCall& call, bool old_round) {
+  const auto& [operation, source] = call;
+  auto outcome = old_round ? outcome_in_old_round(*operation) : impl.wait(*operation);
+  if (outcome && source != nullptr) *source = operation->message.source;
+  return outcome;
+}
+
 dl_result end_of(dl_request*& request) {
   const std::unique_ptr<dl_request> owned(std::exchange(request, nullptr));
   return with(owned->comm, [&](Communicator& impl) -> Result<void> {
     if (owned->forked()) return Communicator::forked_error();
-    const bool old = owned->rejoined != owned->comm->rejoined;
-    auto outcome = old ? outcome_in_old_round(*owned->operation) : impl.wait(*owned->operation);
-    if (outcome && owned->source != nullptr) *owned->source = owned->operation->message.source;
-    return outcome;
+    const bool old_round = owned->rejoined != owned->comm->rejoined;
+    Result<void> first;
+    for (const auto& call : owned->calls) {
+      auto outcome = outcome_of(impl, call, old_round);
+      if (!outcome && first) first = std::move(outcome);
+    }
+    return first;
   });
 }
 
@@ -266,7 +324,7 @@ dl_result dl_all_reduce_some(dl_comm* comm, const void* in, void* out, size_t co
     Call call{Collective::all_reduce_some, in, out, count, dtype, op};
     call.some = &terms;
     call.layout = dlaunch::layout_of(terms, count);
-    return impl.collective(call);
+    return Now{comm}(impl, call);
   });
 }
 
@@ -459,6 +517,10 @@ dl_result dl_ibroadcast_list(dl_comm* comm, size_t tensors, void* const* bufs, c
 
 dl_result dl_barrier(dl_comm* comm) { return collective(Now{comm}, {Collective::barrier}); }
 
+dl_result dl_verify(dl_comm* comm) {
+  return with(comm, [](Communicator& impl) { return impl.compare_now(); });
+}
+
 dl_result dl_ibarrier(dl_comm* comm, dl_request** request) {
   return collective(Later(comm, request), {Collective::barrier});
 }
@@ -489,6 +551,70 @@ dl_result dl_recv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, in
 dl_result dl_irecv_any(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int tag, int* source,
                        dl_request** request) {
   return transfer(Later(comm, request), from(buf, count, dtype, dlaunch::kAnySource, tag), source);
+}
+
+dl_result dl_all_reduce_init(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                             dl_op op, dl_persistent** call) {
+  return collective(Often(comm, call), {Collective::all_reduce, in, out, count, dtype, op});
+}
+
+dl_result dl_reduce_init(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                         dl_op op, int root, dl_persistent** call) {
+  return collective(Often(comm, call), {Collective::reduce, in, out, count, dtype, op, root});
+}
+
+dl_result dl_reduce_scatter_init(dl_comm* comm, const void* in, void* out, size_t count,
+                                 dl_dtype dtype, dl_op op, dl_persistent** call) {
+  return collective(Often(comm, call), {Collective::reduce_scatter, in, out, count, dtype, op});
+}
+
+dl_result dl_all_gather_init(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                             dl_persistent** call) {
+  return collective(Often(comm, call), {Collective::all_gather, in, out, count, dtype});
+}
+
+dl_result dl_all_to_all_init(dl_comm* comm, const void* in, void* out, size_t count, dl_dtype dtype,
+                             dl_persistent** call) {
+  return collective(Often(comm, call), {Collective::all_to_all, in, out, count, dtype});
+}
+
+dl_result dl_broadcast_init(dl_comm* comm, void* buf, size_t count, dl_dtype dtype, int root,
+                            dl_persistent** call) {
+  return collective(Often(comm, call),
+                    {Collective::broadcast, buf, buf, count, dtype, DL_SUM, root});
+}
+
+dl_result dl_barrier_init(dl_comm* comm, dl_persistent** call) {
+  return collective(Often(comm, call), {Collective::barrier});
+}
+
+dl_result dl_persistent_run(dl_persistent* call) {
+  return with_persistent(call, [&](Communicator& impl) {
+    return impl.in_batch() ? impl.add_to_batch(call->call->call) : impl.repeat(*call->call);
+  });
+}
+
+dl_result dl_persistent_start(dl_persistent* call, dl_request** request) {
+  return with_persistent(
+      call, [&](Communicator& impl) { return Later(call->comm, request)(impl, call->call->call); });
+}
+
+void dl_persistent_free(dl_persistent* call) { delete call; }
+
+dl_result dl_batch_start(dl_comm* comm) {
+  return with(comm, [](Communicator& impl) { return impl.begin_batch(); });
+}
+
+dl_result dl_batch_end(dl_comm* comm) {
+  return with(comm, [](Communicator& impl) { return impl.end_batch(); });
+}
+
+dl_result dl_ibatch_end(dl_comm* comm, dl_request** request) {
+  return with(comm, Later(comm, request));
+}
+
+void dl_batch_drop(dl_comm* comm) {
+  if (comm != nullptr && comm->impl) comm->impl->drop_batch();
 }
 
 dl_result dl_wait(dl_request** request) {

@@ -80,6 +80,7 @@ Result<void> Communicator::bootstrap_on_links(Communicator& parent, const std::v
                            .plan_rules = job_.plan_rules,
                            .host_memory = host_memory_,
                            .host_ranks = host_ranks_});
+  open_verifier();
   return {};
 }
 

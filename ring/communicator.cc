@@ -72,13 +72,6 @@ Result<void> check_kind(const Call& call, int ranks) {
   return {};
 }
 
-// Finds the operation of the program that the call's number stands for, if any.
-void find_program_op(Call& call) {
-  if (!is_function(call.op) || call.program_op != nullptr) return;
-  call.program_op = program_op(call.op);
-  if (call.program_op != nullptr && call.program_op->function == nullptr) call.op = kPremulSum;
-}
-
 // The distance at which a call is in place: in bytes, from `in` to `out`.
 std::ptrdiff_t in_place_distance(const Shape& shape, int rank) {
   const auto& traits = traits_of(shape.collective);
@@ -99,6 +92,13 @@ Result<std::shared_ptr<void>> ordinary_memory(std::size_t bytes) {
 
 }  // namespace
 
+// Finds the operation of the program that the call's number stands for, if any.
+void Communicator::find_program_op(Call& call) {
+  if (!is_function(call.op) || call.program_op != nullptr) return;
+  call.program_op = program_op(call.op);
+  if (call.program_op != nullptr && call.program_op->function == nullptr) call.op = kPremulSum;
+}
+
 Error Communicator::forked_error() {
   return usage_error(
       "this process was forked from the one that joined, and only that one can use the "
@@ -113,13 +113,24 @@ const char* Communicator::transport() const {
 int Communicator::peer_lost() const {
   if (forked_ || !abort_.raised()) return -1;
   const Error error = abort_.error();
-  return error.code == Errc::peer_lost ? error.rank : -1;
+  const bool corrupt = error.code == Errc::corrupt && error.rank != job_.rank;
+  return error.code == Errc::peer_lost || corrupt ? error.rank : -1;
+}
+
+std::optional<Error> Communicator::corrupt_here() const {
+  return corrupt_->raised() ? std::optional(corrupt_->error()) : std::nullopt;
+}
+
+std::optional<Error> Communicator::over() const {
+  if (forked_) return forked_error();
+  return abort_.raised() ? std::optional(abort_.error()) : std::nullopt;
 }
 
 std::string Communicator::broken_by_nobody() const {
   if (forked_ || !abort_.raised()) return "";
   const Error error = abort_.error();
-  return error.code == Errc::peer_lost && error.rank < 0 ? error.what : "";
+  const bool broken = error.code == Errc::peer_lost || error.code == Errc::corrupt;
+  return broken && error.rank < 0 ? error.what : "";
 }
 
 Result<void> Communicator::check(const Call& call) {
@@ -184,16 +195,40 @@ Result<void> Communicator::check(const Message& message) {
 }
 
 Result<void> Communicator::collective(Call call) {
+  if (auto ok = refuse_in_batch(); !ok) return ok;
   find_program_op(call);
   if (!collectives_.busy()) {
     if (auto ok = check(call); !ok) return ok;
     if (auto ok = attach(call, true); !ok) return ok;
-    call.seq = ++seq_;
-    call.limit = op_timeout_;
-    return run(call, SpanKind::call);
+    return run_next(std::move(call));
   }
   auto started = start(call);
   return started ? wait(**started) : started.error();
+}
+
+Result<void> Communicator::run_next(Call call) {
+  call.seq = ++seq_;
+  call.limit = op_timeout_;
+  return run(std::move(call), SpanKind::call);
+}
+
+Result<std::unique_ptr<const KeptCall>> Communicator::prepare(Call call) {
+  find_program_op(call);
+  if (auto ok = check(call); !ok) return ok.error();
+  auto attached = call;
+  if (auto ok = attach(attached, false); !ok) return ok.error();
+  auto prepared = std::make_unique<KeptCall>();
+  prepared->keep(call, job_.size);
+  prepared->on_device = attached.task.device >= 0;
+  return std::unique_ptr<const KeptCall>(std::move(prepared));
+}
+
+// What may have changed since prepare(): the communicator, and the stream.
+Result<void> Communicator::repeat(const KeptCall& prepared) {
+  if (forked_ || abort_.raised() || batch_ || prepared.on_device || collectives_.busy()) {
+    return collective(prepared.call);
+  }
+  return run_next(prepared.call);
 }
 
 Result<std::string> Communicator::explain(const Call& given) const {
@@ -201,7 +236,14 @@ Result<std::string> Communicator::explain(const Call& given) const {
   find_program_op(call);
   if (auto ok = check_kind(call, job_.size); !ok) return usage_error("explain: " + ok.error().what);
   if (!plane_) return std::string("alone: a copy");
-  return composes(call) ? composition_of(call) : plane_->explain(call);
+  return way_of(call, *plane_);
+}
+
+std::string Communicator::way_of(const Call& call, const Plane& plane) const {
+  if (&plane != plane_.get()) return plane.explain(call);  // on a GPU
+  if (reduces_everywhere(call))
+    return "every rank takes the values, and reduces them itself (full verification)";
+  return composes(call) ? composition_of(call) : plane.explain(call);
 }
 
 // Runs as several calls of planes: the collective always does, or this call does here.
@@ -226,10 +268,9 @@ std::uint16_t Communicator::explained(const Call& call, const Plane* plane) {
   if (known != explained_.end()) return known->second;
   if (plane == nullptr || explained_.size() >= kMostKinds) return 0;
   const std::string how =
-      composes(call) && !kind.on_device ? composition_of(call)
       // How the parts go depends on the longest one, which the ranks find out in the call.
-      : kind.with_splits ? "parts of different lengths, after an exchange of the lengths"
-                         : plane->explain(call);
+      kind.with_splits ? "parts of different lengths, after an exchange of the lengths"
+                       : way_of(call, *plane);
   if (job_.explains && job_.rank == 0) {
     log_info("{} of {} {}{}: {}", collective_name(call.collective), call.count,
              dtype_name(call.dtype), kind.on_device ? " on a GPU" : "", how);
@@ -248,6 +289,7 @@ Result<void> Communicator::run_step(const Call& call) {
 // A call with this rank's own values.
 Result<void> Communicator::run_on_host(const Call& call) {
   if (call.op == kPremulSum && call.program_op != nullptr) return run_multiplied(call);
+  if (reduces_everywhere(call)) return run_everywhere(call);
   if (composes(call)) return run_composed(call);
   return job_.size == 1 ? run_alone(call) : run_step(call);
 }
@@ -272,11 +314,7 @@ Result<void> Communicator::tell_splits(const Call& call, Splits& splits) {
                 .out = heard.data(),
                 .count = sizeof(Told) / sizeof(std::uint64_t),
                 .dtype = DL_UINT64};
-  exchange.seq = call.seq;
-  exchange.deadline = call.deadline;
-  exchange.begun = call.begun;
-  exchange.past = call.past;
-  exchange.within = Within::all_to_all_v;
+  make_step(exchange, call, Within::all_to_all_v);
   if (auto done = run_step(exchange); !done) return done;
   splits.from.assign(n, 0);
   for (std::size_t r = 0; r < n; ++r) {
@@ -304,17 +342,21 @@ Result<void> Communicator::tell_splits(const Call& call, Splits& splits) {
   return {};
 }
 
-Result<void> Communicator::run_on_plane(Call call, const std::function<void(bool failed)>& ended) {
-  Splits splits;
-  if (call.splits != nullptr) {
-    splits = *call.splits;
-    if (auto told = tell_splits(call, splits); !told) return told;
-    if (splits.longest == 0) {  // nothing moves, on any rank
-      if (call.task.ordered) ended(false);
-      return {};
-    }
-    call.splits = &splits;
+Result<void> Communicator::run_on_plane(const Call& call,
+                                        const std::function<void(bool failed)>& ended) {
+  if (call.splits != nullptr) return run_with_splits(call, ended);
+  return call.task.device >= 0 ? run_on_device(call, ended) : run_on_host(call);
+}
+
+Result<void> Communicator::run_with_splits(Call call,
+                                           const std::function<void(bool failed)>& ended) {
+  Splits splits = *call.splits;
+  if (auto told = tell_splits(call, splits); !told) return told;
+  if (splits.longest == 0) {  // nothing moves, on any rank
+    if (call.task.ordered) ended(false);
+    return {};
   }
+  call.splits = &splits;
   return call.task.device >= 0 ? run_on_device(call, ended) : run_on_host(call);
 }
 
@@ -341,6 +383,8 @@ Result<void> Communicator::run(Call call, SpanKind kind) {
     if (!failed) links_->complete(seq);
   };
   auto done = without_exceptions_in(call, [&] { return run_on_plane(call, ended); });
+  if (done && verifier_ && !on_device)
+    done = without_exceptions_in(call, [&] { return verify(call); });
   if (on_device) explained(call, device_.get());
   // In shared memory no rank sees whether a rank that has arrived stands still, or waits itself.
   if (!done && done.error().code == Errc::timeout && regions_ && !abort_.raised()) {
@@ -378,27 +422,7 @@ Communicator::Started Communicator::start(Call call) {
   call.seq = ++seq_;
   call.limit = op_timeout_;
   auto operation = std::make_shared<Operation>(completions_);
-  operation->call = call;
-  if (call.counts != nullptr) {
-    operation->counts.assign(call.counts, call.counts + job_.size);
-    operation->call.counts = operation->counts.data();
-  }
-  if (call.splits != nullptr) {
-    operation->splits = *call.splits;
-    operation->call.splits = &operation->splits;
-  }
-  if (call.shards != nullptr) {
-    operation->shards = *call.shards;
-    operation->call.shards = &operation->shards;
-  }
-  if (call.compression != nullptr) {
-    operation->compression = *call.compression;
-    operation->call.compression = &operation->compression;
-  }
-  if (call.list != nullptr) {
-    operation->list = *call.list;
-    operation->call.list = &operation->list;
-  }
+  operation->keep(call, job_.size);
   auto started = pushed(collectives_, std::move(operation));
   if (!started) --seq_;  // the call did not happen: the ranks' counts stay equal
   return started;
@@ -573,6 +597,7 @@ Result<void> Communicator::finish(Result<void> done) {
   abort_.raise(first);
   const Error error = abort_.error();
   if (error.code == Errc::peer_lost) note_peer_lost(error);
+  if (error.code == Errc::corrupt) note_corrupt(error);
   return error;
 }
 

@@ -27,11 +27,13 @@
 #include "ring/bootstrap.h"
 #include "ring/call/abort_flag.h"
 #include "ring/call/background.h"
+#include "ring/call/batch.h"
 #include "ring/call/flight_recorder.h"
 #include "ring/call/list_packer.h"
 #include "ring/call/operation.h"
 #include "ring/call/plane.h"
 #include "ring/call/some_quorum.h"
+#include "ring/call/verifier.h"
 #include "ring/device/device_plane.h"
 #include "ring/links/death_watch.h"
 #include "ring/links/job_view.h"
@@ -45,6 +47,7 @@
 
 namespace dlaunch {
 
+class Pieces;
 class ShardTree;
 struct ShardMoves;
 class SomeMessages;
@@ -68,7 +71,12 @@ class Communicator : private ProcessEvents {
   int size() const { return job_.size; }
   const char* transport() const;
   const char* gpu_transport() const;
-  int peer_lost() const;  // -1: none
+  int peer_lost() const;  // also one whose data are corrupt; -1: none
+  // The ranks' results, here or in a group of this communicator, show that this rank has corrupt
+  // data: its process must end. nullopt: they do not.
+  std::optional<Error> corrupt_here() const;
+  // The error with which it has ended, if it has.
+  std::optional<Error> over() const;
   // Why another round is needed, if that names no rank; else "".
   std::string broken_by_nobody() const;
   Duration op_timeout() const { return op_timeout_; }  // < 0: none
@@ -93,6 +101,31 @@ class Communicator : private ProcessEvents {
   Started start(Message message);
   // The operation's own outcome, once it is done.
   Result<void> wait(const Operation& operation);
+
+  // A collective that is made many times, checked once. It counts when it is made.
+  Result<std::unique_ptr<const KeptCall>> prepare(Call call);
+  Result<void> repeat(const KeptCall& prepared);
+
+  // Batches, which may be nested: between begin_batch() and the outermost end calls are added, and
+  // the end carries them out. An error of a call that is not added is that of the end, too.
+  // Anything else that begins a collective is refused meanwhile.
+  struct StartedCall {
+    std::shared_ptr<Operation> operation;
+    int* source = nullptr;  // for a receive from any rank; may be null
+  };
+  bool in_batch() const { return batch_.has_value(); }
+  Result<void> begin_batch();
+  Result<void> add_to_batch(Call call);
+  Result<void> add_to_batch(const Message& message, int* source);
+  // For other calls: the error if a batch is open.
+  Result<void> refuse_in_batch();
+  Result<void> end_batch();
+  // The same in the background.
+  Result<std::vector<StartedCall>> start_batch();
+  // An end with a wrong argument: it ends the batch, or its level, and makes no call.
+  Result<void> fail_batch_end(const Error& why);
+  void drop_batch() { batch_.reset(); }
+
   // For other waits of the program's threads.
   const std::shared_ptr<FlightRecorder>& flight() const { return flight_; }
 
@@ -103,6 +136,11 @@ class Communicator : private ProcessEvents {
   // this communicator. op_timeout_s as for dl_group().
   Result<std::unique_ptr<Communicator>> group(const std::vector<int>& ranks, int tag,
                                               double op_timeout_s);
+
+  // Collective, if the ranks compare their results (DLAUNCH_VERIFY): they compare what they have
+  // not compared yet. Otherwise, and if there was no call since the last one, it only returns the
+  // error that has ended the communicator, if any.
+  Result<void> compare_now();
 
   // Collective. Zeroed memory; ranks may ask for different amounts. On one host with shared memory
   // the others read it in place until release(); elsewhere it is ordinary. If some rank lacks
@@ -146,7 +184,9 @@ class Communicator : private ProcessEvents {
   explicit Communicator(JobView job) : job_(std::move(job)) {}
 
   bool can_branch(const std::vector<int>& ranks) const;
-  Result<std::unique_ptr<Communicator>> make_group(const JobView& group,
+  Result<std::unique_ptr<Communicator>> make_group(const JobView& view,
+                                                   const std::vector<int>& ranks);
+  Result<std::unique_ptr<Communicator>> meet_group(const JobView& group,
                                                    const std::vector<int>& ranks);
   Result<void> bootstrap_on_links(Communicator& parent, const std::vector<int>& ranks);
   Result<ShmMemory> share_segment(const ShmShape& shape, TimePoint deadline,
@@ -170,9 +210,16 @@ class Communicator : private ProcessEvents {
   void watch_for_deaths(const std::vector<int>& locals, Lives lives);
   Result<void> layer(Bootstrapped& ready, StreamPlane& between);
   Result<std::vector<std::size_t>> all_have(std::size_t bytes, const Result<void>& own);
+  static void find_program_op(Call& call);
   Result<void> check(const Call& call);
   Result<void> check(const Message& message);
+  Error refused_in_batch(Error why);
+  Result<std::optional<Batch>> take_batch();
+  Result<void> run_merged(const Batch& batch, const std::function<Result<void>(const Call&)>& run);
+  Result<void> start_messages(const Batch& batch, std::vector<StartedCall>& started);
+  Result<void> await(const std::vector<StartedCall>& started);
   DevicePlane& device_plane();
+  Result<int> gpu_of(const Call& call) const;
   Result<void> attach(Call& call, bool at_once);
   Result<StagedMessage> stage(Message& message);
   Result<void> unstage(const StagedMessage& staged);
@@ -183,6 +230,17 @@ class Communicator : private ProcessEvents {
   std::string composition_of(const Call& call) const;
   Result<void> run_on_host(const Call& call);
   Result<void> run_multiplied(Call call);
+  void open_verifier();
+  Result<void> verify(const Call& call);
+  void note_data(const Call& call, VerifiedData::Of of, bool passed_on, const Pieces& pieces);
+  Result<void> compare_results(const Call& call);
+  bool reduces_everywhere(const Call& call) const;
+  bool gathers_broadcast(const Call& call) const;
+  std::string way_of(const Call& call, const Plane& plane) const;
+  bool passes_on(const Call& call) const;
+  bool gathers_by_others(const Call& call) const;
+  Result<void> run_everywhere(const Call& call);
+  Result<void> broadcast_directly(const Call& call);
   Result<void> run_composed(const Call& call);
   Result<void> run_shards(const Call& call);
   Result<void> run_scan(const Call& call);
@@ -202,7 +260,9 @@ class Communicator : private ProcessEvents {
   Result<void> reduce_in_order(const Call& call);
   Result<void> gather_and_reduce(const Call& call, const ShardTree& tree, const ShardMoves& moves);
   Result<void> reduce_slices(const Call& call, const ShardTree& tree, const ShardMoves& moves);
-  Result<void> run_on_plane(Call call, const std::function<void(bool failed)>& ended);
+  Result<void> run_on_plane(const Call& call, const std::function<void(bool failed)>& ended);
+  Result<void> run_with_splits(Call call, const std::function<void(bool failed)>& ended);
+  Result<void> run_next(Call call);
   Result<void> run(Call call, SpanKind kind);
   Result<void> run_on_device(const Call& call, std::function<void(bool failed)> ended);
   Result<void> run(Message& message, SpanKind kind);
@@ -212,6 +272,8 @@ class Communicator : private ProcessEvents {
   void serve_collectives(OperationQueue& queue);
   Error named_in_job(Error error) const;
   void note_peer_lost(const Error& error);
+  void note_corrupt(const Error& error);
+  void leave_note(const char* name, const Error& error);
   Result<void> finish(Result<void> done);
   Result<void> finish(const Message& message, Result<void> done);
   JobView group_view(const std::vector<int>& ranks, const std::string& name) const;
@@ -223,6 +285,7 @@ class Communicator : private ProcessEvents {
   std::atomic<Duration> op_timeout_{job_.op_timeout};
   std::vector<int> locals_;       // the ranks that share this host's cores
   std::vector<std::string> who_;  // "rank 3 (pid 4711 on a)" for each, numbered as in the job
+  std::vector<int> hosts_;        // of a layered plane: the lowest rank on each one's host
   // Destroyed from the bottom up: the links first (their thread raises the flag), then the planes
   // (their wakers are called by the flag), the flag last.
   AbortFlag abort_;
@@ -241,12 +304,18 @@ class Communicator : private ProcessEvents {
   // For ranks that all share memory on one host.
   std::shared_ptr<HostMemory> host_memory_;  // null: they do not
   std::vector<int> host_ranks_;              // their numbers there
+  std::optional<Batch> batch_;               // the one that is open
   std::uint64_t seq_ = 0;
+  std::uint64_t compared_ = 0;          // seq_ after the last compare_now()
   std::uint16_t past_ = 0;              // Call::past
   std::vector<std::byte> step_memory_;  // of run_composed(), for the next one
   std::vector<std::byte> products_;     // of run_multiplied(), likewise
   std::vector<std::byte> encoded_;      // of run_compressed(), likewise
   ListPacker packer_;                   // likewise
+  std::unique_ptr<Verifier> verifier_;  // null: the ranks do not compare results
+  std::vector<std::uint64_t> hashes_;   // of verify(), for the next one
+  // Raised once this rank has corrupt data; a communicator shares it with its groups.
+  std::shared_ptr<AbortFlag> corrupt_ = std::make_shared<AbortFlag>();
   // Contributions that all_reduce_some has kept for a later call, by slot.
   struct Kept {
     std::vector<std::byte> values;  // their sum

@@ -82,11 +82,7 @@ std::uint64_t layout_in(const Call& call, int ranks) {
 Call step_of_call(const Call& call, Collective collective, int ranks) {
   Call step{.collective = collective, .dtype = call.dtype};
   step.layout = layout_in(call, ranks);
-  step.seq = call.seq;
-  step.deadline = call.deadline;
-  step.begun = call.begun;
-  step.past = call.past;
-  step.within = within_steps_of(call.collective);
+  make_step(step, call, within_steps_of(call.collective));
   return step;
 }
 

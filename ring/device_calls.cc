@@ -1,12 +1,14 @@
 // A communicator's handling of GPU memory: it finds the calls with such buffers, and passes them to
 // the device plane, which the first one makes.
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "ring/communicator.h"
 
 namespace dlaunch {
@@ -44,9 +46,12 @@ Result<void> refuse_gpu(const Call& call) {
 
 }  // namespace
 
-// Finds out whether the call is on device memory. If it is, notes the work that it follows.
-Result<void> Communicator::attach(Call& call, bool at_once) {
-  if (is_composed(call.collective)) return refuse_gpu(call);
+// The GPU that has the call's memory; -1: it is the host's. An error if the call cannot be there.
+Result<int> Communicator::gpu_of(const Call& call) const {
+  if (is_composed(call.collective)) {
+    if (auto ok = refuse_gpu(call); !ok) return ok.error();
+    return -1;
+  }
   const auto [in, out] = buffers_of(call, job_.size);
   const int device = device_of(in != nullptr ? in : out);
   if (in != nullptr && out != nullptr && in != out && device_of(out) != device) {
@@ -56,12 +61,19 @@ Result<void> Communicator::attach(Call& call, bool at_once) {
                             "of another one",
                             collective_name(call.collective))};
   }
-  if (device < 0) return {};
-  if (is_function(call.op)) {
+  if (device >= 0 && is_function(call.op)) {
     return host_only(call,
                      "the operation is a function of the program, which runs on the host, and ");
   }
-  if (auto ok = device_plane().attach(call, device, stream_, at_once); !ok) return ok;
+  return device;
+}
+
+// Finds out whether the call is on device memory. If it is, notes the work that it follows.
+Result<void> Communicator::attach(Call& call, bool at_once) {
+  const auto gpu = gpu_of(call);
+  if (!gpu) return gpu.error();
+  if (*gpu < 0) return {};
+  if (auto ok = device_plane().attach(call, *gpu, stream_, at_once); !ok) return ok;
   call.task.ordered = at_once && ordered_;
   return {};
 }
@@ -84,6 +96,10 @@ void Communicator::wind_up() {
 // Call it after device memory was seen.
 DevicePlane& Communicator::device_plane() {
   if (!device_) {
+    static std::atomic<bool> warned{false};  // one warning is enough for all groups
+    if (verifier_ && job_.rank == 0 && !warned.exchange(true)) {
+      log_warn("--verify does not compare results in the memory of a GPU");
+    }
     device_ = make_device_plane(
         {.rank = job_.rank,
          .size = job_.size,

@@ -80,7 +80,14 @@ bool Communicator::can_branch(const std::vector<int>& ranks) const {
                      [this](int rank) { return host_ranks_[static_cast<std::size_t>(rank)] >= 0; });
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::make_group(const JobView& group,
+Result<std::unique_ptr<Communicator>> Communicator::make_group(const JobView& view,
+                                                               const std::vector<int>& ranks) {
+  auto group = meet_group(view, ranks);
+  if (group) (*group)->corrupt_ = corrupt_;
+  return group;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::meet_group(const JobView& group,
                                                                const std::vector<int>& ranks) {
   const ParentEnd end(abort_, ranks);
   if (!can_branch(ranks)) return make(group, &end);

@@ -36,8 +36,14 @@ constexpr int kAttempts = 3;
 
 Result<void> join_next_round(Membership& membership, const JobView& job, std::uint64_t version,
                              std::unique_ptr<Communicator>& impl) {
-  if (impl) impl->settle();  // the end of the round ends this
-  membership.on_over({});
+  const auto corrupt = impl ? impl->corrupt_here() : std::nullopt;
+  if (impl && !corrupt) impl->settle();  // the end of the round ends this
+  membership.on_over({});                // before `impl` ends
+  if (corrupt) {
+    impl = Communicator::ended(
+        {.code = Errc::aborted, .what = "this process is in no further round: " + corrupt->what});
+    return *impl->over();
+  }
   std::string cause = impl ? impl->broken_by_nobody() : std::string();
   impl.reset();  // the others see this end first
   const auto failed = [&](const Error& error) {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "ring/api.h"
 #include "ring/compress/outer_plan.h"
 #include "ring/compress/outer_state.h"
+#include "ring/outer_sites.h"
 
 using dlaunch::Errc;
 using dlaunch::Error;
@@ -38,6 +40,7 @@ struct dl_outer {
   // without a request counts as one that is in the state.
   dl_result failed = DL_OK;
   std::string why{};
+  std::unique_ptr<dlaunch::OuterSites> sites{};  // null: it averages over the ranks alone
 };
 
 namespace {
@@ -67,6 +70,15 @@ Result<void> outer_fits(const dl_outer_options& options) {
   if (options.codec < DL_CODEC_NONE || options.codec > DL_CODEC_TOPK) {
     return wrong("codec is not a dl_codec");
   }
+  if (options.sites == nullptr) return {};
+  // The average that was sent before is applied by then.
+  const int distance = options.inner_steps / options.fragments;
+  if (options.delay > distance) {
+    return wrong(fmt::format(
+        "delay is {}, and with sites it may be {} at most, the steps from one fragment to the next",
+        options.delay, distance));
+  }
+  if (options.sites->used) return wrong("another outer optimizer uses these sites");
   return {};
 }
 
@@ -100,13 +112,18 @@ Result<std::vector<std::span<float>>> outer_tensors(size_t tensors, float* const
   return all;
 }
 
+// A contribution that comes too late waits in the residual.
+bool carries(const dl_outer_options& options) {
+  return options.sites != nullptr && options.sites->late == DL_SITES_CARRY;
+}
+
 OuterRules rules_of(const dl_outer_options& options) {
   return {.fragments = options.fragments,
           .learning_rate = static_cast<float>(options.learning_rate),
           .momentum = static_cast<float>(options.momentum),
           .mixing = static_cast<float>(options.mixing),
           .nesterov = options.nesterov != 0,
-          .encodes = options.codec != DL_CODEC_NONE};
+          .encodes = options.codec != DL_CODEC_NONE || carries(options)};
 }
 
 // What the memory of the state depends on, and how far it is when.
@@ -116,7 +133,8 @@ std::uint64_t form_of(const dl_outer_options& options,
       static_cast<std::size_t>(options.inner_steps), static_cast<std::size_t>(options.fragments),
       static_cast<std::size_t>(options.delay),
       static_cast<std::size_t>(static_cast<float>(options.momentum) > 0),
-      static_cast<std::size_t>(options.codec != DL_CODEC_NONE)};
+      static_cast<std::size_t>(options.codec != DL_CODEC_NONE) +
+          (options.sites != nullptr ? 2 + static_cast<std::size_t>(options.sites->late) : 0)};
   for (const auto& tensor : tensors) values.push_back(tensor.size());
   return dlaunch::hash_of(values);
 }
@@ -132,16 +150,22 @@ dl_request*& request_of(dl_outer& outer, int fragment) {
   return outer.requests[static_cast<std::size_t>(fragment)];
 }
 
+// What the program can do about the failure of an average; "": the error says it.
+std::string advice_after(const dl_outer& outer, dl_result failure) {
+  if (failure == DL_ERR_INVALID && outer.sites) return "";
+  if (failure != DL_ERR_MISMATCH) {
+    return "; the outer optimizer continues when its state has been restored";
+  }
+  return std::string("; give the outer optimizer the same options and tensors on all ranks") +
+         (outer.sites ? " and at all sites" : "");
+}
+
 // Keeps the failure of an average.
 dl_result noted(dl_outer& outer, dl_result done) {
   if (done == DL_OK || outer.failed != DL_OK) return done;
   outer.failed = done;
   dlaunch::guarded(outer.comm, [&]() -> Result<void> {
-    outer.why =
-        fmt::format("{}; {}", dl_last_error(outer.comm),
-                    done == DL_ERR_MISMATCH
-                        ? "give the outer optimizer the same options and tensors on all ranks"
-                        : "the outer optimizer continues when its state has been restored");
+    outer.why = dl_last_error(outer.comm) + advice_after(outer, done);
     dlaunch::keep_error(outer.comm, outer.why);
     return {};
   });
@@ -169,6 +193,7 @@ dl_result check_form(dl_outer& outer) {
 dl_result ready(dl_outer& outer) {
   if (const auto failed = failed_before(outer); failed != DL_OK) return failed;
   if (const auto wrong = check_form(outer); wrong != DL_OK) return wrong;
+  if (outer.sites) return DL_OK;
   const auto ranks = static_cast<std::uint64_t>(dl_size(outer.comm));
   // What a rank owes is scaled by their number, and a rank with a new number has another's.
   if (outer.state.counts().ranks != ranks) std::ranges::fill(outer.state.residual(), 0.0F);
@@ -195,9 +220,14 @@ dl_result average_now(dl_outer& outer, int fragment) {
   return done;
 }
 
-OuterDue next_due(const dl_outer& outer) {
+// What was sent until then has been applied.
+std::uint64_t applied_until(const dl_outer& outer) {
   const auto& counts = outer.state.counts();
-  return dlaunch::due_at(outer.plan, counts.steps + 1, counts.finished);
+  return outer.sites ? std::max(counts.finished, counts.merged) : counts.finished;
+}
+
+OuterDue next_due(const dl_outer& outer) {
+  return dlaunch::due_at(outer.plan, outer.state.counts().steps + 1, applied_until(outer));
 }
 
 dl_result finish_fragment(dl_outer& outer, int fragment) {
@@ -214,6 +244,111 @@ dl_result finish_fragment(dl_outer& outer, int fragment) {
   return done;
 }
 
+// -- With sites. A step that finds the others further does no more: its steps are theirs then.
+
+dlaunch::MergeHead merge_head(const dl_outer& outer, int fragment, std::uint64_t steps) {
+  return {.steps = steps,
+          .finished = outer.state.counts().finished,
+          .fragment = static_cast<std::uint32_t>(fragment)};
+}
+
+dl_result step_with_sites(dl_outer& outer) {
+  outer.sites->set_ended(false);
+  outer.sites->show_life();
+  bool moved = false;
+  if (const auto done = outer.sites->join(moved); done != DL_OK || moved) return done;
+  const OuterDue due = next_due(outer);
+  const std::uint64_t step = outer.state.counts().steps + 1;
+  if (due.apply >= 0) {
+    const auto head = merge_head(outer, due.apply, step - outer.plan.delay);
+    const auto done = outer.sites->take(head, outer.rules.mixing, moved);
+    if (done != DL_OK || moved) return done;
+  }
+  if (due.send >= 0 && outer.plan.delay > 0) {
+    const auto done = outer.sites->send(merge_head(outer, due.send, step));
+    if (done != DL_OK) return done;
+  }
+  ++outer.state.counts().steps;
+  return DL_OK;
+}
+
+// The fragment that was sent and is not applied yet; -1: none.
+int awaited_fragment(const dl_outer& outer) {
+  for (int f = 0; f < outer.rules.fragments; ++f) {
+    if (dlaunch::is_awaited(outer.plan, f, outer.state.counts().steps, applied_until(outer))) {
+      return f;
+    }
+  }
+  return -1;
+}
+
+// The steps after which the awaited average of the fragment was sent.
+std::uint64_t steps_when_sent(const dl_outer& outer, int fragment) {
+  std::uint64_t step = outer.state.counts().steps;
+  while (dlaunch::fragment_at(outer.plan, step) != fragment) --step;
+  return step;
+}
+
+// The first fragment that has not been averaged after these steps; fragments: all have.
+int first_unfinished(const dl_outer& outer) {
+  const auto& counts = outer.state.counts();
+  int f = counts.steps == counts.merged ? static_cast<int>(counts.finishing) : 0;
+  while (f < outer.rules.fragments &&
+         dlaunch::is_fresh(outer.plan, f, counts.steps, counts.finished)) {
+    ++f;
+  }
+  return f;
+}
+
+dl_result finish_fragment_with_sites(dl_outer& outer, int fragment) {
+  auto head = merge_head(outer, fragment, outer.state.counts().steps);
+  head.finishing = static_cast<std::uint32_t>(fragment) + 1;
+  bool moved = false;
+  return outer.sites->take(head, 0, moved);
+}
+
+// Averages until all fragments have been averaged after `steps` steps, or the others are further.
+// Each average may move this site to the steps of the others. If these are fewer, it takes part in
+// their averages up to `steps`, without work of its own.
+dl_result average_until(dl_outer& outer, std::uint64_t steps) {
+  const auto& counts = outer.state.counts();
+  while (counts.steps <= steps) {
+    dl_result done = DL_OK;
+    bool moved = false;
+    if (counts.steps < steps) {
+      done = step_with_sites(outer);
+    } else if (const int sent = awaited_fragment(outer); sent >= 0) {
+      const auto head = merge_head(outer, sent, steps_when_sent(outer, sent));
+      done = outer.sites->take(head, outer.rules.mixing, moved);
+    } else if (const int next = first_unfinished(outer); next < outer.rules.fragments) {
+      done = finish_fragment_with_sites(outer, next);
+    } else {
+      break;
+    }
+    if (done != DL_OK) return done;
+  }
+  return DL_OK;
+}
+
+dl_result finish_with_sites(dl_outer& outer) {
+  auto& counts = outer.state.counts();
+  const std::uint64_t steps = counts.steps;
+  bool moved = false;
+  if (const auto done = outer.sites->join(moved); done != DL_OK) return done;
+  if (const auto done = average_until(outer, steps); done != DL_OK) return done;
+  const bool further = counts.steps > steps;
+  for (int f = 0; f < outer.rules.fragments; ++f) {
+    const auto done = further ? outer.sites->keep_work(f) : DL_OK;
+    if (done != DL_OK) return done;
+    outer.state.take_anchor(f, 0);
+  }
+  if (further) return DL_OK;
+  outer.sites->set_ended(true);
+  counts.finished = counts.steps;
+  counts.finishing = 0;
+  return DL_OK;
+}
+
 }  // namespace
 
 void dl_outer_options_init(dl_outer_options* options) {
@@ -226,7 +361,8 @@ void dl_outer_options_init(dl_outer_options* options) {
               .codec = DL_CODEC_NONE,
               .fragments = 1,
               .delay = 0,
-              .mixing = 0};
+              .mixing = 0,
+              .sites = nullptr};
 }
 
 dl_result dl_outer_new(dl_comm* comm, const dl_outer_options* given, size_t tensors,
@@ -259,6 +395,13 @@ dl_result dl_outer_new(dl_comm* comm, const dl_outer_options* given, size_t tens
         .state = OuterState(rules, std::move(*all)),
         .requests = std::vector<dl_request*>(static_cast<std::size_t>(options.fragments))};
     (*outer)->state.counts().form = form;
+    if (options.sites != nullptr) {
+      const auto codec = static_cast<dlaunch::WireCodec>(options.codec);
+      const std::uint64_t at_all_sites = dlaunch::hash_of(
+          std::array<std::size_t, 2>{(*outer)->common, static_cast<std::size_t>(options.codec)});
+      (*outer)->sites = std::make_unique<dlaunch::OuterSites>(*options.sites, (*outer)->state,
+                                                              codec, at_all_sites);
+    }
     return {};
   });
 }
@@ -270,8 +413,9 @@ void dl_outer_free(dl_outer* outer) {
 
 dl_result dl_outer_step(dl_outer* outer) {
   if (outer == nullptr) return DL_ERR_INVALID;
-  const OuterDue due = next_due(*outer);
   dl_result done = ready(*outer);
+  if (outer->sites) return done == DL_OK ? noted(*outer, step_with_sites(*outer)) : done;
+  const OuterDue due = next_due(*outer);
   const bool waits = outer->plan.delay == 0;
   if (done == DL_OK && due.apply >= 0) {
     done = waits ? average_now(*outer, due.apply) : take_average(*outer, due.apply);
@@ -285,6 +429,7 @@ dl_result dl_outer_step(dl_outer* outer) {
 }
 
 int dl_outer_due(const dl_outer* outer) {
+  if (outer != nullptr && outer->sites && !outer->sites->joined()) return DL_OUTER_CHANGES;
   const OuterDue due = outer != nullptr ? next_due(*outer) : OuterDue{};
   if (due == OuterDue{}) return 0;
   return due.apply >= 0 ? DL_OUTER_CHANGES : DL_OUTER_READS;
@@ -297,6 +442,7 @@ uint64_t dl_outer_steps(const dl_outer* outer) {
 dl_result dl_outer_finish(dl_outer* outer) {
   if (outer == nullptr) return DL_ERR_INVALID;
   dl_result done = ready(*outer);
+  if (outer->sites) return done == DL_OK ? noted(*outer, finish_with_sites(*outer)) : done;
   for (int f = 0; done == DL_OK && f < outer->rules.fragments; ++f) {
     done = finish_fragment(*outer, f);
   }
@@ -337,12 +483,14 @@ int dl_outer_waits(dl_outer* outer) {
 
 int dl_outer_in_flight(const dl_outer* outer) {
   if (outer == nullptr) return 0;
+  if (outer->sites) return outer->sites->pending() ? 1 : 0;
   return std::ranges::any_of(outer->requests, [](auto* request) { return request != nullptr; });
 }
 
 dl_result dl_outer_restored(dl_outer* outer) {
   if (outer == nullptr) return DL_ERR_INVALID;
   dl_wait_all(outer->requests.size(), outer->requests.data());
+  if (outer->sites) outer->sites->restored();
   outer->failed = DL_OK;
   return check_form(*outer);
 }

@@ -113,6 +113,7 @@ Result<void> Communicator::connect(const ParentEnd* parent) {
   }
   for (const auto& peer : ready->mesh.peers) who_.push_back(peer.who);
   if (auto ok = open_planes(*ready); !ok) return ok;
+  open_verifier();
   auto watched = start_links(*ready);
   if (!watched) return watched.error();
   links_ = std::move(*watched);
@@ -286,6 +287,7 @@ Result<void> Communicator::layer(Bootstrapped& ready, StreamPlane& between) {
     return {};
   }
   if (!several && job_.codec == WireCodec::none) return {};
+  if (several) hosts_ = first_on_host(ready.facts);
   plane_ = make_layered_plane(job_.rank, hosts, std::move(ready.shm), std::move(plane_), abort_,
                               job_.codec, call_roll());
   return {};
@@ -307,10 +309,23 @@ void Communicator::on_exit() {
 
 // Leaves a note for the launcher, which then knows that this rank's failure is a consequence.
 void Communicator::note_peer_lost(const Error& error) {
+  if (!noted_.exchange(true)) leave_note("peer_lost", error);
+}
+
+// Leaves a note with the rank whose data are corrupt, so that the launcher can end it. For the
+// others that rank is a lost one, too.
+void Communicator::note_corrupt(const Error& error) {
+  const bool another = error.rank >= 0 && error.rank != job_.rank;
+  if (error.rank == job_.rank) corrupt_->raise(error);
   if (noted_.exchange(true)) return;
+  leave_note("corrupt", error);
+  if (another) leave_note("peer_lost", error);
+}
+
+void Communicator::leave_note(const char* name, const Error& error) {
   if (job_.round_dir.empty()) return;
   const std::string path =
-      job_.round_dir + "/peer_lost." + std::to_string(job_.world_rank(job_.rank));
+      job_.round_dir + "/" + name + "." + std::to_string(job_.world_rank(job_.rank));
   const std::string fresh = path + ".new";
   const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   const std::string note = std::to_string(job_.world_rank(error.rank)) + "\n" + error.what + "\n";

@@ -123,29 +123,31 @@ double bytes_of_dtype(const std::string& dtype) {
 
 void declare_model(CLI::App& app, ModelOptions& options) {
   app.add_option("--model", options.model,
-                 "predict the step of a training with so many parameters, such as 124M")
+                 "predict the step of a training with this number of parameters, such as 124M")
       ->type_name("PARAMETERS");
   app.add_option("--step", options.step, "--model: one worker's step without any exchange")
       ->type_name("DURATION");
   app.add_option("--batch", options.batch, "--model: the samples of that step (1)")
       ->check(CLI::Range(1, 1000000000));
   app.add_flag("--split-batch", options.split_batch,
-               "--model: the workers share the batch; else each has one");
+               "--model: the workers share the batch; without this each has one");
   app.add_option("--backward", options.backward, "--model: the share of backward in a step (0.667)")
       ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--link", options.link,
-                 "--model: between hosts, such as 100mbit,40ms; else measured between the ranks")
+  app.add_option(
+         "--link", options.link,
+         "--model: the link between hosts, such as 100mbit,40ms (measured between the ranks)")
       ->type_name("RATE,ROUND_TRIP");
-  app.add_option("--workers", options.workers, "--model: how many (2,4,8,16,32,64)")
+  app.add_option("--workers", options.workers, "--model: the numbers of workers (2,4,8,16,32,64)")
       ->type_name("N,N...");
-  app.add_option("--per-host", options.per_host, "--model: workers on a host (1, or the job's)")
+  app.add_option("--per-host", options.per_host,
+                 "--model: the workers on each host (1, or those of the job)")
       ->check(CLI::Range(1, 1024));
   app.add_option("--bucket", options.bucket, "--model: the size of buckets (the best)")
       ->type_name("SIZE");
   app.add_option("--codec", options.codec, "--model: the wire codec (auto: the best)")
       ->check(CLI::IsMember({"auto", "none", "bf16", "int8"}));
   app.add_option("--target", options.target,
-                 "--model: a worker pays if it adds so many percent of the first one (50)")
+                 "--model: a worker pays if it adds this percentage of the first one (50)")
       ->check(CLI::Range(1.0, 100.0));
   app.add_option("--inner-steps", options.inner_steps,
                  "--model: steps of local training between two exchanges (50)")

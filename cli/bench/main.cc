@@ -229,7 +229,8 @@ int find_gpus(dl_comm* comm) {
 
 int run(const Options& options, dl_comm* comm, const Cases& cases) {
   if (options.root >= dl_size(comm)) {
-    return refuse(comm, {dlaunch::kExitUsage, "-r: not a rank: " + std::to_string(options.root)});
+    return refuse(comm,
+                  {dlaunch::kExitUsage, "-r: there is no rank " + std::to_string(options.root)});
   }
   if (options.plan) return tell_cases(comm, cases, options.root);
   if (options.calibrate && dl_transport(comm) != std::string("shm")) {
@@ -252,8 +253,8 @@ int run(const Options& options, dl_comm* comm, const Cases& cases) {
   require(dl_all_reduce(comm, &lacking, &lacking, 1, DL_INT32, DL_MAX), comm);
   if (lacking != 0) {
     return refuse(comm, {dlaunch::kExitSystem,
-                         "no memory for the buffers, twice the largest size "
-                         "times --rotate on every rank; choose a smaller -e"});
+                         "a rank has no memory for its buffers, which take twice the largest size "
+                         "times --rotate; choose a smaller -e"});
   }
   if (options.compare) bench->prepare_compare();
   std::optional<Printer> printer;

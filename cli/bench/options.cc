@@ -62,7 +62,8 @@ double parse_skew(const std::string& text) {
 
 // --plan measures nothing, so options for a measurement are refused.
 void check_plan(const CLI::App& app, const KindInfo& kind) {
-  if (kind.kind == Kind::sendrecv) throw usage("--plan: sendrecv is two messages, no collective");
+  if (kind.kind == Kind::sendrecv)
+    throw usage("--plan: sendrecv is two messages and no collective: choose another");
   for (const char* name : {"-n", "-w", "-c", "--alloc", "--rotate", "--skew", "--overlap", "--cpu",
                            "--calibrate", "--device", "--compare", "--queue", "--csv", "--json"}) {
     if (app.count(name) > 0) throw usage(std::string("--plan measures nothing: leave out ") + name);
@@ -102,7 +103,7 @@ void check_modes(const Options& options, const KindInfo& kind) {
     throw usage("--alloc: memory of dl_alloc does not speed up messages");
   }
   if (options.cpu && (options.csv == "-" || options.json == "-")) {
-    throw usage("--cpu is a column of the table, and CSV and JSON have it anyway");
+    throw usage("--cpu adds a column to the table; CSV and JSON have it anyway: leave it out");
   }
 }
 
@@ -119,9 +120,10 @@ void declare_sizes(CLI::App& app, Options& options) {
   app.add_option("-w,--warmup_iters", options.warmup,
                  "the number of operations before the timed ones (5)")
       ->check(CLI::Range(0, 1000000000));
-  app.add_option("-c,--check", options.check, "0: do not check results")->check(CLI::Range(0, 1));
+  app.add_option("-c,--check", options.check, "1: check the results; 0: do not (1)")
+      ->check(CLI::Range(0, 1));
   app.add_option("-d,--datatype", options.dtype, "the element type, or all (float)");
-  app.add_option("-o,--op", options.op, "reduction, or all (sum)");
+  app.add_option("-o,--op", options.op, "the reduction, or all (sum)");
   app.add_option("-r,--root", options.root, "the root of broadcast, reduce, gather, scatter (0)")
       ->check(CLI::NonNegativeNumber);
 }
@@ -134,7 +136,7 @@ void declare_modes(CLI::App& app, Options& options) {
                "also measure NCCL alone, and the way through the host's memory");
   app.add_option(
          "--queue", options.queue,
-         "start this many calls, on a GPU in its stream, before waiting; times are of one (1)")
+         "start this many calls before waiting for them; the times are those of one call (1)")
       ->check(CLI::Range(1, 1000000));
   app.add_option("--rotate", options.rotate, "use this many pairs of buffers in turn (1)")
       ->check(CLI::Range(1, 100000));
@@ -144,7 +146,7 @@ void declare_modes(CLI::App& app, Options& options) {
   app.add_option("--skew", options.skew, "rank 0 arrives this much later; times count from then")
       ->type_name("DURATION");
   app.add_flag("--overlap", options.overlap,
-               "measure how much of an all_reduce computing can hide");
+               "measure how much time an all_reduce in the background saves");
   app.add_flag("--cpu", options.cpu, "add a column with CPU seconds per GB");
   app.add_flag("--calibrate", options.calibrate,
                "measure what limits collectives on this machine; with a collective, also the share "
@@ -172,8 +174,9 @@ void declare(CLI::App& app, Options& options) {
   declare_sizes(app, options);
   declare_modes(app, options);
   declare_output(app, "--csv", options.csv,
-                 "comma-separated values; to a file, or in place of the table");
-  declare_output(app, "--json", options.json, "JSON; to a file, or in place of the table");
+                 "write comma-separated values to FILE, or print them in place of the table");
+  declare_output(app, "--json", options.json,
+                 "write JSON to FILE, or print it in place of the table");
 }
 
 void check_outputs(const Options& options) {
@@ -183,7 +186,8 @@ void check_outputs(const Options& options) {
 }
 
 void check_without_collective(const CLI::App& app, const Options& options) {
-  if (!options.calibrate) throw usage("name a collective; see --help");
+  if (!options.calibrate)
+    throw usage("name a collective, or give --calibrate or --model; see --help");
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     const bool fits = name == "--calibrate" || name == "--csv" || name == "--json";

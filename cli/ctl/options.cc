@@ -27,18 +27,18 @@ CLI::App* declare(CLI::App& app, const char* name, const char* help) {
 }
 
 void declare_all(CLI::App& app, Words& words) {
-  app.add_option("--job", words.options.job, "the job's id; the only job that runs")
+  app.add_option("--job", words.options.job, "the job's id (default: the only job that runs)")
       ->type_name("ID");
   auto* const leader =
       app.add_option("--leader", words.options.leader,
-                     "the leader of a job on another machine, or what --rdzv says; with --job");
-  auto* const secret =
-      app.add_option("--secret-file", words.options.secret_file, "that job's secret");
+                     "ask a job that is led from another machine; the value is that of its --rdzv");
+  auto* const secret = app.add_option("--secret-file", words.options.secret_file,
+                                      "with --leader: the --secret-file of that job");
   leader->type_name("HOST:PORT")->needs(secret)->needs("--job");
   secret->type_name("FILE")->needs(leader);
-  app.add_flag("--tls", words.options.tls, "that job has --tls")->needs(leader);
+  app.add_flag("--tls", words.options.tls, "with --leader: that job has --tls")->needs(leader);
   const auto may_be_json = [&words](CLI::App* command) {
-    command->add_flag("--json", words.options.json, "JSON in place of text");
+    command->add_flag("--json", words.options.json, "print JSON");
   };
   const auto sends = [&words](CLI::App* command, Command what) {
     command->callback([&words, what] { words.options.request = ControlRequest{what, {}}; });
@@ -50,39 +50,39 @@ void declare_all(CLI::App& app, Words& words) {
   CLI::App* status = declare(app, "status", "show what the job and its workers are doing");
   may_be_json(status);
   sends(status, Command::status);
-  CLI::App* top = declare(app, "top", "show what its workers do, and update it");
+  CLI::App* top = declare(app, "top", "show the load of each worker, again and again");
   may_be_json(top);
-  top->add_option("--interval", words.options.interval_s, "seconds between updates")
+  top->add_option("--interval", words.options.interval_s, "seconds between updates (1)")
       ->check(CLI::Range(0.1, 3600.0));
-  top->add_flag("--once", words.options.once, "show it once, after one interval");
+  top->add_flag("--once", words.options.once, "measure one interval, and print once");
   sends(top, Command::top);
   CLI::App* goodput = declare(app, "goodput", "show where the job's time went");
   may_be_json(goodput);
   sends(goodput, Command::goodput);
   CLI::App* events = declare(app, "events", "show what has happened in the job, as lines of JSON");
-  events->add_flag("--follow", words.options.follow, "and what happens, until the job ends");
+  events->add_flag("--follow", words.options.follow, "also print later events, until the job ends");
   sends(events, Command::events);
   CLI::App* tail = declare(app, "tail", "show the last lines of a worker's output");
-  number(tail, "RANK", "of this worker")->required();
-  tail->add_option("-n,--lines", words.options.lines, "so many")->check(CLI::Range(0, 1000));
-  tail->add_flag("-f,--follow", words.options.follow, "and those that come, until the job ends");
+  number(tail, "RANK", "the worker's rank")->required();
+  tail->add_option("-n,--lines", words.options.lines, "how many (10)")->check(CLI::Range(0, 1000));
+  tail->add_flag("-f,--follow", words.options.follow, "also print later lines, until the job ends");
   sends(tail, Command::tail);
   CLI::App* wait = declare(app, "wait", "wait for the job's end, and exit with its exit code");
   wait->callback([&words] { words.options.wait = true; });
   CLI::App* list = declare(app, "list", "list this user's jobs on this machine");
   may_be_json(list);
-  CLI::App* stacks = declare(app, "stacks", "show the stacks of its workers' threads");
-  number(stacks, "RANK", "of this worker only");
+  CLI::App* stacks = declare(app, "stacks", "show the stacks of the workers' threads");
+  number(stacks, "RANK", "only the worker with this rank");
   may_be_json(stacks);
   sends(stacks, Command::stacks);
   CLI::App* resize = declare(app, "resize", "let an elastic job grow or shrink");
-  number(resize, "WORKERS", "to so many")->required();
+  number(resize, "WORKERS", "the new number of workers")->required();
   sends(resize, Command::resize);
   CLI::App* restart = declare(app, "restart", "put a new process in a worker's place");
-  number(restart, "RANK", "of this worker")->required();
+  number(restart, "RANK", "the worker's rank")->required();
   sends(restart, Command::restart);
   const auto names_host = [&](CLI::App* command) {
-    command->add_option("HOST", words.host, "of this host")->required();
+    command->add_option("HOST", words.host, "the host's name")->required();
   };
   CLI::App* drain = declare(app, "drain", "let an elastic job continue without a host");
   names_host(drain);
@@ -113,7 +113,7 @@ std::string suggestion(const CLI::App& app, const std::string& word) {
 }  // namespace
 
 Options read_options(const std::vector<std::string>& words) {
-  CLI::App app{"Shows a running job of dlaunch, or steers it.", "dlaunchctl"};
+  CLI::App app{"Shows or changes a running job of dlaunch.", "dlaunchctl"};
   app.set_version_flag("--version", "dlaunchctl " DLAUNCH_VERSION);
   app.require_subcommand(1);
   Words found;
@@ -137,7 +137,7 @@ Options read_options(const std::vector<std::string>& words) {
   if (found.options.request && found.number >= 0) found.options.request->number = found.number;
   if (found.options.request) found.options.request->host = found.host;
   if (!found.options.request && !found.options.wait && !found.options.job.empty()) {
-    throw Failure{kExitUsage, "list lists all jobs, and --job names one"};
+    throw Failure{kExitUsage, "list lists all jobs: leave out --job"};
   }
   return found.options;
 }

@@ -62,7 +62,7 @@ Result<std::vector<Endpoint>> find_leaders(const RemoteJob& job, TimePoint deadl
   auto leader = (*election)->find(deadline);
   if (!leader) return leader.error();
   if (!*leader || (*leader)->endpoint.empty()) {
-    return Error{.what = "no host leads it, says " + job.election};
+    return Error{.what = "no host leads it, according to " + job.election};
   }
   auto endpoint = parse_endpoint((*leader)->endpoint);
   if (!endpoint) return endpoint.error();
@@ -93,7 +93,7 @@ Result<UniqueFd> open_link(const RemoteJob& job) {
   }
   auto leaders = find_leaders(job, deadline);
   if (!leaders) return leaders.error();
-  Error why{.what = "it has no address"};
+  Error why{.what = "its leader has no address"};
   for (std::size_t i = 0; i < leaders->size(); ++i) {
     const auto left = static_cast<long>(leaders->size() - i);
     const TimePoint now = steady_now();

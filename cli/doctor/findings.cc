@@ -12,6 +12,7 @@
 #include "base/text_table.h"
 #include "base/units.h"
 #include "cli/doctor/gpu_findings.h"
+#include "cli/doctor/sites.h"
 
 namespace dlaunch {
 namespace {
@@ -346,7 +347,7 @@ std::vector<std::vector<std::pair<int, int>>> pair_rounds(int hosts) {
 
 std::string report_of(const std::vector<HostFacts>& hosts, const std::vector<PairFacts>& pairs,
                       const std::vector<Finding>& findings) {
-  std::string text = hosts_text(hosts) + pairs_text(hosts, pairs) + "\n";
+  std::string text = hosts_text(hosts) + pairs_text(hosts, pairs) + sites_text(hosts, pairs) + "\n";
   for (const auto& finding : findings) {
     text += fmt::format("{}  {}\n{:9}{}\n", finding.bad ? "PROBLEM" : "warning", finding.what, "",
                         finding.fix);

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/doctor/sites.h"
+
 namespace dlaunch {
 namespace {
 
@@ -79,9 +81,15 @@ std::string json_report_of(const std::vector<HostFacts>& hosts, const std::vecto
   json report = {{"format", kFormat},
                  {"hosts", json::array()},
                  {"pairs", json::array()},
+                 {"sites", json::array()},
                  {"findings", json::array()}};
   for (const HostFacts& host : hosts) report["hosts"].push_back(host_json(host));
   for (const PairFacts& pair : pairs) report["pairs"].push_back(pair_json(pair, hosts));
+  for (const auto& site : sites_of(static_cast<int>(hosts.size()), pairs)) {
+    json names = json::array();
+    for (const int host : site) names.push_back(hosts[static_cast<std::size_t>(host)].host);
+    report["sites"].push_back(std::move(names));
+  }
   for (const Finding& finding : findings) {
     report["findings"].push_back({{"severity", finding.bad ? "problem" : "warning"},
                                   {"what", finding.what},

@@ -33,7 +33,7 @@ Result<Wish> wish_of(std::vector<std::string> words) {
   CLI::App app("Makes a page from the folder that a job with --run-dir DIR has filled.",
                "dlaunch report");
   app.add_option("DIR", wish.folder, "the folder")->required();
-  app.add_option("-o,--out", wish.out, "the page; without it DIR/report.html, -: stdout")
+  app.add_option("-o,--out", wish.out, "the file for the page (DIR/report.html); - is stdout")
       ->type_name("FILE");
   try {
     std::reverse(words.begin(), words.end());

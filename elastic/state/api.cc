@@ -1,6 +1,5 @@
 #include <limits>
 #include <new>
-#include <utility>
 
 #include <dlaunch/elastic.h>
 #include <fmt/format.h>
@@ -29,10 +28,11 @@ dl_result refused(const char* why) {
 }
 dl_result no_state() { return refused("the state is null"); }
 
-// body() returns a Result<void>. Only out-of-memory exceptions are ours; a callback's exceptions
-// pass.
+// body() returns a Result<void>; it is not called if the state is null. Only out-of-memory
+// exceptions are ours; a callback's exceptions pass.
 template <class Body>
 dl_result guarded(dl_state* state, Body body) {
+  if (state == nullptr) return no_state();
   try {
     return keep(state, body());
   } catch (const std::bad_alloc&) {
@@ -49,6 +49,8 @@ Error of_callback(const char* which, dl_result code) {
   return {.code = error_code(code),
           .what = std::string(which) + " returned " + dl_result_name(code)};
 }
+
+const char* or_empty(const char* name) { return name != nullptr ? name : ""; }
 
 Bytes bytes_at(void* at, std::size_t bytes) { return {static_cast<std::byte*>(at), bytes}; }
 
@@ -115,37 +117,28 @@ void dl_state_free(dl_state* state) {
 }
 
 dl_result dl_state_replicated(dl_state* state, const char* name, void* at, size_t bytes) {
-  if (state == nullptr) return no_state();
-  return guarded(state, [&] {
-    return state->core.add_replicated(name != nullptr ? name : "", bytes_at(at, bytes));
-  });
+  return guarded(state,
+                 [&] { return state->core.add_replicated(or_empty(name), bytes_at(at, bytes)); });
 }
 
 dl_result dl_state_sharded(dl_state* state, const char* name, void* at, size_t bytes,
                            size_t element_bytes, dl_reshard reshard, void* user) {
-  if (state == nullptr) return no_state();
   return guarded(state, [&] {
-    return state->core.add_sharded(name != nullptr ? name : "", bytes_at(at, bytes), element_bytes,
+    return state->core.add_sharded(or_empty(name), bytes_at(at, bytes), element_bytes,
                                    reshard_of(reshard, user));
   });
 }
 
 dl_result dl_state_place_shard(dl_state* state, const char* name, void* at, size_t bytes) {
-  if (state == nullptr) return no_state();
-  return guarded(state, [&] {
-    return state->core.place_shard(name != nullptr ? name : "", bytes_at(at, bytes));
-  });
+  return guarded(state,
+                 [&] { return state->core.place_shard(or_empty(name), bytes_at(at, bytes)); });
 }
 
 dl_result dl_state_snapshots(dl_state* state, const char* folder, int every, int keep_older) {
-  if (state == nullptr) return no_state();
-  return guarded(state, [&] {
-    return state->core.snapshots(folder != nullptr ? folder : "", every, keep_older);
-  });
+  return guarded(state, [&] { return state->core.snapshots(or_empty(folder), every, keep_older); });
 }
 
 dl_result dl_state_on_change(dl_state* state, dl_on_change on_change, void* user) {
-  if (state == nullptr) return no_state();
   if (on_change == nullptr) return invalid(state, "on_change is null");
   return guarded(state, [&]() -> Result<void> {
     state->core.on_change([=](const dl_change& change) { on_change(user, &change); });
@@ -154,33 +147,27 @@ dl_result dl_state_on_change(dl_state* state, dl_on_change on_change, void* user
 }
 
 dl_result dl_state_sync(dl_state* state) {
-  if (state == nullptr) return no_state();
   return guarded(state, [&] { return state->core.sync(); });
 }
 
 dl_result dl_state_update(dl_state* state) {
-  if (state == nullptr) return no_state();
   return guarded(state, [&] { return state->core.update(); });
 }
 
 dl_result dl_state_commit(dl_state* state, int flags) {
-  if (state == nullptr) return no_state();
   if ((flags & ~DL_STATE_SPANNED) != 0) return invalid(state, "a commit has no such flag");
   return guarded(state, [&] { return state->core.commit((flags & DL_STATE_SPANNED) != 0); });
 }
 
 dl_result dl_state_restore(dl_state* state) {
-  if (state == nullptr) return no_state();
   return guarded(state, [&] { return state->core.restore(); });
 }
 
 dl_result dl_state_recover(dl_state* state) {
-  if (state == nullptr) return no_state();
   return guarded(state, [&] { return state->core.recover(); });
 }
 
 dl_result dl_state_finish(dl_state* state) {
-  if (state == nullptr) return no_state();
   return guarded(state, [&] { return state->core.finish(); });
 }
 
@@ -199,7 +186,6 @@ const char* dl_state_last_error(const dl_state* state) {
 }
 
 dl_result dl_run_elastic(dl_state* state, dl_step step, void* user) {
-  if (state == nullptr) return no_state();
   if (step == nullptr) return invalid(state, "step is null");
   return guarded(state, [&] {
     return run_elastic(state->core, [=]() -> Result<bool> {
@@ -221,15 +207,13 @@ dl_result dl_sampler_new(dl_state* state, const char* name, uint64_t samples, ui
   }
   if (batch < 1) return invalid(state, "a batch has at least 1 sample");
   return guarded(state, [&]() -> Result<void> {
-    const auto kept = std::make_shared<dl_sampler::Kept>(
-        dl_sampler::Kept{Sampler(static_cast<std::uint32_t>(samples), batch, seed),
-                         {},
-                         name != nullptr ? name : ""});
+    const auto kept = std::make_shared<dl_sampler::Kept>(dl_sampler::Kept{
+        Sampler(static_cast<std::uint32_t>(samples), batch, seed), {}, or_empty(name)});
     auto made = std::make_unique<dl_sampler>(dl_sampler{state, kept});
     // First the step that is harmless alone: the next may fail, or find no memory.
     state->core.stands_for([kept] { kept->committed = kept->core.position(); },
                            [kept] { kept->core.go_on_from(kept->committed); });
-    auto added = state->core.add_replicated(name != nullptr ? name : "",
+    auto added = state->core.add_replicated(or_empty(name),
                                             bytes_at(&kept->committed, sizeof kept->committed));
     if (!added) return added;
     state->core.add_term(fmt::format("sampler '{}': {} samples, batches of {}, seed {}",

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/record.h"
 #include "base/result.h"
 
 namespace dlaunch {
@@ -33,6 +34,7 @@ using ObjectId = int;
 inline constexpr ObjectId kReplicated = 0;
 inline constexpr ObjectId shard_of(int rank) { return 1 + rank; }
 
+// Goes to other ranks: its members, in this order, are the format.
 struct Holding {
   CopyId id;
   std::uint64_t base = 0;  // added to the round numbers of a job that began with a snapshot
@@ -43,6 +45,7 @@ struct Holding {
 std::string to_text(const Version& version);      // "commit 17 of round 3"
 std::string to_text(ObjectId object, int world);  // "the shard of rank 2 of 4"
 
+inline constexpr RecordLimits kAnyNumber{.items = SIZE_MAX};
 std::string encode(const std::vector<Holding>& holdings);
 Result<std::vector<Holding>> decode_holdings(std::string_view bytes);
 

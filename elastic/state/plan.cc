@@ -1,10 +1,7 @@
 #include "elastic/state/plan.h"
 
-#include <algorithm>
 #include <functional>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace dlaunch {
 namespace {

@@ -60,10 +60,11 @@ struct Pull {
 Result<std::vector<Pull>> plan_pulls(const Choice& choice, std::span<const PieceTables> tables,
                                      const Cast& cast);
 
-// A piece on its way. All ranks work through their own pieces in the order of the whole list: both
-// ends of the first piece that has not arrived are then at work, so no rank waits for ever.
+// A piece on its way; it goes to other ranks, and its members, in this order, are the format. All
+// ranks work through their own pieces in the order of the whole list: both ends of the first piece
+// that has not arrived are then at work, so no rank waits for ever.
 struct Piece {
-  std::size_t pull = 0;  // index into the list of pulls
+  std::uint64_t pull = 0;  // index into the list of pulls
   std::uint64_t index = 0;
   int source = 0;
   int receiver = 0;

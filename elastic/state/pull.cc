@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "base/codec.h"
 #include "base/log.h"
 
 namespace dlaunch {
@@ -80,38 +79,26 @@ class Puller {
   std::vector<Piece>* damaged_ = nullptr;
 };
 
-std::string encode_pieces(const std::vector<Piece>& pieces) {
-  Writer out;
-  for (const auto& piece : pieces) {
-    out.put(static_cast<std::uint64_t>(piece.pull));
-    out.put(piece.index);
-    out.put(std::int32_t{piece.source});
-    out.put(std::int32_t{piece.receiver});
-  }
-  return out.take();
+bool exists(const Piece& piece, std::span<const Pull> pulls) {
+  if (piece.pull >= pulls.size()) return false;
+  const Pull& pull = pulls[piece.pull];
+  return piece.index < pull.table.size() &&
+         std::ranges::find(pull.sources, piece.source) != pull.sources.end();
 }
 
 // All ranks' damaged pieces, in one order.
 Result<std::vector<Piece>> all_damaged(Rounds& rounds, std::span<const Pull> pulls,
                                        const std::vector<Piece>& mine) {
-  auto texts = gather_texts(rounds, encode_pieces(mine));
+  auto texts = gather_texts(rounds, encode_record(mine, kAnyNumber));
   if (!texts) return texts.error();
   std::vector<Piece> all;
   for (const auto& text : *texts) {
-    Reader in(text);
-    while (in.ok() && in.left() > 0) {
-      Piece piece;
-      piece.pull = in.get<std::uint64_t>();
-      piece.index = in.get<std::uint64_t>();
-      piece.source = in.get<std::int32_t>();
-      piece.receiver = in.get<std::int32_t>();
-      if (!in.ok() || piece.pull >= pulls.size() || piece.index >= pulls[piece.pull].table.size() ||
-          std::ranges::find(pulls[piece.pull].sources, piece.source) ==
-              pulls[piece.pull].sources.end()) {
-        return Error{.code = Errc::protocol, .what = "a rank named a piece that does not exist"};
-      }
-      all.push_back(piece);
+    std::vector<Piece> theirs;
+    if (!decode_record(text, theirs, kAnyNumber) ||
+        !std::ranges::all_of(theirs, [&](const Piece& piece) { return exists(piece, pulls); })) {
+      return Error{.code = Errc::protocol, .what = "a rank named a piece that does not exist"};
     }
+    all.insert(all.end(), theirs.begin(), theirs.end());
   }
   return all;
 }

@@ -11,7 +11,7 @@
 
 namespace dlaunch {
 
-inline constexpr std::array<std::pair<Errc, dl_result>, 10> kResultCodes = {{
+inline constexpr std::array<std::pair<Errc, dl_result>, 11> kResultCodes = {{
     {Errc::usage, DL_ERR_INVALID},
     {Errc::io, DL_ERR_IO},  // first of its code: DL_ERR_IO becomes this inside
     {Errc::not_found, DL_ERR_IO},
@@ -22,6 +22,7 @@ inline constexpr std::array<std::pair<Errc, dl_result>, 10> kResultCodes = {{
     {Errc::mismatch, DL_ERR_MISMATCH},
     {Errc::aborted, DL_ERR_ABORTED},
     {Errc::unsupported, DL_ERR_UNSUPPORTED},
+    {Errc::corrupt, DL_ERR_CORRUPT},
 }};
 
 inline dl_result result_code(Errc code) {

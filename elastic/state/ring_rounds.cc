@@ -57,6 +57,7 @@ Result<void> RingRounds::maximum(std::span<std::uint64_t> values) {
 Result<void> RingRounds::barrier() { return result(dl_barrier(comm_)); }
 
 Result<void> RingRounds::settle() { return result(dl_sync(comm_)); }
+Result<void> RingRounds::verify() { return result(dl_verify(comm_)); }
 
 Result<void> RingRounds::broadcast(Places places, int root) {
   std::vector<void*> at;

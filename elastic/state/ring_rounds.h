@@ -27,6 +27,7 @@ class RingRounds : public Rounds {
   bool gpu_to_gpu() const override;
   bool on_gpu(const std::byte* memory) const override;
   Result<void> settle() override;
+  Result<void> verify() override;
   Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   Started send(std::span<const std::byte> bytes, int peer) override;
   Started receive(std::span<std::byte> bytes, int peer) override;

@@ -35,7 +35,7 @@ Result<void> agree(Rounds& rounds, const Result<void>& mine) {
     if (text.empty()) continue;
     if (static_cast<int>(rank) == rounds.rank()) return mine;
     const int code_of_rank = text[0] - 1;
-    const bool known = code_of_rank >= 0 && code_of_rank <= static_cast<int>(Errc::unsupported);
+    const bool known = code_of_rank >= 0 && code_of_rank <= static_cast<int>(kLastErrc);
     return Error{.code = known ? static_cast<Errc>(code_of_rank) : Errc::protocol,
                  .what = fmt::format("rank {}: {}", rank, escaped(text.substr(1))),
                  .rank = static_cast<int>(rank)};

@@ -52,6 +52,8 @@ class Rounds {
   // Not collective: no operation that this rank has put in a GPU's stream so far has failed, or
   // will.
   virtual Result<void> settle() = 0;
+  // Collective, if the job verifies its calls: all results so far are equal on all ranks.
+  virtual Result<void> verify() = 0;
 
   // Not collective, in any round and between rounds: either place may be GPU memory.
   virtual Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;

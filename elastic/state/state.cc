@@ -7,7 +7,11 @@
 namespace dlaunch {
 namespace {
 
-bool lost(const Result<void>& result) { return !result && result.error().code == Errc::peer_lost; }
+// A round ends with corrupt data as with a lost rank: its members go on from the newest commit.
+bool lost(const Result<void>& result) {
+  if (result) return false;
+  return result.error().code == Errc::peer_lost || result.error().code == Errc::corrupt;
+}
 
 }  // namespace
 
@@ -117,6 +121,13 @@ Result<void> State::agree_on_commit() {
   return {};
 }
 
+// Before a commit: what it will contain comes from calls that have succeeded, and that are verified
+// if the job verifies its calls.
+Result<void> State::settle() {
+  if (auto r = rounds_->settle(); !r) return r;
+  return rounds_->verify();
+}
+
 Result<void> State::update() {
   if (auto r = ready("an update"); !r) return r;
   if (!config_.in_place || changing_) return {};
@@ -124,6 +135,8 @@ Result<void> State::update() {
   save_it_ = snapshot_is_due();
   over_ = rounds_->over();
   if (auto r = agree_on_commit(); !r) return r;
+  // The last call: so the commit waits for no rank that dies meanwhile.
+  if (auto r = rounds_->verify(); !r) return r;
   changing_ = true;
   for (const auto& it : stand_ins_) it.keep();
   return {};
@@ -131,10 +144,9 @@ Result<void> State::update() {
 
 Result<void> State::commit(bool spanned) {
   if (auto r = ready("a commit"); !r) return r;
-  if (auto r = rounds_->settle(); !r) return r;
-  if (config_.in_place) return commit_in_place();
-  if (++uncommitted_ < config_.commit_every) return {};
-  return commit_now(spanned);
+  if (!config_.in_place && ++uncommitted_ < config_.commit_every) return rounds_->settle();
+  if (auto r = settle(); !r) return r;
+  return config_.in_place ? commit_in_place() : commit_now(spanned);
 }
 
 // update() has asked all ranks, before any change.
@@ -235,7 +247,7 @@ Result<void> State::recover() {
 
 Result<void> State::finish() {
   if (auto r = ready("the end"); !r) return r;
-  if (auto r = rounds_->settle(); !r) return r;
+  if (auto r = settle(); !r) return r;
   if (changing_ || uncommitted_ > 0) {
     if (auto r = config_.in_place ? commit_in_place() : commit_now(false); !r) return r;
   }

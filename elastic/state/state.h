@@ -65,6 +65,7 @@ class State {
   Contribution contribution();
   Result<void> ready(const char* call) const;
   bool snapshot_is_due() const;
+  Result<void> settle();
   Result<void> agree_on_commit();
   Result<void> commit_now(bool spanned);
   Result<void> commit_in_place();

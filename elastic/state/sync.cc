@@ -15,39 +15,28 @@
 namespace dlaunch {
 namespace {
 
-Error no_memory(std::size_t bytes) {
-  return {.code = Errc::io,
-          .what = fmt::format("no memory for a copy of the state ({} bytes)", bytes)};
-}
-
 Result<void> make_room(Copy& copy, ObjectId object, std::size_t bytes) {
-  if (!copy.make_room(object, bytes)) return no_memory(bytes);
-  return {};
+  if (copy.make_room(object, bytes)) return {};
+  return Error{.code = Errc::io,
+               .what = fmt::format("no memory for a copy of the state ({} bytes)", bytes)};
 }
 
-Result<std::vector<std::vector<Holding>>> gather_holdings(Rounds& rounds,
-                                                          const std::vector<Holding>& mine) {
+template <class Part>
+Result<std::vector<Part>> gather_parts(Rounds& rounds, const Part& mine,
+                                       Result<Part> (*decode)(std::string_view)) {
   const auto texts = gather_texts(rounds, encode(mine));
   if (!texts) return texts.error();
-  std::vector<std::vector<Holding>> all;
+  std::vector<Part> all;
   for (const auto& text : *texts) {
-    auto holdings = decode_holdings(text);
-    if (!holdings) return holdings.error();
-    all.push_back(std::move(*holdings));
+    auto part = decode(text);
+    if (!part) return part.error();
+    all.push_back(std::move(*part));
   }
   return all;
 }
 
-Result<std::vector<PieceTables>> gather_tables(Rounds& rounds, const PieceTables& mine) {
-  const auto texts = gather_texts(rounds, encode(mine));
-  if (!texts) return texts.error();
-  std::vector<PieceTables> all;
-  for (const auto& text : *texts) {
-    auto tables = decode_tables(text);
-    if (!tables) return tables.error();
-    all.push_back(std::move(*tables));
-  }
-  return all;
+auto gather_holdings(Rounds& rounds, const std::vector<Holding>& mine) {
+  return gather_parts(rounds, mine, decode_holdings);
 }
 
 Result<void> restore_shard(const Contribution& contribution, Copy& copy) {
@@ -123,7 +112,7 @@ class Sync {
         if (object.whole) mine[id] = piece_table(object.bytes);
       }
     }
-    const auto tables = gather_tables(rounds_, mine);
+    const auto tables = gather_parts(rounds_, mine, decode_tables);
     if (!tables) return tables.error();
     return plan_pulls(choice, *tables, contribution_.cast());
   }

@@ -2,9 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +12,6 @@
 #include <fmt/format.h>
 
 #include "base/exit_code.h"
-#include "base/log.h"
 #include "launcher/agent/agent.h"
 #include "launcher/lead/election/leader_lease.h"
 #include "launcher/process/job_dir.h"

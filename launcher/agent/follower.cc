@@ -8,6 +8,7 @@
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "launcher/lead/control/control_request.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/wire/nat.h"
 
@@ -172,12 +173,16 @@ void Follower::perform(const NodeSession::Joined& joined) {
   log_info("joined the job as node {}", welcome.number);
 }
 
-// For dlaunchctl. The job goes on without it, too.
+// Tells dlaunchctl on this host who leads the job. The job goes on without it, too.
 void Follower::open_redirect(const std::string& host) {
   redirect_.reset();
-  auto redirect = Redirect::open(
-      loop_, job_dir_.path(),
+  const std::string path = job_dir_.path() + "/" + kControlSocket;
+  ::unlink(path.c_str());  // of an earlier leader
+  const std::string answer = refer_to(
       {.job_id = plan_.job_id, .host = escaped(host), .leader = leader_, .tls = plan_.tls});
+  auto redirect = ControlServer::open(
+      loop_, path, kMaxControlRequest,
+      [answer](const std::string&, const ControlServer::Reply& reply) { reply(answer); });
   if (!redirect) return log_warn("{}", redirect.error().what);
   redirect_ = std::move(*redirect);
 }

@@ -9,7 +9,7 @@
 #include "launcher/agent/agent_base.h"
 #include "launcher/agent/campaign.h"
 #include "launcher/agent/login_helper.h"
-#include "launcher/lead/control/redirect.h"
+#include "launcher/lead/control/control_server.h"
 #include "launcher/node/node_session.h"
 #include "launcher/node/watch/health_check.h"
 #include "launcher/wire/leader_link.h"
@@ -56,7 +56,7 @@ class Follower final : private AgentBase {
 
   std::optional<CampaignProcess> elected_by_;
   std::optional<CampaignLink> campaign_;
-  std::unique_ptr<Redirect> redirect_;
+  std::unique_ptr<ControlServer> redirect_;
   std::optional<HealthCheck> health_check_;
   std::optional<NodeSession> session_;
   asio::posix::stream_descriptor lifeline_;

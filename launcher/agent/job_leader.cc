@@ -7,11 +7,11 @@
 #include <set>
 
 #include <asio/post.hpp>
-#include <fmt/format.h>
 
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/signal_name.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "elastic/job_driver.h"
 #include "launcher/agent/agent.h"
@@ -26,7 +26,6 @@
 #include "launcher/lead/membership/node_membership.h"
 #include "launcher/lead/progress_display.h"
 #include "launcher/lead/start/started_hosts.h"
-#include "launcher/process/port_reservation.h"
 
 namespace dlaunch {
 namespace {
@@ -65,6 +64,7 @@ class JobLeader final : private AgentBase,
   void on_timer() override;
   void on_idle() override;
   void on_waiting();
+  void tell_corrupt(const WorkerEnd& end);
   void tell_loss(Slot slot, const WorkerEnd& end, int size_before) const;
   std::string pause_before(Slot slot) const;
   const JobCore& job() const { return driver_->core(); }
@@ -510,8 +510,10 @@ void JobLeader::on_back(int node, const std::string& host) {
   telemetry_.events().host_joined(host);
   feed(JobCore::NodeBack{node});
   if (!job().holds_back_on(node)) return;
-  log_warn("host {}: workers start there when all are started again, or the program is elastic",
-           host);
+  log_warn(
+      "host {} has no workers yet: they start when all workers restart, or once the program has "
+      "shown that it is elastic",
+      host);
 }
 
 void JobLeader::on_ended(Slot slot, const WorkerEnd& end) {
@@ -526,6 +528,7 @@ void JobLeader::ended(Slot slot, const WorkerEnd& end) {
   telemetry_.events().ended(end, job());
   const int size_before = job().size();
   all_start_again_ = false;
+  if (end.is_corrupt()) tell_corrupt(end);
   feed(JobCore::Ended{.slot = slot,
                       .well = well,
                       .consequence = end.peer_lost >= 0,
@@ -542,6 +545,14 @@ void JobLeader::ended(Slot slot, const WorkerEnd& end) {
   if (job().some_stay()) return tell_loss(slot, end, size_before);
   const std::string pause = pause_before(slot);
   if (!pause.empty()) log_warn("rank {} failed; all workers are started again{}", end.rank, pause);
+}
+
+// A broken machine corrupts data again: its host is drained as if the user had asked for it, if the
+// job can do without it.
+void JobLeader::tell_corrupt(const WorkerEnd& end) {
+  const std::string host = end.host.empty() ? plan_.host : end.host;
+  log_warn("rank {} on host {} had corrupt data: {}", end.rank, host, escaped(end.corrupt));
+  if (plan_.nodes.several()) control_->drain(host);
 }
 
 // " in 1.3 s": the delay before its successor starts; empty if it is too short to read.

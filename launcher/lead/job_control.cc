@@ -1,16 +1,13 @@
 #include "launcher/lead/job_control.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/log.h"
 #include "base/text.h"
-#include "launcher/lead/control/json_text.h"
 #include "launcher/lead/report/goodput_report.h"
+#include "launcher/wire/json_text.h"
 #include "launcher/wire/stack_groups.h"
 
 namespace dlaunch {
@@ -66,7 +63,7 @@ class ManyStacks : public std::enable_shared_from_this<ManyStacks> {
 
   void add(std::size_t i, const std::vector<std::string>& lines) {
     const WorkerStatus& worker = workers_[i];
-    answers_[i] = {{"rank", worker.rank >= 0 ? json(worker.rank) : json()},
+    answers_[i] = {{"rank", number_or_null(worker.rank)},
                    {"pid", worker.pid},
                    {"host", worker.host},
                    {"lines", lines}};
@@ -178,6 +175,23 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
   }
 }
 
+void JobControl::drain(const std::string& host) {
+  look(false, [this, host](const JobStatus& now) {
+    const bool is_drained = std::ranges::any_of(now.all_hosts, [&](const HostStatus& other) {
+      return other.name == host && other.drained;
+    });
+    if (is_drained) return;
+    const ControlDecision decision =
+        decide({.command = ControlRequest::Command::drain, .host = host}, now);
+    if (!decision.refused.empty()) {
+      return log_warn("host {} is not drained: {}", host, decision.refused);
+    }
+    log_warn("{}; 'dlaunchctl undrain {}' takes it back", decision.done, host);
+    telemetry_.events().ordered(decision.done);
+    carry_out(decision);
+  });
+}
+
 // Before the job has begun the only order is to end it.
 void JobControl::carry_out(const ControlDecision& decision) {
   if (!job_) return hosts_.end();
@@ -186,22 +200,19 @@ void JobControl::carry_out(const ControlDecision& decision) {
 }
 
 JobStatus JobControl::status_before() const {
-  JobStatus status{.now = steady_now(),
-                   .job_id = plan_.job_id,
-                   .host = plan_.host,
-                   .program = {},
-                   .waits_for = "its hosts: " + hosts_.who_is_here(),
-                   .hosts_here = hosts_.here(),
-                   .hosts_wanted = plan_.nodes.max,
-                   .hosts = hosts_.in_words(),
-                   .restarts_left = plan_.max_restarts.restarts,
-                   .restarts = plan_.max_restarts,
-                   .ran = steady_now() - started_,
-                   .pace = telemetry_.pace(steady_now()),
-                   .workers = {}};
-  status.several_programs = plan_.programs.size() > 1;
-  status.program = command_of(plan_);
-  return status;
+  return {.now = steady_now(),
+          .job_id = plan_.job_id,
+          .host = plan_.host,
+          .program = command_of(plan_),
+          .several_programs = plan_.programs.size() > 1,
+          .waits_for = "its hosts: " + hosts_.who_is_here(),
+          .hosts_here = hosts_.here(),
+          .hosts_wanted = plan_.nodes.max,
+          .hosts = hosts_.in_words(),
+          .restarts_left = plan_.max_restarts.restarts,
+          .restarts = plan_.max_restarts,
+          .ran = steady_now() - started_,
+          .pace = telemetry_.pace(steady_now())};
 }
 
 // The first of several late ranks stands for all of them.
@@ -236,10 +247,9 @@ JobStatus JobControl::status(const Workers& workers) const {
       status.workers.push_back(std::move(worker));
     }
   }
-  std::stable_sort(status.workers.begin(), status.workers.end(),
-                   [](const WorkerStatus& a, const WorkerStatus& b) {
-                     return static_cast<unsigned>(a.rank) < static_cast<unsigned>(b.rank);
-                   });
+  std::ranges::stable_sort(status.workers, [](const WorkerStatus& a, const WorkerStatus& b) {
+    return static_cast<unsigned>(a.rank) < static_cast<unsigned>(b.rank);
+  });
   std::map<int, int> members;  // by node
   for (WorkerStatus& worker : status.workers) {
     if (worker.rank >= 0) worker.local_rank = members[core.node_of(worker.slot)]++;

@@ -3,18 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/signal_name.h"
 #include "launcher/lead/report/report.h"
 
 namespace dlaunch {
 namespace {
 
 constexpr Duration kCommitsTogether = std::chrono::milliseconds(100);
-
-FailureKind kind_of_failure(const WorkerEnd& end) {
-  if (!end.hung.empty()) return FailureKind::hung;
-  return failure_kind(end);
-}
 
 job_event::Ending how(const WorkerEnd& end) {
   if (!has_failed(end)) return job_event::Ending::well;
@@ -123,7 +117,7 @@ void JobEvents::starts(const JobCore::StartWorkers& start) {
 
 void JobEvents::ended(const WorkerEnd& end, const JobCore& job) {
   job_event::WorkerEnded event{.how = how(end),
-                               .kind = kind_of_failure(end),
+                               .kind = end.hung.empty() ? failure_kind(end) : FailureKind::hung,
                                .round = job.round(),
                                .rank = end.rank,
                                .pid = end.pid,

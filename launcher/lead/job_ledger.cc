@@ -73,9 +73,8 @@ void JobLedger::look(TimePoint now, const NodeRank& rank) {
 
 Goodput JobLedger::at(TimePoint now, const std::vector<OpenWait>& open) const {
   Goodput goodput = ledger_.at(now, open);
-  const bool several = std::any_of(hosts_.begin(), hosts_.end(), [this](const auto& entry) {
-    return entry.second != hosts_.begin()->second;
-  });
+  const bool several = std::ranges::any_of(
+      hosts_, [this](const auto& entry) { return entry.second != hosts_.begin()->second; });
   for (Goodput::Cost& cost : goodput.costs) {
     const auto host = hosts_.find(cost.rank);
     if (several && host != hosts_.end()) cost.host = host->second;

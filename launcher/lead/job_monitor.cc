@@ -130,8 +130,7 @@ void JobMonitor::on(int node, const NodeOutput& output) {
 std::vector<Slot> JobMonitor::others_that_wait(Slot slot) const {
   const bool goes_on = job_.state() == JobState::forming || job_.state() == JobState::active;
   std::vector<Slot> others = members();
-  const bool linked =
-      std::any_of(others.begin(), others.end(), [this](Slot s) { return job_.linked(s); });
+  const bool linked = std::ranges::any_of(others, [this](Slot s) { return job_.linked(s); });
   if (!goes_on || linked || job_.are_tasks() || job_.rank_of(slot) < 0) return {};
   std::erase(others, slot);
   return others;
@@ -274,8 +273,7 @@ std::vector<LateRanks> JobMonitor::late() const {
     if (wait.waiting.empty() || !known.insert(wait.key).second) continue;
     found.push_back({wait.key.culprits, wait.waiting, wait.waited, wait_in_words(wait)});
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const auto& a, const auto& b) { return a.waited > b.waited; });
+  std::ranges::stable_sort(found, [](const auto& a, const auto& b) { return a.waited > b.waited; });
   return found;
 }
 

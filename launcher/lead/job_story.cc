@@ -21,24 +21,6 @@
 namespace dlaunch {
 namespace {
 
-JobEnd job_end(JobEnding end) {
-  switch (end) {
-    case JobEnding::succeeded:
-      return JobEnd::succeeded;
-    case JobEnding::worker_failed:
-      return JobEnd::worker_failed;
-    case JobEnding::given_up:
-      return JobEnd::given_up;
-    case JobEnding::spawn_failed:
-      return JobEnd::spawn_failed;
-    case JobEnding::interrupted:
-      return JobEnd::interrupted;
-    case JobEnding::timed_out:
-      return JobEnd::timed_out;
-  }
-  return JobEnd::succeeded;
-}
-
 // Does not follow a link under the new file's name: other users of the folder may have put it
 // there.
 void write_report(const char* option, const std::string& path, const std::string& text) {
@@ -172,7 +154,7 @@ void JobStory::tell_loss(const WorkerEnd& end, const std::string& what_next,
 void JobStory::tell(std::vector<WorkerEnd> ends, const std::string& what_next,
                     const JobCore& job) const {
   JobFacts facts = facts_;
-  facts.end = JobEnd::worker_failed;
+  facts.end = JobEnding::worker_failed;
   facts.ended = steady_now();
   facts.workers = std::move(ends);
   const auto lines = render_text(facts, judge(facts), false);
@@ -183,11 +165,12 @@ void JobStory::tell(std::vector<WorkerEnd> ends, const std::string& what_next,
 
 JobStory::Ending JobStory::finish(const JobCore::Finish& how, const JobCore& job,
                                   std::vector<int> left, const ShownLast& shown_last) {
-  if (facts_.end != JobEnd::setup_failed) facts_.end = job_end(how.end);
+  if (facts_.end != JobEnding::setup_failed) facts_.end = how.end;
   facts_.signal_received = how.signal;
   facts_.restarts_used = job.restarts_used();
   if (plan_.max_restarts.restarts > 0) facts_.why_no_restart = how.why;
   facts_.given_up = how.given_up;
+  facts_.corrupt = how.corrupt;
   if (how.end == JobEnding::worker_failed || how.end == JobEnding::given_up) {
     facts_.ended_by = how.ended_by;
   } else if (how.end == JobEnding::timed_out) {

@@ -27,7 +27,7 @@ class JobStory {
   void begins_again(int rank);
   void start_failed(int rank, const SpawnError& error);
   // The start could not even be tried.
-  void setup_failed() { facts_.end = JobEnd::setup_failed; }
+  void setup_failed() { facts_.end = JobEnding::setup_failed; }
   // A host was lost, with the ranks on it.
   void lost_host(const std::string& host, const JobCore& job, int node);
   void ended(const WorkerEnd& end);

@@ -10,13 +10,13 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "base/version.h"
 #include "launcher/lead/events/event_log.h"
 #include "launcher/lead/metrics/machine_rates.h"
+#include "launcher/wire/json_text.h"
 
 namespace dlaunch {
 namespace {
@@ -96,7 +96,7 @@ void RunFolder::begin(const std::vector<std::string>& hosts, Sources sources) {
                     {"hosts", hosts},
                     {"started", rfc3339(time_now().wall)},
                     {"environment", environment_of(plan_)}};
-  writer_.write(job_, job.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  writer_.write(job_, json_text(job, 2) + "\n");
   timer_.arm(waits_.due());
 }
 

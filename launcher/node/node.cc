@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "launcher/node/placement/topology.h"
+#include "launcher/node/workers/worker_evidence.h"
 #include "launcher/process/process_tree.h"
 
 namespace dlaunch {
@@ -23,12 +24,11 @@ struct HasSlots {
   bool operator()(const auto& message) const {
     if constexpr (requires { message.slot; }) return has(message.slot);
     if constexpr (requires { message.slots.begin(); }) {
-      return std::all_of(message.slots.begin(), message.slots.end(),
-                         [this](Slot slot) { return has(slot); });
+      return std::ranges::all_of(message.slots, [this](Slot slot) { return has(slot); });
     }
     if constexpr (requires { message.places; }) {
-      return std::all_of(message.places.begin(), message.places.end(),
-                         [this](const NodePlace& place) { return has(place.slot); });
+      return std::ranges::all_of(message.places,
+                                 [this](const NodePlace& place) { return has(place.slot); });
     }
     return true;
   }
@@ -89,7 +89,14 @@ void Node::on_ready(const Ready& ready, pid_t pid) {
   if (!slot) return;
   processes_.set_program_pid(*slot, pid);
   processes_.set_waits(*slot, true);
-  say_(NodeReady{*slot, ready.left, ready.version, ready.why});
+  NodeReady said{*slot, ready.left, ready.version, ready.why};
+  const WorkerPlace& place = processes_.place(*slot);
+  if (const auto note = ready.left == place.round ? corrupt_note(place) : std::nullopt) {
+    said.corrupt = true;
+    said.corrupt_rank = note->rank;
+    if (said.why.empty() && note->rank < 0) said.why = note->what;  // found in a group
+  }
+  say_(said);
 }
 
 void Node::on_progress(const ProgressNotice& progress) {

@@ -9,7 +9,6 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "launcher/process/keeper.h"
 
 namespace dlaunch {
 namespace {
@@ -179,7 +178,7 @@ void NodeSession::on(const Tested& event) {
   const bool known = std::exchange(unhealthy_, event.why) == event.why;
   if (config_.started_by_leader || known || event.why.empty()) return;
   act(Warn{fmt::format(
-      "this host gets no workers, it failed its health check: {}; it is tested again later",
+      "this host failed its health check and gets no workers: {}; dlaunch tests it again later",
       event.why)});
 }
 
@@ -302,7 +301,9 @@ void NodeSession::on(const StarterGone&) {
 
 void NodeSession::on(const CampaignGone&) {
   if (leave_with_) return end(*leave_with_);
-  act(Fail{"lost the process that takes part in the election of the job's leader"});
+  act(Fail{
+      "lost the process that takes part in the election of the job's leader; ending this host's "
+      "workers"});
   act(KillDescendants{});
   end(kExitInternal);
 }

@@ -45,18 +45,17 @@ bool WorkerChannel::take_packet(const ConnectionPtr& connection) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (n <= 0) return false;
   const auto message = decode_worker_message({packet, static_cast<std::size_t>(n)});
-  const auto* progress = message ? std::get_if<ProgressNotice>(&*message) : nullptr;
-  if (progress != nullptr) {
+  if (!message) return false;
+  if (const auto* progress = std::get_if<ProgressNotice>(&*message)) {
     if (progress->worker != connection->worker) return false;
     on_progress_(*progress);
     return true;
   }
-  const auto* goodbye = message ? std::get_if<Goodbye>(&*message) : nullptr;
-  if (goodbye != nullptr) {
+  if (const auto* goodbye = std::get_if<Goodbye>(&*message)) {
     connection->goodbye = goodbye->worker == connection->worker;
     return false;
   }
-  const auto* ready = message ? std::get_if<Ready>(&*message) : nullptr;
+  const auto* ready = std::get_if<Ready>(&*message);
   if (ready == nullptr) return false;
   // Each worker has one connection, and may not speak for another.
   const bool stranger = connection->worker >= 0

@@ -1,7 +1,6 @@
 #include "launcher/output/bar_rows.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/text.h"
 #include "launcher/output/terminal_text.h"
@@ -43,7 +42,7 @@ void BarRows::keep_state(Row& row) {
 }
 
 bool BarRows::has_bar() const {
-  return std::any_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.bar; });
+  return std::ranges::any_of(rows_, [](const Row& row) { return row.bar; });
 }
 
 bool BarRows::active() const { return rows_.size() > 1 || rows_[0].bar || !tail_.empty(); }
@@ -55,7 +54,7 @@ void BarRows::feed(TimePoint now, std::string_view bytes, const Emit& emit) {
     bytes = joined;
   }
   while (!bytes.empty()) {
-    const auto* const end = std::find_if(bytes.begin(), bytes.end(), ends_text);
+    const auto* const end = std::ranges::find_if(bytes, ends_text);
     const auto size = static_cast<std::size_t>(end - bytes.begin());
     put(bytes.substr(0, size), emit);
     bytes.remove_prefix(size);
@@ -212,7 +211,7 @@ std::vector<std::string> BarRows::rows() const {
 }
 
 bool BarRows::has_news() const {
-  return std::any_of(rows_.begin(), rows_.end(), [](const Row& row) {
+  return std::ranges::any_of(rows_, [](const Row& row) {
     return row.bar && !row.gone && !shows_nothing(newest(row)) && newest(row) != row.given;
   });
 }

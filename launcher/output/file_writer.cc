@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
-#include <functional>
-#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -139,7 +137,7 @@ std::size_t FileWriter::Desk::lost_of(File& file, std::string_view bytes, std::s
         !::ftruncate(file.fd.get(), st.st_size - static_cast<off_t>(written - whole)));
   }
   const auto rest = bytes.substr(whole);
-  return static_cast<std::size_t>(std::count(rest.begin(), rest.end(), '\n'));
+  return static_cast<std::size_t>(std::ranges::count(rest, '\n'));
 }
 
 // Nothing was lost, or the file now has the note about it.

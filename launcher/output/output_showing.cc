@@ -108,9 +108,8 @@ bool OutputHub::Impl::has_first_bar(const WorkerStream& stream) const {
     return other && other->shown && other->rank < stream.rank && other->rank >= 0 &&
            other->kind() == stream.kind() && !other->lines.bar().empty();
   };
-  return std::none_of(streams.begin(), streams.end(), [&](const auto& pair) {
-    return std::any_of(pair.second.begin(), pair.second.end(), before);
-  });
+  return std::ranges::none_of(
+      streams, [&](const auto& pair) { return std::ranges::any_of(pair.second, before); });
 }
 
 // Draws the present state of its progress bars below all lines.

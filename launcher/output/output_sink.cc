@@ -43,7 +43,7 @@ UniqueFd OutputSink::open_own(int fd) {
   terminal_ = ::isatty(fd) != 0;
   if (S_ISREG(st.st_mode)) {
     UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
-    if (own) file_ = std::make_shared<FileWriter::File>(std::move(own), "to our " + name_);
+    if (own) file_ = std::make_shared<FileWriter::File>(std::move(own), "to dlaunch's " + name_);
     return {};
   }
   if (S_ISSOCK(st.st_mode)) {
@@ -118,9 +118,9 @@ void OutputSink::fail(int err) {
   gone_ = true;
   if (err == EIO && terminal_) return;  // the terminal has been hung up
   if (err == EPIPE || err == ECONNRESET) {
-    handlers_.failed({.code = Errc::io, .what = "our " + name_ + " has lost its reader"});
+    handlers_.failed({.code = Errc::io, .what = "dlaunch's " + name_ + " has lost its reader"});
   } else {
-    handlers_.failed(errno_error("write to our " + name_, err));
+    handlers_.failed(errno_error("write to dlaunch's " + name_, err));
   }
 }
 

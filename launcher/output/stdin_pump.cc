@@ -8,10 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include <asio/post.hpp>
 
+#include "base/clock.h"
 #include "launcher/output/own_descriptor.h"
 
 namespace dlaunch {
@@ -27,7 +27,7 @@ std::size_t held_by(int pipe) {
 
 // How many numbers these ranges cover together.
 std::uint64_t covered(std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges) {
-  std::sort(ranges.begin(), ranges.end());
+  std::ranges::sort(ranges);
   std::uint64_t sum = 0, end = 0;
   for (const auto& [from, to] : ranges) {
     if (to <= end) continue;
@@ -241,10 +241,10 @@ void StdinPump::on_readable() {
 void StdinPump::grow() { piece_ = std::min(2 * piece_, kLargestPiece); }
 
 bool StdinPump::all_served() const {
-  return std::all_of(
-             takers_.begin(), takers_.end(),
+  return std::ranges::all_of(
+             takers_,
              [&](const auto& taker) { return taker->sent == chunk_.size() && taker->ready; }) &&
-         std::all_of(hosts_.begin(), hosts_.end(), [](const auto& host) { return host.second; });
+         std::ranges::all_of(hosts_, [](const auto& host) { return host.second; });
 }
 
 // A shell's `fg` sends SIGCONT to a stopped job, but nothing to a running one.

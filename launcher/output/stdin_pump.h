@@ -31,7 +31,6 @@
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/steady_timer.hpp>
 
-#include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 

@@ -1,7 +1,6 @@
 #include "launcher/output/traceback_watch.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -41,8 +40,7 @@ bool begins_syntax_error(std::string_view text) {
 }
 
 bool names_syntax_error(std::string_view text) {
-  return std::any_of(std::begin(kSyntaxErrors), std::end(kSyntaxErrors),
-                     [=](auto name) { return text.starts_with(name); });
+  return std::ranges::any_of(kSyntaxErrors, [=](auto name) { return text.starts_with(name); });
 }
 
 // A line of the tree is "  | text", "  +---" or "  +-+---", indented by its depth.
@@ -64,8 +62,7 @@ std::string_view behind_margin(std::string_view text) {
 }  // namespace
 
 bool is_chain_line(std::string_view line) {
-  return std::any_of(std::begin(kChains), std::end(kChains),
-                     [=](auto words) { return line.ends_with(words); });
+  return std::ranges::any_of(kChains, [=](auto words) { return line.ends_with(words); });
 }
 
 void TracebackWatch::feed(TimePoint now, std::string_view bytes) {

@@ -110,12 +110,31 @@ Facts about_hosts(const Plan& plan) {
   return lines;
 }
 
+Facts about_sites(const Plan& plan) {
+  const SitesPlan& sites = plan.sites;
+  if (sites.list.empty()) return {};
+  const SitesPlan usual;
+  Facts lines = {{"sites", to_string(sites.list)}, {"site", sites.own}};
+  if (sites.grace != usual.grace) lines.emplace_back("site grace", format_duration(sites.grace));
+  if (sites.timeout != usual.timeout) {
+    lines.emplace_back("site time-out", format_duration(sites.timeout));
+  }
+  if (sites.wait != usual.wait) lines.emplace_back("site wait", format_duration(sites.wait));
+  if (sites.linger != usual.linger) {
+    lines.emplace_back("site linger", format_duration(sites.linger));
+  }
+  if (!sites.journal.empty()) lines.emplace_back("site journal", sites.journal);
+  return lines;
+}
+
 Facts about_connections(const Plan& plan) {
   const std::string port =
       plan.master_port == 0 ? "reserved at start" : std::to_string(plan.master_port);
   Facts lines = {{"store", "tcp://" + plan.store_listen},
                  {"master", plan.master_addr + ":" + port},
                  {"transport", std::string(word_of(kTransportWords, plan.transport))}};
+  if (plan.verify != VerifyMode::off)
+    lines.emplace_back("verify", word_of(kVerifyWords, plan.verify));
   if (plan.debug != DebugOutput::none)
     lines.emplace_back("debug", word_of(kDebugWords, plan.debug));
   if (!plan.interface.empty()) lines.emplace_back("interface", plan.interface);
@@ -275,8 +294,8 @@ Facts about_job(const Plan& plan) {
 PlanFacts facts_of(const Plan& plan) {
   PlanFacts all = {{"command", command_line(plan)}};
   for (const auto part :
-       {about_programs, about_workers, about_hosts, about_job, about_connections, about_restarts,
-        about_watch, about_debugging, about_times, about_output, about_placement}) {
+       {about_programs, about_workers, about_hosts, about_sites, about_job, about_connections,
+        about_restarts, about_watch, about_debugging, about_times, about_output, about_placement}) {
     for (auto& fact : part(plan)) all.push_back(std::move(fact));
   }
   return all;

@@ -48,7 +48,7 @@ bool is_name(std::string_view text) {
     return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == ':' || c == '%' ||
            c >= 0x80;
   };
-  return !text.empty() && text[0] != '-' && std::all_of(text.begin(), text.end(), good);
+  return !text.empty() && text[0] != '-' && std::ranges::all_of(text, good);
 }
 
 // Appends the numbers of "01-16" or "7" as they are written there.
@@ -126,7 +126,7 @@ Result<std::vector<HostEntry>> parse_host_word(std::string_view word) {
 Result<void> apply_setting(std::string_view word, std::vector<HostEntry>& entries) {
   const auto equals = std::min(word.find('='), word.size());
   std::string key(word.substr(0, equals));
-  std::replace(key.begin(), key.end(), '-', '_');
+  std::ranges::replace(key, '-', '_');
   std::optional<int> HostEntry::*field = nullptr;
   int high = kMaxSlots;
   if (key == "slots") field = &HostEntry::slots;

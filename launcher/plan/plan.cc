@@ -92,6 +92,11 @@ std::string shares_of(const Plan& plan) {
   return text;
 }
 
+std::string sites_of(const SitesPlan& sites) {
+  if (sites.list.empty()) return "";
+  return fmt::format(", --sites {}, --site {}", to_string(sites.list), sites.own);
+}
+
 std::string roles_of(const Plan& plan) {
   std::string text;
   for (const JobRole& role : plan.roles) {
@@ -116,8 +121,8 @@ std::string what_must_agree(const Plan& plan) {
   const std::string patience = nodes.host_timeout == NodesPlan().host_timeout
                                    ? ""
                                    : ", --host-timeout " + format_duration(nodes.host_timeout);
-  return fmt::format("dlaunch {}, --nnodes {}:{}{}{}{}", DLAUNCH_VERSION, nodes.min, nodes.max,
-                     patience, shares_of(plan), roles_of(plan));
+  return fmt::format("dlaunch {}, --nnodes {}:{}{}{}{}{}", DLAUNCH_VERSION, nodes.min, nodes.max,
+                     patience, shares_of(plan), roles_of(plan), sites_of(plan.sites));
 }
 
 }  // namespace dlaunch

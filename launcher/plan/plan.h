@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/contract.h"
 #include "base/rank_set.h"
+#include "base/site_list.h"
 #include "base/words.h"
 #include "elastic/chaos.h"
 #include "elastic/job_core.h"
@@ -184,6 +185,17 @@ struct NodesPlan {
   }
 };
 
+// The sites with which this job trains; without a list: none.
+struct SitesPlan {
+  SiteList list;
+  std::string own;                             // the name of this job's
+  Duration grace = std::chrono::seconds(10);   // for a late site
+  Duration timeout = std::chrono::seconds(5);  // a site silent for this long is cut off
+  Duration wait = std::chrono::minutes(30);    // for a quorum
+  Duration linger = std::chrono::minutes(1);   // after the end, for sites that were lost
+  std::string journal;                         // a folder; "": none
+};
+
 using EnvVariables = std::vector<std::pair<std::string, std::string>>;
 
 // One of several programs of a job.
@@ -244,6 +256,7 @@ struct Plan {
   std::vector<JobProgram> programs;
   int nproc = 1;  // workers on this node
   NodesPlan nodes;
+  SitesPlan sites;
   std::string job_id;            // never empty
   std::string host;              // this node's name, for prefixes and the report
   EnvVariables env;              // --env, in order, applied last
@@ -296,6 +309,7 @@ struct Plan {
   std::string key_file;  // the user's own, from which to make the secret; "": at random
   std::string secret;    // its bytes if they were passed to us; never printed
   Transport transport = Transport::automatic;  // exported as DLAUNCH_TRANSPORT
+  VerifyMode verify = VerifyMode::off;         // exported as DLAUNCH_VERIFY; off: not
   DebugOutput debug = DebugOutput::none;       // exported as DLAUNCH_DEBUG; none: not
   std::string interface;                       // exported as DLAUNCH_INTERFACE; "": not
   std::string port_range;                      // exported as DLAUNCH_PORT_RANGE; "": not

@@ -15,7 +15,9 @@ constexpr Duration kPause = std::chrono::milliseconds(50);
 }  // namespace
 
 Acceptor::Acceptor(asio::io_context& loop, UniqueFd listener, std::function<void(UniqueFd)> on_peer)
-    : listener_(loop, listener.release()), pause_(loop), on_peer_(std::move(on_peer)) {
+    : listener_(loop, listener.release()),
+      pause_(loop, [this] { wait(); }),
+      on_peer_(std::move(on_peer)) {
   wait();
 }
 
@@ -28,12 +30,7 @@ void Acceptor::wait() {
 void Acceptor::accept() {
   UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   const bool gone = errno == EAGAIN || errno == ECONNABORTED || errno == EINTR;
-  if (!fd && !gone) {
-    pause_.expires_after(kPause);
-    return pause_.async_wait([this](asio::error_code ec) {
-      if (!ec) wait();
-    });
-  }
+  if (!fd && !gone) return pause_.arm(steady_now() + kPause);
   if (fd) on_peer_(std::move(fd));
   wait();
 }

@@ -6,9 +6,9 @@
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
-#include <asio/steady_timer.hpp>
 
 #include "base/unique_fd.h"
+#include "launcher/wire/deadline_timer.h"
 
 namespace dlaunch {
 
@@ -22,7 +22,7 @@ class Acceptor {
   void accept();
 
   asio::posix::stream_descriptor listener_;
-  asio::steady_timer pause_;
+  DeadlineTimer pause_;
   const std::function<void(UniqueFd)> on_peer_;
 };
 

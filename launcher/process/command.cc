@@ -122,19 +122,16 @@ Result<void> Command::run(const Request& request, std::function<void(const End&)
   asks.in = null.get();
   asks.out = writing.get();
   if (request.keep_errors) asks.err = writing.get();
-  ::getrlimit(RLIMIT_NOFILE, &asks.open_files);
-  Spawned spawned;
-  if (const auto error = spawn(asks, spawned); error.stage != Stage::none) {
-    return Error{.what = error.what, .os_errno = error.os_errno};
-  }
+  auto spawned = spawn_helper(std::move(asks));
+  if (!spawned) return spawned.error();
   run_ = std::make_shared<Run>(loop_, helpers_);
-  run_->pid = spawned.pid;
+  run_->pid = spawned->pid;
   run_->done = std::move(done);
-  helpers_.insert(spawned.pid);
+  helpers_.insert(spawned->pid);
   asio::error_code ec;
   ::fcntl(reading.get(), F_SETFL, O_NONBLOCK);
   run_->output.assign(reading.release(), ec);
-  run_->exited.assign(spawned.pidfd.release(), ec);
+  run_->exited.assign(spawned->pidfd.release(), ec);
   run_->read();
   run_->watch();
   run_->limit(request.limit);

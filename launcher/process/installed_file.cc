@@ -30,7 +30,7 @@ bool only_owners_may_write(const std::string& path, const std::vector<uid_t>& ow
     reached /= part;
     struct stat file;
     if (::lstat(reached.c_str(), &file) != 0 || S_ISLNK(file.st_mode)) return false;
-    if (std::find(owners.begin(), owners.end(), file.st_uid) == owners.end()) return false;
+    if (std::ranges::find(owners, file.st_uid) == owners.end()) return false;
     if (others_may_write(file) && !protects_entries(file)) return false;
   }
   return true;

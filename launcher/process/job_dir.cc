@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <string_view>
 
 #include "base/write_all.h"
 
@@ -93,7 +92,7 @@ std::vector<std::string> running_job_dirs(const std::string& tmp) {
   for_each_job_dir(tmp, [&](const fs::path& path, int lock) {
     if (::flock(lock, LOCK_SH | LOCK_NB) != 0) found.push_back(path);
   });
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   return found;
 }
 

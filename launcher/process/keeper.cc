@@ -13,7 +13,6 @@
 
 #include "base/exit_code.h"
 #include "base/log.h"
-#include "base/result.h"
 #include "base/signal_name.h"
 #include "launcher/process/process_tree.h"
 #include "rendezvous/tls_tunnel.h"

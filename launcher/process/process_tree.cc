@@ -14,9 +14,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <string>
 
-#include "base/clock.h"
 #include "base/unique_fd.h"
 #include "launcher/process/own_binary.h"
 

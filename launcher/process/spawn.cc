@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -224,6 +223,14 @@ pid_t fork_child(Child& child, int& pidfd) {
 
 }  // namespace
 
+Result<Spawned> spawn_helper(SpawnRequest request) {
+  ::getrlimit(RLIMIT_NOFILE, &request.open_files);
+  Spawned spawned;
+  const auto error = spawn(request, spawned);
+  if (error.stage != Stage::none) return Error{.what = error.what, .os_errno = error.os_errno};
+  return spawned;
+}
+
 SpawnError spawn(const SpawnRequest& request, Spawned& worker) {
   const auto argv = c_strings(request.argv);
   const auto env = c_strings(request.env);
@@ -298,8 +305,8 @@ SpawnError foresee_failure(const SpawnRequest& request) {
 namespace {
 
 bool is_script_name(const std::string& name) {
-  return std::any_of(std::begin(kScriptEndings), std::end(kScriptEndings),
-                     [&](const char* ending) { return name.ends_with(ending); });
+  return std::ranges::any_of(kScriptEndings,
+                             [&](const char* ending) { return name.ends_with(ending); });
 }
 
 // A name of a file in the folder that is like this one.

@@ -60,6 +60,9 @@ SpawnError explain_failure(const SpawnRequest& request, Stage stage, int os_errn
 // stage == none on success.
 SpawnError spawn(const SpawnRequest& request, Spawned& worker);
 
+// Starts a program that is no worker; it gets our own limit of open files.
+Result<Spawned> spawn_helper(SpawnRequest request);
+
 // Checks, without spawn(), whether it would fail: the folder, and the program there.
 SpawnError foresee_failure(const SpawnRequest& request);
 

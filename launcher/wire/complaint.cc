@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -72,10 +71,9 @@ constexpr std::array<std::string_view, 7> kTimeout = {
 using LineSpan = std::span<const std::string>;
 
 bool speaks_of(LineSpan lines, std::span<const std::string_view> words) {
-  return std::any_of(lines.begin(), lines.end(), [words](const std::string& line) {
-    return std::any_of(words.begin(), words.end(), [&line](std::string_view word) {
-      return line.find(word) != std::string::npos;
-    });
+  return std::ranges::any_of(lines, [words](const std::string& line) {
+    return std::ranges::any_of(
+        words, [&line](std::string_view word) { return line.find(word) != std::string::npos; });
   });
 }
 

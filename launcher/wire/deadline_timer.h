@@ -1,4 +1,4 @@
-// DeadlineTimer: the timer of a core's deadline(). One thread, the loop's.
+// DeadlineTimer: calls a function at a time, such as a core's deadline(). One thread, the loop's.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,8 @@ class DeadlineTimer {
       : on_due_(std::move(on_due)), timer_(loop) {}
 
   // Replaces the deadline before. Idempotent. kNever: none. A deadline that moves to a later time
-  // may still come early once: cores look at the clock themselves.
+  // may still come early once: cores look at the clock themselves, and other users arm it when it
+  // is not armed, or bear it.
   void arm(TimePoint due) {
     if (std::exchange(armed_, due) == due) return;
     if (due == kNever) return static_cast<void>(timer_.cancel());
@@ -28,6 +29,7 @@ class DeadlineTimer {
       on_due_();
     });
   }
+  bool is_armed() const { return armed_ != kNever; }
 
  private:
   const std::function<void()> on_due_;

@@ -27,7 +27,7 @@ void HostClock::add(TimePoint sent, TimePoint back, Duration since) {
 }
 
 const HostClock::Ping* HostClock::best(TimePoint now) const {
-  const auto least = std::min_element(pings_.begin(), pings_.end(), [=](auto& a, auto& b) {
+  const auto least = std::ranges::min_element(pings_, [=](auto& a, auto& b) {
     return a.error + drift(a.at, now) < b.error + drift(b.at, now);
   });
   return least == pings_.end() ? nullptr : &*least;

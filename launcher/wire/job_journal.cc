@@ -12,9 +12,8 @@ constexpr RecordLimits kJournalLimits{.text = 1024, .items = 65536};
 
 // Numbers from 0 on, less than `end`.
 bool within(const std::vector<int>& numbers, std::size_t end) {
-  return std::all_of(numbers.begin(), numbers.end(), [=](int number) {
-    return number >= 0 && static_cast<std::size_t>(number) < end;
-  });
+  return std::ranges::all_of(
+      numbers, [=](int number) { return number >= 0 && static_cast<std::size_t>(number) < end; });
 }
 
 bool holds_together(const JobRecord& job, std::size_t slots) {

@@ -1,6 +1,5 @@
 #include "launcher/wire/leader_link.h"
 
-#include <netinet/in.h>
 #include <resolv.h>
 
 #include <algorithm>
@@ -58,7 +57,7 @@ LeaderLink::LeaderLink(asio::io_context& loop, const Endpoint& endpoint, Handsha
       secret_(secret),
       lease_(lease),
       handlers_(std::move(handlers)),
-      timer_(loop),
+      timer_(loop, [this] { beat(); }),
       pause_(kFirstPause) {}
 
 LeaderLink::~LeaderLink() { stop(); }
@@ -71,7 +70,7 @@ void LeaderLink::start() {
 
 void LeaderLink::stop() {
   stopped_ = true;
-  timer_.cancel();
+  timer_.arm(kNever);
   if (!connection_) return;
   connection_->closed = true;
   asio::error_code ec;
@@ -238,10 +237,7 @@ void LeaderLink::beat() {
   }
   if (stopped_) return;
   beat_due_ = steady_now() + next;
-  timer_.expires_at(beat_due_);
-  timer_.async_wait([this](asio::error_code error) {
-    if (!error) beat();
-  });
+  timer_.arm(beat_due_);
 }
 
 }  // namespace dlaunch

@@ -3,22 +3,20 @@
 // stop(). An asio shell; one thread, the loop's.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
-#include <asio/steady_timer.hpp>
 
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "base/secret.h"
 #include "elastic/leader_search.h"
+#include "launcher/wire/deadline_timer.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/wire.h"
 
@@ -69,7 +67,7 @@ class LeaderLink {
   const Secret secret_;
   const Duration lease_;
   const Handlers handlers_;
-  asio::steady_timer timer_;  // the beat, or a pause before the next attempt
+  DeadlineTimer timer_;  // the beat, or a pause before the next attempt
   ConnectionPtr connection_;
   Duration pause_;
   TimePoint beat_due_ = kNever;

@@ -4,8 +4,6 @@
 // program without libdlring costs nothing.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -118,8 +116,8 @@ struct NodeReceived {             // over a link since the round began
 };
 struct NodeTimes {
   std::uint32_t look = 0;
-  std::vector<NodeRankTimes> ranks;
-  std::vector<NodeReceived> links;
+  std::vector<NodeRankTimes> ranks = {};
+  std::vector<NodeReceived> links = {};
 };
 struct NodeBooks {  // for the ledger of goodput: of the ranks there that use libdlring
   std::vector<RankSpans> ranks;

@@ -28,9 +28,8 @@ std::string nat_warning(const std::string& host, const std::string& own, const s
 
 std::string shared_address_note(const std::string& address, const std::vector<HostAddress>& ours) {
   const auto there = plain_address(address);
-  const auto same = std::find_if(ours.begin(), ours.end(), [&](const HostAddress& own) {
-    return plain_address(own.address) == there;
-  });
+  const auto same = std::ranges::find_if(
+      ours, [&](const HostAddress& own) { return plain_address(own.address) == there; });
   if (same == ours.end()) return "";
   return fmt::format(
       "; this host has the address {} itself ({}): if the leader is another host, both call "

@@ -9,7 +9,7 @@ inline constexpr Stage kLastOf<Stage> = Stage::exec;
 template <>
 inline constexpr FlightState kLastOf<FlightState> = kLastFlightState;
 template <>
-inline constexpr FailureKind kLastOf<FailureKind> = FailureKind::voluntary;
+inline constexpr FailureKind kLastOf<FailureKind> = FailureKind::corrupt;
 template <>
 inline constexpr SpanKind kLastOf<SpanKind> = SpanKind::wait;
 template <>

@@ -34,7 +34,7 @@ bool is_telling(const StackFrame& frame) {
 
 // The frames within the innermost one of the program; without one, all.
 std::span<const StackFrame> called(const Frames& frames) {
-  return {frames.begin(), std::find_if(frames.begin(), frames.end(), is_own)};
+  return {frames.begin(), std::ranges::find_if(frames, is_own)};
 }
 
 // The call in which the program is: that of a Python library, or else the outermost one that waits
@@ -53,18 +53,16 @@ const StackFrame* call_of(const Frames& frames) {
   }
   if (has_own) return last(is_telling);
   // No frame of the program is known: what Python has called says most, or else the innermost one.
-  const auto interpreter = std::find_if(inner.begin(), inner.end(), [](const StackFrame& frame) {
-    return frame.kind == CodeKind::interpreter;
-  });
+  const auto interpreter = std::ranges::find(inner, CodeKind::interpreter, &StackFrame::kind);
   const bool in_python = interpreter != inner.end() && interpreter != inner.begin();
   if (in_python && is_telling(*std::prev(interpreter))) return &*std::prev(interpreter);
-  const auto first = std::find_if(inner.begin(), inner.end(), is_telling);
+  const auto first = std::ranges::find_if(inner, is_telling);
   return first == inner.end() ? nullptr : &*first;
 }
 
 std::string place_of(const Frames& frames) {
   const StackFrame* const call = call_of(frames);
-  const auto own = std::find_if(frames.begin(), frames.end(), is_own);
+  const auto own = std::ranges::find_if(frames, is_own);
   if (own == frames.end()) return call == nullptr ? kUnknownPlace : "in " + call->function;
   const std::string where =
       own->file.empty() ? "" : fmt::format("{}:{}", without_folder(own->file), own->line);
@@ -84,7 +82,7 @@ std::string short_file(const std::string& file) {
 // From the call that place_of() names.
 std::vector<std::string> shown(const Frames& frames) {
   const StackFrame* const call = call_of(frames);
-  const auto own = std::find_if(frames.begin(), frames.end(), is_own);
+  const auto own = std::ranges::find_if(frames, is_own);
   auto from = call == nullptr ? own : frames.begin() + (call - frames.data());
   const auto first = from;
   std::vector<std::string> lines;
@@ -100,12 +98,12 @@ std::vector<std::string> shown(const Frames& frames) {
 
 bool waits(const std::vector<StackThread>& threads) {
   const auto inner = called(threads.front().frames);
-  if (std::any_of(inner.begin(), inner.end(), is_wait)) return true;
+  if (std::ranges::any_of(inner, is_wait)) return true;
   // The call of an accelerator's library may wait for its own threads, and these for other ranks.
   const auto is = [](CodeKind kind) { return [kind](const auto& f) { return f.kind == kind; }; };
-  return std::any_of(inner.begin(), inner.end(), is(CodeKind::runtime)) &&
+  return std::ranges::any_of(inner, is(CodeKind::runtime)) &&
          std::any_of(threads.begin() + 1, threads.end(), [&](const StackThread& thread) {
-           return std::any_of(thread.frames.begin(), thread.frames.end(), is(CodeKind::transfer));
+           return std::ranges::any_of(thread.frames, is(CodeKind::transfer));
          });
 }
 
@@ -127,7 +125,7 @@ std::vector<StackGroup> group_stacks(const RankStacks& stacks) {
   std::vector<StackGroup> groups;
   for (const auto& [rank, lines] : stacks) {
     Stack stack = stack_of(lines);
-    const auto group = std::find_if(groups.begin(), groups.end(), [&](const StackGroup& g) {
+    const auto group = std::ranges::find_if(groups, [&](const StackGroup& g) {
       return g.known == stack.known && g.place == stack.place && g.frames == stack.shown;
     });
     if (group != groups.end()) {
@@ -141,7 +139,7 @@ std::vector<StackGroup> group_stacks(const RankStacks& stacks) {
                       .waits = stack.waits,
                       .stopped = stack.stopped});
   }
-  std::stable_sort(groups.begin(), groups.end(), [](const StackGroup& a, const StackGroup& b) {
+  std::ranges::stable_sort(groups, [](const StackGroup& a, const StackGroup& b) {
     return a.ranks.size() > b.ranks.size();
   });
   return groups;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -12,15 +11,14 @@ namespace {
 
 template <std::size_t N>
 bool starts_with_one_of(std::string_view text, const std::array<std::string_view, N>& starts) {
-  return std::any_of(starts.begin(), starts.end(),
-                     [text](std::string_view start) { return text.starts_with(start); });
+  return std::ranges::any_of(starts,
+                             [text](std::string_view start) { return text.starts_with(start); });
 }
 
 template <std::size_t N>
 bool contains_one_of(std::string_view text, const std::array<std::string_view, N>& parts) {
-  return std::any_of(parts.begin(), parts.end(), [text](std::string_view part) {
-    return text.find(part) != std::string_view::npos;
-  });
+  return std::ranges::any_of(
+      parts, [text](std::string_view part) { return text.find(part) != std::string_view::npos; });
 }
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
@@ -254,9 +252,8 @@ void name_for_python(StackThread& main) {
 
 // C code that Python code has called, then the Python code.
 void put_python_in(StackThread& main, const StackThread& python) {
-  const auto eval = std::find_if(main.frames.begin(), main.frames.end(), [](const auto& frame) {
-    return frame.function.starts_with("_PyEval_");
-  });
+  const auto eval = std::ranges::find_if(
+      main.frames, [](const auto& frame) { return frame.function.starts_with("_PyEval_"); });
   main.frames.erase(eval, main.frames.end());
   for (auto& frame : main.frames) {
     if (frame.kind == CodeKind::program) frame.kind = CodeKind::library;
@@ -269,8 +266,7 @@ std::vector<StackThread> threads_in(Process&& process) {
   const auto is_c_of_python = [](const StackFrame& frame) {
     return frame.kind == CodeKind::interpreter || frame.function.starts_with("_PyEval_");
   };
-  if (!threads.empty() &&
-      std::any_of(threads.front().frames.begin(), threads.front().frames.end(), is_c_of_python)) {
+  if (!threads.empty() && std::ranges::any_of(threads.front().frames, is_c_of_python)) {
     name_for_python(threads.front());
   }
   if (!process.python.empty()) {

@@ -46,6 +46,11 @@ struct WorkerEnd {
   std::vector<FlightEntry> flight;  // its last operations, oldest first
   bool flight_is_nccl = false;      // they are NCCL's, as it made none of libdlring
   int peer_lost = -1;               // the rank whose loss libdlring reported to it; -1: none
+  std::string corrupt;              // --verify has found different results, in words; "": no
+  int corrupt_rank = -1;            // the rank with corrupt data; -1: none is known
+
+  bool is_corrupt() const { return !corrupt.empty() && corrupt_rank == rank; }
+  bool may_be_corrupt() const { return is_corrupt() || (!corrupt.empty() && corrupt_rank < 0); }
 };
 
 inline bool has_failed(const WorkerEnd& end) { return end.signal != 0 || end.exit_code != 0; }

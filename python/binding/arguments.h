@@ -11,7 +11,7 @@
 
 namespace dlaunch::python {
 
-constexpr int kMostArguments = 10;
+constexpr int kMostArguments = 11;
 using Given = std::array<PyObject*, kMostArguments>;  // borrowed; null if left out
 
 struct Signature {

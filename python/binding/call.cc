@@ -1,97 +1,11 @@
 #include "python/binding/call.h"
 
 #include <numeric>
-#include <string_view>
-#include <tuple>
+
+#include "python/binding/call_steps.h"
 
 namespace dlaunch::python {
 namespace {
-
-PyObject* g_empty = nullptr;  // never freed
-
-using Shape = std::vector<Py_ssize_t>;
-
-Shape shape_of(const View& view) {
-  Shape shape(static_cast<std::size_t>(view.dimensions()));
-  for (int d = 0; d < view.dimensions(); ++d) shape[static_cast<std::size_t>(d)] = view.extent(d);
-  return shape;
-}
-
-Ref new_array(PyObject* like, const Shape& shape) {
-  Ref tuple = Ref::owned(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
-  if (!tuple) return {};
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    PyObject* const extent = PyLong_FromSsize_t(shape[i]);
-    if (extent == nullptr) return {};
-    PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i), extent);
-  }
-  return Ref::owned(PyObject_CallFunctionObjArgs(g_empty, like, tuple.get(), nullptr));
-}
-
-bool given_out(PyObject* out) { return out != nullptr && out != Py_None; }
-
-// Whether the view fits `like`: the expected number of elements, the same type, the same GPU.
-bool fits(const View& view, std::size_t expected, const View& like, Named named) {
-  if (view.count() != expected) {
-    PyErr_Format(PyExc_ValueError, "%s: %s has %zu elements, and needs %zu", named.call,
-                 named.argument, view.count(), expected);
-    return false;
-  }
-  if (view.element() != like.element()) {
-    PyErr_Format(PyExc_TypeError, "%s: %s has type %s, and the other array has type %s", named.call,
-                 named.argument, name_of(view.element()), name_of(like.element()));
-    return false;
-  }
-  if (view.count() > 0 && like.count() > 0 && view.gpu() != like.gpu()) {
-    PyErr_Format(PyExc_ValueError, "%s: %s is not where the other array is, in host or GPU memory",
-                 named.call, named.argument);
-    return false;
-  }
-  return true;
-}
-
-bool take_in(const Collective& what, PyObject* object, Use use, Call& call) {
-  if (!call.in.take(object, use, {what.signature.call, what.signature.names[0]})) return false;
-  call.from = call.in.data();
-  return true;
-}
-
-// Takes the result: `out`, or a new array of this shape. call.in must have been taken.
-bool take_out(const Collective& what, PyObject* in, PyObject* out, std::size_t expected,
-              const Shape& shape, Call& call) {
-  const Named named{what.signature.call, "out"};
-  call.result = given_out(out) ? Ref::of(out) : new_array(in, shape);
-  if (!call.result || !call.out.take(call.result.get(), Use::write, named)) return false;
-  call.to = call.out.data();
-  return fits(call.out, expected, call.in, named);
-}
-
-bool takes_op(const char* name, PyObject* given, Call& call) {
-  if (given == nullptr || own_op(given) == nullptr) return operation(name, given, call.op);
-  return call.used_op.take(name, given, call.op);
-}
-
-// The type in which libdlring reduces the element by call.op; none: sets an exception.
-std::optional<Carried> reduced_by(const Collective& what, Element element, const Call& call) {
-  const auto type = reduced(element, call.op);
-  if (!type) {
-    PyErr_Format(PyExc_TypeError, "%s: '%s' is not defined for %s", what.signature.call,
-                 name_of(call.op), name_of(element));
-  }
-  return type;
-}
-bool set_type(std::optional<Carried> type, std::size_t count, Call& call) {
-  if (!type) return false;
-  call.dtype = type->dtype;
-  call.count = count * type->per_element;
-  return true;
-}
-bool moves(std::size_t count, Call& call) {
-  return set_type(carried(call.in.element()), count, call);
-}
-bool reduces(const Collective& what, std::size_t count, Call& call) {
-  return set_type(reduced_by(what, call.in.element(), call), count, call);
-}
 
 // Cuts the array's elements into as many equal parts as ranks.
 bool parts(const Collective& what, dl_comm* comm, const Call& call, std::size_t& count,
@@ -173,23 +87,6 @@ bool take_cut(const Collective& what, dl_comm* comm, PyObject* counts, Call& cal
 
 // -- Reductions.
 
-// Takes `x` and a result of its form, which may be `x` itself.
-bool take_result(const Collective& what, PyObject* x, PyObject* out, Call& call) {
-  const bool in_place = x == out;
-  if (!take_in(what, x, in_place ? Use::write : Use::read, call)) return false;
-  if (!in_place) {
-    return take_out(what, x, out, call.in.count(), given_out(out) ? Shape() : shape_of(call.in),
-                    call);
-  }
-  call.to = call.in.data();
-  call.result = Ref::of(x);
-  return true;
-}
-bool prepare_like(const Collective& what, const Given& given, Call& call) {
-  const auto [x, op, out] = std::array{given[0], given[1], given[2]};
-  return takes_op(what.signature.call, op, call) && take_result(what, x, out, call) &&
-         reduces(what, call.in.count(), call);
-}
 bool prepare_all_reduce(dl_comm*, const Given& given, Call& call) {
   return prepare_like(kAllReduce, given, call);
 }
@@ -361,23 +258,6 @@ bool prepare_broadcast(dl_comm* comm, const Given& given, Call& call) {
 
 // -- Lists.
 
-// Takes all arrays of a sequence, which must have one type.
-bool take_list(Named named, PyObject* sequence, Use use, Call& call,
-               std::vector<const View*>& taken) {
-  const Ref arrays = Ref::owned(PySequence_Tuple(sequence));
-  if (!arrays) return false;
-  const Py_ssize_t size = PyTuple_Size(arrays.get());
-  taken.reserve(static_cast<std::size_t>(size));
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    View& view = call.views.emplace_back();
-    if (!view.take(PyTuple_GetItem(arrays.get(), i), use, named)) return false;
-    const View& first = call.views.front();
-    if (!fits(view, view.count(), first, named)) return false;
-    taken.push_back(&view);
-  }
-  return true;
-}
-
 Ref new_list(PyObject* like) {
   const Ref arrays = Ref::owned(PySequence_Tuple(like));
   const Py_ssize_t size = arrays ? PyTuple_Size(arrays.get()) : 0;
@@ -422,103 +302,6 @@ bool prepare_all_reduce_list(dl_comm*, const Given& given, Call& call) {
     call.counts.push_back(in[i]->count());
   }
   return in.empty() || set_list_type(reduced_by(kAllReduceList, in[0]->element(), call), call);
-}
-
-// Each array has the values of one shard.
-bool prepare_all_reduce_shards(dl_comm* comm, const Given& given, Call& call) {
-  const char* const name = kAllReduceShards.signature.call;
-  const Ref xs = Ref::owned(PySequence_Tuple(given[0]));
-  int first = 0, last = 0;
-  if (!xs || !integer(name, "shards", given[1], call.shards) || !takes_op(name, given[2], call) ||
-      !shard_range(name, call.shards, dl_rank(comm), dl_size(comm), first, last)) {
-    return false;
-  }
-  if (PyTuple_Size(xs.get()) != last - first) {
-    PyErr_Format(PyExc_ValueError, "%s: xs has %zd arrays, and this rank has %d of %d shards", name,
-                 PyTuple_Size(xs.get()), last - first, call.shards);
-    return false;
-  }
-  std::vector<const View*> in;
-  if (!take_list({name, "xs"}, xs.get(), Use::read, call, in)) return false;
-  if (in.empty() && !given_out(given[3])) {
-    PyErr_Format(PyExc_ValueError, "%s: a rank without shards needs out", name);
-    return false;
-  }
-  call.result = given_out(given[3]) ? Ref::of(given[3])
-                                    : new_array(PyTuple_GetItem(xs.get(), 0), shape_of(*in[0]));
-  if (!call.result || !call.out.take(call.result.get(), Use::write, {name, "out"})) return false;
-  for (const View* view : in) {
-    if (!fits(*view, call.out.count(), call.out, {name, "xs"})) return false;
-    call.all_from.push_back(view->data());
-  }
-  call.to = call.out.data();
-  return set_type(reduced_by(kAllReduceShards, call.out.element(), call), call.out.count(), call);
-}
-
-bool is_float32(const char* argument, const View& view) {
-  if (view.element() == Element{Element::Kind::real, sizeof(float)}) return true;
-  PyErr_Format(PyExc_TypeError, "%s: %s has type %s, and must have float32",
-               kCompressedAverage.signature.call, argument, name_of(view.element()));
-  return false;
-}
-bool prepare_compressed_average(dl_comm*, const Given& given, Call& call) {
-  const char* const name = kCompressedAverage.signature.call;
-  const auto [x, words, residual, out] = std::array{given[0], given[1], given[2], given[3]};
-  if (!codec(name, words, call.codec) || !take_result(kCompressedAverage, x, out, call) ||
-      !is_float32("x", call.in)) {
-    return false;
-  }
-  if (given_out(residual) && (!call.residual.take(residual, Use::write, {name, "residual"}) ||
-                              !fits(call.residual, call.in.count(), call.in, {name, "residual"}))) {
-    return false;
-  }
-  call.count = call.in.count();
-  return true;
-}
-
-// "drop" or "carry".
-bool take_late(PyObject* given, dl_late& late) {
-  Ref kept;
-  const char* word = "drop";
-  if (!text(kAllReduceSome.signature.call, "late", given, kept, word)) return false;
-  const std::string_view named = word;
-  if (named != "drop" && named != "carry") {
-    PyErr_SetString(PyExc_ValueError, "all_reduce_some: late must be 'drop' or 'carry'");
-    return false;
-  }
-  late = named == "carry" ? DL_LATE_CARRY : DL_LATE_DROP;
-  return true;
-}
-
-// x None: this rank gives nothing, and `out` says what it takes.
-bool prepare_all_reduce_some(dl_comm* comm, const Given& given, Call& call) {
-  const Collective& what = kAllReduceSome;
-  const char* const name = what.signature.call;
-  dl_some_options_init(&call.some);
-  call.given.resize(static_cast<std::size_t>(dl_size(comm)));
-  if (!integer(name, "need", given[1], call.some.need) ||
-      !seconds(name, "wait", given[3], call.some.wait_s) || !take_late(given[4], call.some.late) ||
-      !integer(name, "max_behind", given[5], call.some.max_behind) ||
-      !integer(name, "slot", given[6], call.some.slot)) {
-    return false;
-  }
-  if (given[0] != Py_None) {
-    const Given reduction{given[0], given[2], given[7]};
-    if (!prepare_like(what, reduction, call)) return false;
-    if (call.from == nullptr) call.from = "";  // an array without elements is still given
-    return true;
-  }
-  if (!given_out(given[7])) {
-    PyErr_Format(PyExc_ValueError, "%s: a rank that gives None needs out", name);
-    return false;
-  }
-  call.result = Ref::of(given[7]);
-  if (!takes_op(name, given[2], call) ||
-      !call.out.take(call.result.get(), Use::write, {name, "out"})) {
-    return false;
-  }
-  call.to = call.out.data();
-  return set_type(reduced_by(what, call.out.element(), call), call.out.count(), call);
 }
 
 bool prepare_broadcast_list(dl_comm* comm, const Given& given, Call& call) {
@@ -566,13 +349,6 @@ bool prepare_recv_any(dl_comm*, const Given& given, Call& call) {
 
 }  // namespace
 
-bool load_arrays() {
-  const Ref module = Ref::owned(PyImport_ImportModule("dlaunch._arrays"));
-  if (!module) return false;
-  g_empty = PyObject_GetAttrString(module.get(), "empty");
-  return g_empty != nullptr;
-}
-
 PyObject* result_of(const Collective& collective, Call& call) {
   if (collective.result != nullptr) return collective.result(call);
   Py_XINCREF(call.result.get());
@@ -602,16 +378,6 @@ auto list_reduction(const Call& c) {
   return std::tuple(c.counts.size(), c.all_from.data(), c.all_to.data(), c.counts.data(), c.dtype,
                     c.op);
 }
-auto shard_reduction(const Call& c) {
-  return std::tuple(c.shards, c.all_from.data(), c.to, c.count, c.dtype, c.op);
-}
-auto compressing(const Call& c) {
-  return std::tuple(static_cast<const float*>(c.from), static_cast<float*>(c.to), c.count, c.codec,
-                    static_cast<float*>(c.residual.data()));
-}
-auto some_reduction(Call& c) {
-  return std::tuple(c.from, c.to, c.count, c.dtype, c.op, &c.some, c.given.data(), &c.fate);
-}
 auto list_broadcasting(const Call& c) {
   return std::tuple(c.counts.size(), c.all_to.data(), c.counts.data(), c.dtype, c.root);
 }
@@ -622,52 +388,37 @@ auto receiving_any(Call& c) { return std::tuple(c.to, c.count, c.dtype, c.tag, &
 
 PyObject* source_of(Call& call) { return PyLong_FromLong(call.source); }
 
-// The array, how many contributions of each rank are in, and what became of this rank's own.
-PyObject* some_outcome(Call& call) {
-  static constexpr const char* kFates[] = {"none", "in", "dropped", "carried"};
-  const Ref given = Ref::owned(PyList_New(0));
-  if (!given) return nullptr;
-  for (const int of_rank : call.given) {
-    const Ref number = Ref::owned(PyLong_FromLong(of_rank));
-    if (!number || PyList_Append(given.get(), number.get()) != 0) return nullptr;
-  }
-  return Py_BuildValue("OOs", call.result.get(), given.get(), kFates[call.fate]);
+template <auto function, auto arguments>
+dl_result init_with(dl_comm* comm, Call& call, dl_persistent** made) {
+  return std::apply(function, std::tuple_cat(std::tuple(comm), arguments(call), std::tuple(made)));
 }
 
 template <auto function, auto arguments>
-dl_result run_with(dl_comm* comm, Call& call) {
-  return std::apply(function, std::tuple_cat(std::tuple(comm), arguments(call)));
-}
-template <auto function, auto arguments>
-dl_result start_with(dl_comm* comm, Call& call, dl_request** request) {
-  return std::apply(function,
-                    std::tuple_cat(std::tuple(comm), arguments(call), std::tuple(request)));
-}
-
-template <auto blocking, auto background, auto arguments>
-constexpr Collective made_of(const Signature& signature,
-                             bool (*prepare)(dl_comm*, const Given&, Call&),
-                             PyObject* (*result)(Call&) = nullptr) {
-  return {signature, prepare, run_with<blocking, arguments>, start_with<background, arguments>,
-          result};
+constexpr Collective also_persistent(Collective collective) {
+  collective.init = init_with<function, arguments>;
+  return collective;
 }
 
 }  // namespace
 
-const Collective kAllReduce = made_of<dl_all_reduce, dl_iall_reduce, reduction>(
-    {"all_reduce", {"x", "op", "out"}, 1, 2}, prepare_all_reduce);
+const Collective kAllReduce = also_persistent<dl_all_reduce_init, reduction>(
+    made_of<dl_all_reduce, dl_iall_reduce, reduction>({"all_reduce", {"x", "op", "out"}, 1, 2},
+                                                      prepare_all_reduce));
 const Collective kScan =
     made_of<dl_scan, dl_iscan, reduction>({"scan", {"x", "op", "out"}, 1, 2}, prepare_scan);
 const Collective kExscan =
     made_of<dl_exscan, dl_iexscan, reduction>({"exscan", {"x", "op", "out"}, 1, 2}, prepare_exscan);
-const Collective kReduce = made_of<dl_reduce, dl_ireduce, rooted_reduction>(
-    {"reduce", {"x", "op", "root", "out"}, 1, 3}, prepare_reduce);
-const Collective kReduceScatter = made_of<dl_reduce_scatter, dl_ireduce_scatter, reduction>(
-    {"reduce_scatter", {"x", "op", "out"}, 1, 2}, prepare_reduce_scatter);
+const Collective kReduce = also_persistent<dl_reduce_init, rooted_reduction>(
+    made_of<dl_reduce, dl_ireduce, rooted_reduction>({"reduce", {"x", "op", "root", "out"}, 1, 3},
+                                                     prepare_reduce));
+const Collective kReduceScatter = also_persistent<dl_reduce_scatter_init, reduction>(
+    made_of<dl_reduce_scatter, dl_ireduce_scatter, reduction>(
+        {"reduce_scatter", {"x", "op", "out"}, 1, 2}, prepare_reduce_scatter));
 const Collective kReduceScatterV = made_of<dl_reduce_scatter_v, dl_ireduce_scatter_v, reduction_v>(
     {"reduce_scatter_v", {"x", "counts", "op", "out"}, 2, 3}, prepare_reduce_scatter_v);
-const Collective kAllGather = made_of<dl_all_gather, dl_iall_gather, moving>(
-    {"all_gather", {"x", "out"}, 1, 1}, prepare_all_gather);
+const Collective kAllGather =
+    also_persistent<dl_all_gather_init, moving>(made_of<dl_all_gather, dl_iall_gather, moving>(
+        {"all_gather", {"x", "out"}, 1, 1}, prepare_all_gather));
 const Collective kAllGatherV = made_of<dl_all_gather_v, dl_iall_gather_v, moving_v>(
     {"all_gather_v", {"x", "counts", "out"}, 2, 2}, prepare_all_gather_v);
 const Collective kGather = made_of<dl_gather, dl_igather, rooted_moving>(
@@ -680,29 +431,18 @@ const Collective kScatterV = made_of<dl_scatter_v, dl_iscatter_v, rooted_moving_
     {"scatter_v", {"x", "counts", "root", "out"}, 2, 3}, prepare_scatter_v);
 const Collective kAllToAllV = made_of<dl_all_to_all_v, dl_iall_to_all_v, crossing_v>(
     {"all_to_all_v", {"x", "in_counts", "out_counts", "out"}, 3, 3}, prepare_all_to_all_v);
-const Collective kAllToAll = made_of<dl_all_to_all, dl_iall_to_all, moving>(
-    {"all_to_all", {"x", "out"}, 1, 1}, prepare_all_to_all);
-const Collective kBroadcast = made_of<dl_broadcast, dl_ibroadcast, broadcasting>(
-    {"broadcast", {"x", "root"}, 1, 2}, prepare_broadcast);
+const Collective kAllToAll =
+    also_persistent<dl_all_to_all_init, moving>(made_of<dl_all_to_all, dl_iall_to_all, moving>(
+        {"all_to_all", {"x", "out"}, 1, 1}, prepare_all_to_all));
+const Collective kBroadcast = also_persistent<dl_broadcast_init, broadcasting>(
+    made_of<dl_broadcast, dl_ibroadcast, broadcasting>({"broadcast", {"x", "root"}, 1, 2},
+                                                       prepare_broadcast));
 const Collective kAllReduceList = made_of<dl_all_reduce_list, dl_iall_reduce_list, list_reduction>(
     {"all_reduce_list", {"xs", "op", "out"}, 1, 2}, prepare_all_reduce_list);
-const Collective kAllReduceShards =
-    made_of<dl_all_reduce_shards, dl_iall_reduce_shards, shard_reduction>(
-        {"all_reduce_shards", {"xs", "shards", "op", "out"}, 2, 3}, prepare_all_reduce_shards);
-const Collective kCompressedAverage =
-    made_of<dl_compressed_average, dl_icompressed_average, compressing>(
-        {"compressed_average", {"x", "codec", "residual", "out"}, 2, 2},
-        prepare_compressed_average);
-const Collective kAllReduceSome = {
-    {"all_reduce_some", {"x", "need", "op", "wait", "late", "max_behind", "slot", "out"}, 2, 3},
-    prepare_all_reduce_some,
-    run_with<dl_all_reduce_some, some_reduction>,
-    nullptr,
-    some_outcome};
 const Collective kBroadcastList = made_of<dl_broadcast_list, dl_ibroadcast_list, list_broadcasting>(
     {"broadcast_list", {"xs", "root"}, 1, 2}, prepare_broadcast_list);
-const Collective kBarrier =
-    made_of<dl_barrier, dl_ibarrier, nothing>({"barrier", {}, 0, 0}, prepare_barrier);
+const Collective kBarrier = also_persistent<dl_barrier_init, nothing>(
+    made_of<dl_barrier, dl_ibarrier, nothing>({"barrier", {}, 0, 0}, prepare_barrier));
 const Collective kSend =
     made_of<dl_send, dl_isend, sending>({"send", {"x", "peer", "tag"}, 2, 3}, prepare_send);
 const Collective kRecv =

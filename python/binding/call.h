@@ -77,6 +77,8 @@ struct Collective {
   dl_result (*start)(dl_comm* comm, Call& call, dl_request** request);  // null: blocks only
   // What the call returns; null: Call::result.
   PyObject* (*result)(Call& call) = nullptr;
+  // Makes a persistent call; null: there is none.
+  dl_result (*init)(dl_comm* comm, Call& call, dl_persistent** made) = nullptr;
 };
 
 // The return value of a call that is done.

@@ -17,9 +17,12 @@ template <const Collective& collective>
 PyObject* blocking(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return contained([&]() -> PyObject* {
     Given given;
-    if (!parse(collective.signature, args, count, names, given)) return nullptr;
     Handle& handle = *parts_of<Parts>(self).handle;
+    if (!parse(collective.signature, args, count, names, given)) {
+      return handle.refused(collective.signature.call);
+    }
     const Entered entered(handle, collective.signature.call);
+    if (entered && handle.batch_levels > 0) return add_to_batch(handle, collective, given);
     Call call;
     if (!entered || !collective.prepare(handle.comm(), given, call)) return nullptr;
     const dl_result result = beside_others([&] { return collective.run(handle.comm(), call); });
@@ -33,8 +36,20 @@ template <const Collective& collective>
 PyObject* background(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return contained([&]() -> PyObject* {
     Given given;
+    const auto& handle = parts_of<Parts>(self).handle;
+    if (!parse(collective.signature, args, count, names, given)) {
+      return handle->refused(collective.signature.call);
+    }
+    return start(handle, collective, given);
+  });
+}
+
+template <const Collective& collective>
+PyObject* persistent(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  return contained([&]() -> PyObject* {
+    Given given;
     if (!parse(collective.signature, args, count, names, given)) return nullptr;
-    return start(parts_of<Parts>(self).handle, collective, given);
+    return new_persistent(parts_of<Parts>(self).handle, collective, given);
   });
 }
 
@@ -267,6 +282,13 @@ PyObject* sync(PyObject* self, PyObject*) {
   });
 }
 
+PyObject* verify(PyObject* self, PyObject*) {
+  return alone_in(self, "verify", [&](Handle& handle) -> PyObject* {
+    const dl_result result = beside_others([&] { return dl_verify(handle.comm()); });
+    return none_or_error(result, handle.comm());
+  });
+}
+
 constexpr Signature kSetBackend{"set_backend", {"backend"}, 1, 1};
 PyObject* set_backend(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return alone_in(self, "set_backend", [&](Handle& handle) -> PyObject* {
@@ -293,6 +315,7 @@ PyObject* rejoin(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
     if (PyErr_Occurred() != nullptr) return nullptr;
     Handle& handle = *parts_of<Parts>(self).handle;
     if (!handle.close_groups("rejoin") || !handle.enter_alone("rejoin")) return nullptr;
+    handle.drop_batch();
     const dl_result result = beside_others([&] { return dl_rejoin(handle.comm(), version); });
     handle.leave();
     learn_place(self);
@@ -424,6 +447,11 @@ PyMethodDef started(const char* name) {
   return {name, as_method(background<collective>), kMethod, nullptr};
 }
 
+template <const Collective& collective>
+PyMethodDef prepared(const char* name) {
+  return {name, as_method(persistent<collective>), kMethod, nullptr};
+}
+
 PyMethodDef g_methods[] = {
     called<kAllReduce>("all_reduce"),
     called<kAllReduceList>("all_reduce_list"),
@@ -472,6 +500,14 @@ PyMethodDef g_methods[] = {
     started<kSend>("isend"),
     started<kRecv>("irecv"),
     started<kRecvAny>("irecv_any"),
+    prepared<kAllReduce>("all_reduce_init"),
+    prepared<kReduce>("reduce_init"),
+    prepared<kReduceScatter>("reduce_scatter_init"),
+    prepared<kAllGather>("all_gather_init"),
+    prepared<kAllToAll>("all_to_all_init"),
+    prepared<kBroadcast>("broadcast_init"),
+    prepared<kBarrier>("barrier_init"),
+    {"batch", new_batch, METH_NOARGS, nullptr},
     {"own_shards", own_shards, METH_O, nullptr},
     {"some_behind", some_behind, METH_NOARGS, nullptr},
     {"split", as_method(split), kMethod, nullptr},
@@ -483,6 +519,7 @@ PyMethodDef g_methods[] = {
     {"key_add", as_method(key_add), kMethod, nullptr},
     {"set_stream", as_method(set_stream), kMethod, nullptr},
     {"sync", sync, METH_NOARGS, nullptr},
+    {"verify", verify, METH_NOARGS, nullptr},
     {"set_backend", as_method(set_backend), kMethod, nullptr},
     {"rejoin", as_method(rejoin), kMethod, nullptr},
     {"progress", as_method(progress), kMethod, nullptr},

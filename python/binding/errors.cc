@@ -22,7 +22,7 @@ PyObject* raise_error(dl_result result, const char* text, int lost) {
   const Ref error =
       message ? Ref::owned(PyObject_CallFunctionObjArgs(type, message.get(), nullptr)) : Ref();
   if (!error) return nullptr;
-  if (result == DL_ERR_PEER_LOST && lost >= 0) {
+  if ((result == DL_ERR_PEER_LOST || result == DL_ERR_CORRUPT) && lost >= 0) {
     const Ref rank = Ref::owned(PyLong_FromLong(lost));
     if (!rank || PyObject_SetAttrString(error.get(), "rank", rank.get()) != 0) return nullptr;
   }

@@ -77,6 +77,18 @@ void Handle::settle() {
   }
 }
 
+void Handle::drop_batch() {
+  if (batch_levels == 0) return;
+  batch_levels = 0;
+  if (!forked()) dl_batch_drop(comm_);
+  batched.clear();
+}
+
+PyObject* Handle::refused(const char* call) {
+  if (batch_levels > 0 && refused_in_batch == nullptr) refused_in_batch = call;
+  return nullptr;
+}
+
 void Handle::add_group(const std::shared_ptr<Handle>& group) {
   std::erase_if(groups_, [](const auto& old) { return old.expired(); });
   groups_.push_back(group);
@@ -133,6 +145,7 @@ bool Handle::all_done() {
 void Handle::close() {
   if (closed_) return;
   closed_ = true;
+  drop_batch();
   const bool waits = std::any_of(outers_.begin(), outers_.end(),
                                  [](dl_outer* outer) { return dl_outer_waits(outer) != 0; });
   if (!forked() && (waits || !all_done())) dl_abort(comm_);

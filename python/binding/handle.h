@@ -87,6 +87,15 @@ class Handle {
   // Waits for all operations and ignores their results.
   void settle();
 
+  // The open batch keeps its calls until its outermost end, and 0 levels: none is open.
+  int batch_levels = 0;
+  std::list<Call> batched;
+  void drop_batch();
+  // Notes that a call of the open batch, if one is open, was refused before the library saw it: the
+  // end of the batch fails, too. Returns null.
+  PyObject* refused(const char* call);
+  const char* refused_in_batch = nullptr;  // the first such call
+
   void add_group(const std::shared_ptr<Handle>& group);
   // False: sets an exception, because a group is in a call.
   bool close_groups(const char* call);

@@ -18,6 +18,8 @@ PyMethodDef g_functions[] = {
     {"measure", as_method(measure), kMethod, nullptr},
     {"spent", as_method(spent), kMethod, nullptr},
     {"new_outer", as_method(new_outer), kMethod, nullptr},
+    {"new_sites", as_method(new_sites), kMethod, nullptr},
+    {"read_journal", as_method(read_journal), kMethod, nullptr},
     {"new_state", as_method(new_state), kMethod, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -102,12 +104,18 @@ PyMODINIT_FUNC PyInit__core() {
     g_state_type = make_state_type();
     g_op_type = make_op_type();
     g_outer_type = make_outer_type();
+    g_batch_type = make_batch_type();
+    g_persistent_type = make_persistent_type();
+    g_sites_type = make_sites_type();
   }
   Ref module = Ref::owned(PyModule_Create(&g_module));
   if (!module || !add_type(module.get(), "Communicator", g_communicator_type) ||
       !add_type(module.get(), "Request", g_request_type) ||
       !add_type(module.get(), "Memory", g_memory_type) ||
       !add_type(module.get(), "Outer", g_outer_type) ||
+      !add_type(module.get(), "Batch", g_batch_type) ||
+      !add_type(module.get(), "Persistent", g_persistent_type) ||
+      !add_type(module.get(), "Sites", g_sites_type) ||
       !add_type(module.get(), "State", g_state_type) || !add_type(module.get(), "Op", g_op_type) ||
       PyModule_AddStringConstant(module.get(), "version", dl_version()) != 0) {
     return nullptr;

@@ -98,9 +98,18 @@ bool take_tensors(PyObject* given, std::list<View>& views) {
 
 constexpr Signature kOuter{"Outer",
                            {"communicator", "tensors", "inner_steps", "learning_rate", "momentum",
-                            "nesterov", "codec", "fragments", "delay", "mixing"},
+                            "nesterov", "codec", "fragments", "delay", "mixing", "sites"},
                            2,
                            2};
+bool outer_sites(PyObject* given, dl_sites*& sites) {
+  if (given == nullptr || given == Py_None) return true;
+  if (Py_TYPE(given) != g_sites_type) {
+    PyErr_SetString(PyExc_TypeError, "Outer: sites must be dlaunch.Sites");
+    return false;
+  }
+  sites = parts_of<SitesParts>(given).sites;
+  return true;
+}
 bool outer_options(const Given& given, dl_outer_options& options) {
   dl_outer_options_init(&options);
   const char* const call = kOuter.call;
@@ -110,7 +119,7 @@ bool outer_options(const Given& given, dl_outer_options& options) {
          codec(call, given[6], options.codec) &&
          integer(call, "fragments", given[7], options.fragments) &&
          integer(call, "delay", given[8], options.delay) &&
-         number(call, "mixing", given[9], options.mixing);
+         number(call, "mixing", given[9], options.mixing) && outer_sites(given[10], options.sites);
 }
 
 }  // namespace
@@ -151,7 +160,8 @@ PyObject* new_outer(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject
     const dl_result result =
         dl_outer_new(handle->comm(), &options, at.size(), at.data(), counts.data(), &outer);
     if (result != DL_OK) return raise_last(result, handle->comm());
-    return new_object(g_outer_type, OuterParts(handle, std::move(views), outer));
+    return new_object(g_outer_type,
+                      OuterParts(handle, std::move(views), outer, Ref::of(given[10])));
   });
 }
 

@@ -126,7 +126,9 @@ PyObject* start(const std::shared_ptr<Handle>& handle, const Collective& collect
   const Entered entered(*handle, collective.signature.call);
   if (!entered) return nullptr;
   auto operation = std::make_shared<Operation>();
-  if (!collective.prepare(handle->comm(), given, operation->call)) return nullptr;
+  if (!collective.prepare(handle->comm(), given, operation->call)) {
+    return handle->refused(collective.signature.call);
+  }
   // Make it before the operation begins: no step may fail between the begin and its place in the
   // list.
   Ref request = Ref::owned(new_object(

@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <dlaunch/sites.h>
+
 #include "python/binding/call.h"
 #include "python/binding/handle.h"
 #include "python/binding/limited.h"
@@ -26,6 +28,29 @@ struct RequestParts {
   std::shared_ptr<Handle> handle;
   std::shared_ptr<Operation> operation;
   const Collective* collective = nullptr;
+};
+struct BatchParts {
+  std::shared_ptr<Handle> handle;
+};
+// A call that is made many times, with its arrays.
+struct PersistentParts {
+  PersistentParts(std::shared_ptr<Handle> of, std::unique_ptr<Call> its_call,
+                  const Collective* its_collective, dl_persistent* of_library)
+      : handle(std::move(of)),
+        call(std::move(its_call)),
+        collective(its_collective),
+        made(of_library) {}
+  PersistentParts(PersistentParts&& other) noexcept
+      : handle(std::move(other.handle)),
+        call(std::move(other.call)),
+        collective(other.collective),
+        made(std::exchange(other.made, nullptr)) {}
+  PersistentParts& operator=(PersistentParts&&) = delete;
+  ~PersistentParts() { dl_persistent_free(made); }
+  std::shared_ptr<Handle> handle;
+  std::unique_ptr<Call> call;
+  const Collective* collective;
+  dl_persistent* made;
 };
 struct MemoryParts {
   MemoryParts(std::shared_ptr<Handle> of, void* at, Py_ssize_t size)
@@ -79,16 +104,33 @@ struct StateObjectParts {
   std::shared_ptr<StateParts> parts;
 };
 
+// Sites, which end with their last object or by close().
+struct SitesParts {
+  SitesParts(std::shared_ptr<Handle> of, dl_sites* made) : handle(std::move(of)), sites(made) {}
+  SitesParts(SitesParts&& other) noexcept
+      : handle(std::move(other.handle)), sites(std::exchange(other.sites, nullptr)) {}
+  SitesParts& operator=(SitesParts&&) = delete;
+  ~SitesParts() {
+    if (sites != nullptr) beside_others([this] { dl_sites_close(sites); });
+  }
+  std::shared_ptr<Handle> handle;
+  dl_sites* sites;
+};
+
 // An outer optimizer and its tensors. Its memory stays when the communicator has ended.
 struct OuterParts {
   OuterParts(std::shared_ptr<Handle> of, std::unique_ptr<std::list<View>> its_tensors,
-             dl_outer* made)
-      : handle(std::move(of)), tensors(std::move(its_tensors)), outer(made) {
+             dl_outer* made, Ref its_sites)
+      : handle(std::move(of)),
+        tensors(std::move(its_tensors)),
+        sites(std::move(its_sites)),
+        outer(made) {
     handle->add_outer(outer);
   }
   OuterParts(OuterParts&& other) noexcept
       : handle(std::move(other.handle)),
         tensors(std::move(other.tensors)),
+        sites(std::move(other.sites)),
         outer(std::exchange(other.outer, nullptr)) {}
   OuterParts& operator=(OuterParts&&) = delete;
   ~OuterParts() {
@@ -96,6 +138,7 @@ struct OuterParts {
   }
   std::shared_ptr<Handle> handle;
   std::unique_ptr<std::list<View>> tensors;
+  Ref sites;  // or none; they end after it
   dl_outer* outer;
 };
 
@@ -141,13 +184,19 @@ extern PyTypeObject* g_request_type;
 extern PyTypeObject* g_memory_type;
 extern PyTypeObject* g_state_type;
 extern PyTypeObject* g_op_type;
+extern PyTypeObject* g_batch_type;
+extern PyTypeObject* g_persistent_type;
 extern PyTypeObject* g_outer_type;
+extern PyTypeObject* g_sites_type;
 PyTypeObject* make_communicator_type();
 PyTypeObject* make_request_type();
 PyTypeObject* make_memory_type();
 PyTypeObject* make_state_type();
 PyTypeObject* make_op_type();
 PyTypeObject* make_outer_type();
+PyTypeObject* make_batch_type();
+PyTypeObject* make_persistent_type();
+PyTypeObject* make_sites_type();
 
 // owner: as Handle's.
 PyObject* new_communicator(dl_comm* comm, Ref owner = {});
@@ -156,6 +205,11 @@ void learn_place(PyObject* communicator);
 // Starts the call in the background and returns its Request.
 PyObject* start(const std::shared_ptr<Handle>& handle, const Collective& collective,
                 const Given& given);
+// A call within the batch that is open.
+PyObject* add_to_batch(Handle& handle, const Collective& collective, const Given& given);
+PyObject* new_batch(PyObject* communicator, PyObject*);
+PyObject* new_persistent(const std::shared_ptr<Handle>& handle, const Collective& collective,
+                         const Given& given);
 PyObject* new_memory(const std::shared_ptr<Handle>& handle, void* memory, Py_ssize_t bytes);
 
 // Functions of the module.
@@ -167,6 +221,8 @@ PyObject* spent(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* na
 PyObject* report_progress(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* premul_sum(PyObject*, PyObject* given);
 PyObject* new_outer(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
+PyObject* new_sites(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
+PyObject* read_journal(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 PyObject* new_state(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names);
 
 }  // namespace dlaunch::python

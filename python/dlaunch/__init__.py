@@ -24,18 +24,19 @@ Only one thread at a time may use a communicator; a second thread gets an Error.
 requests and use the keys. A child of fork() cannot use its parent's communicators.
 
 dlaunch/_core.pyi describes Communicator, Request and Op; dlaunch.elastic describes elastic programs, and Outer describes
-local training for slow networks.
+local training for slow networks, also over several Sites.
 """
 
-from ._core import Communicator, Memory, Op, Request, heartbeat, init, premul_sum, progress, wait_any
+from ._core import Communicator, Memory, Op, Persistent, Request, heartbeat, init, premul_sum, progress, wait_any
 from ._core import version as __version__
-from ._errors import (Aborted, AuthError, Error, InvalidError, Mismatch, OperationTimeout, PeerLost, ProtocolError,
+from ._errors import (Aborted, AuthError, Corrupt, Error, InvalidError, Mismatch, OperationTimeout, PeerLost, ProtocolError,
                       SystemRefused, Unsupported)
-from ._outer import Outer
+from ._outer import Outer, Sites
 from ._spent import reading_input
 
-__all__ = ["Aborted", "AuthError", "Communicator", "Error", "InvalidError", "Memory", "Mismatch",
-           "Op", "OperationTimeout", "Outer", "PeerLost", "ProtocolError", "Request", "SystemRefused", "Unsupported",
+__all__ = ["Aborted", "AuthError", "Communicator", "Corrupt", "Error", "InvalidError", "Memory", "Mismatch",
+           "Op", "OperationTimeout", "Outer", "PeerLost", "Persistent", "ProtocolError", "Request", "Sites", "SystemRefused",
+           "Unsupported",
            "heartbeat", "init", "premul_sum", "progress", "reading_input", "wait_all", "wait_any"]
 
 

@@ -1,4 +1,4 @@
-"""The manual of Communicator, Request and Op.
+"""The manual of Communicator, Request, Persistent and Op.
 
 A call with `out` fills and returns it; without `out` it returns a new array: a tensor for a tensor of PyTorch, an array
 of CuPy for one of CuPy, else a NumPy array. `out` may be `x` itself if both have the same number of elements. Each call
@@ -159,7 +159,7 @@ class Communicator:
                 mean, given, fate = comm.all_reduce_some(gradient, need, "avg", late="carry", out=out)
                 weights -= rate * mean
 
-        dl_all_reduce_some() in <dlaunch/ring.h> has the details. Host memory only."""
+        dl_all_reduce_some() in <dlaunch/reductions.h> has the details. Host memory only."""
     def some_behind(self) -> int:
         """How many calls of all_reduce_some() are decided that this rank has yet to make."""
     def scan(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Array:
@@ -170,6 +170,20 @@ class Communicator:
         """The numbers of this rank's virtual shards."""
     def broadcast_list(self, xs: T, root: int = 0) -> T: ...
     def barrier(self) -> None: ...
+    def batch(self) -> Batch:
+        """A with statement whose blocking calls and messages begin together at its end:
+
+            with comm.batch():
+                comm.send(x, right)
+                comm.recv(y, left)
+                sums = [comm.all_reduce(gradient) for gradient in gradients]
+
+        The results are there after the statement. Messages run beside the collectives, in any order; small all_reduces
+        of one type and operation become one call. The calls must not depend on each other: one that uses memory which
+        another one writes raises InvalidError at the end. An exception in the statement drops the whole batch, with
+        those around it. A call that was refused makes the end raise InvalidError, too, even if the program has caught
+        the exception of the call; then no call is made. Calls with an i, recv_any, all_reduce_some and persistent calls cannot be in a batch, and no
+        other thread may use the communicator meanwhile. dl_batch_start() in <dlaunch/ring.h> has the details."""
     def send(self, x: Array, peer: int, tag: int = 0) -> None:
         """Returns when the program may change x, possibly before the peer receives it."""
     def recv(self, out: T, peer: int, tag: int = 0) -> T:
@@ -208,6 +222,16 @@ class Communicator:
     def irecv(self, out: Array, peer: int, tag: int = 0) -> Request: ...
     def irecv_any(self, out: Array, tag: int = 0) -> Request: ...
 
+    def all_reduce_init(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Persistent:
+        """Makes a persistent call. It returns at once, and is not collective."""
+    def reduce_init(self, x: Array, op: Reduction = "sum", root: int = 0, *,
+                    out: Optional[Array] = None) -> Persistent: ...
+    def reduce_scatter_init(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Persistent: ...
+    def all_gather_init(self, x: Array, *, out: Optional[Array] = None) -> Persistent: ...
+    def all_to_all_init(self, x: Array, *, out: Optional[Array] = None) -> Persistent: ...
+    def broadcast_init(self, x: Array, root: int = 0) -> Persistent: ...
+    def barrier_init(self) -> Persistent: ...
+
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
         """Collective: a communicator of the ranks that give the same color, in the order of their keys. A rank that
         gives None gets None."""
@@ -228,6 +252,8 @@ class Communicator:
         """The CUDA stream, by its address, that later calls on memory of a GPU follow. ordered: such calls return when
         the stream has them, and sync() waits for them."""
     def sync(self) -> None: ...
+    def verify(self) -> None:
+        """Collective: with dlaunch --verify the ranks compare the results that they have not compared yet."""
     def set_backend(self, backend: Literal["auto", "cpu"]) -> None: ...
     def rejoin(self, version: int = 0) -> None:
         """Leaves the round and joins the next, with a possibly different rank and size. Finalizes the groups."""
@@ -250,6 +276,19 @@ class Request:
         timeout, in seconds: raises OperationTimeout after it, and the call goes on. Any thread, one at a time."""
     def test(self) -> bool:
         """Whether it is done."""
+
+class Batch:
+    """The result of batch()."""
+
+    def __enter__(self) -> Batch: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+class Persistent:
+    """A call with arrays that are checked once, for a program that makes it many times. It keeps the arrays. rejoin()
+    ends its use."""
+
+    def run(self) -> Any:
+        """Makes the call, as the blocking one does, and returns its result: always the same array, with new contents."""
 
 class Memory:
     """The result of alloc(): bytes, with the buffer protocol."""
@@ -296,7 +335,19 @@ class Outer:
 
 def new_outer(communicator: Communicator, tensors: Sequence[Array], *, inner_steps: int = 500,
               learning_rate: float = 0.7, momentum: float = 0.9, nesterov: bool = True, codec: Codec = "none",
-              fragments: int = 1, delay: int = 0, mixing: float = 0.0) -> Outer: ...
+              fragments: int = 1, delay: int = 0, mixing: float = 0.0, sites: Optional[Sites] = None) -> Outer: ...
+
+class Sites:
+    """For dlaunch.Sites."""
+
+    info: dict
+    def close(self) -> None: ...
+
+def new_sites(communicator: Communicator, *, sites: Optional[str] = None, site: Optional[str] = None,
+              grace: Optional[float] = None, timeout: Optional[float] = None, wait: Optional[float] = None,
+              linger: Optional[float] = None, journal: Optional[str] = None,
+              drops_late: bool = False) -> Sites: ...
+def read_journal(path: str, replay: bool, take: Callable[[dict], object]) -> bool: ...
 def new_state(communicator: Communicator, commit_every: int = 1, shard_replicas: int = 1) -> State: ...
 def measure(communicator: Communicator, x: Array, times: int) -> float: ...
 def spent(what: int, seconds: float) -> None: ...

@@ -23,6 +23,11 @@ class PeerLost(Error):
     rank = None
 
 
+class Corrupt(PeerLost):
+    """Ranks hold different results, and --verify has found it. rank: the rank with corrupt data, or None if the ranks
+    cannot tell, or if it is this one: then its process must end."""
+
+
 class Mismatch(Error):
     """Two ranks made different calls; the text names both."""
 
@@ -44,6 +49,6 @@ class ProtocolError(Error):
 
 
 BY_RESULT = (Error, InvalidError, SystemRefused, OperationTimeout, PeerLost, Mismatch, Aborted, AuthError,
-             Unsupported, ProtocolError)
+             Unsupported, ProtocolError, Corrupt)
 for _kind in BY_RESULT:
     _kind.__module__ = "dlaunch"

@@ -1,6 +1,48 @@
 """Local training with an outer optimizer: LocalSGD, DiLoCo, streaming DiLoCo."""
 
-from . import _core
+import os
+
+from . import _contract, _core
+
+
+class Sites:
+    """The sites of a training, which dlaunch --sites names: groups of hosts behind slow lines, each with a job of its own.
+    An Outer, DiLoCo or LocalSGD of such a job averages over them by itself; it has its Sites as `sites`. Give it your own
+    for other options:
+
+        sites = dlaunch.Sites(comm, late="drop")
+        outer = dlaunch.Outer(comm, [w, bias], sites=sites)
+        while outer.steps < 10000:     # a site that comes back, or was late, skips steps
+            a step of the inner optimizer
+            outer.step()
+        outer.finish()                 # equal at all sites
+
+    sites: "NAME=HOST:PORT,…", the same at all sites; site: the name of this one; grace: how long a merge waits for late
+    sites, in seconds; timeout: after so many seconds of silence a site is cut off; wait: after so many seconds without a
+    quorum the next step raises an error; linger: after finish() a site waits so many seconds for those that it has lost;
+    journal: a folder. None: as the options of dlaunch say. late: what becomes of a contribution that comes too late for its merge: "carry": it is part of the next
+    one; "drop". <dlaunch/sites.h> is the full manual."""
+
+    def __init__(self, communicator, *, sites=None, site=None, grace=None, timeout=None, wait=None, linger=None, journal=None,
+                 late="carry"):
+        if late not in ("carry", "drop"):
+            raise ValueError(f"Sites: late must be 'carry' or 'drop', and is {late!r}")
+        self._core = _core.new_sites(communicator, sites=sites, site=site, grace=grace, timeout=timeout, wait=wait,
+                                     linger=linger, journal=journal, drops_late=late == "drop")
+
+    @property
+    def info(self):
+        """A dict with facts as of the last merge here: the names of all `sites` and of this `site`; the number of the last
+        merge (`merges`), who `contributed` to it, and who are `members` now; how many contributions were too late
+        (`carried`), how often this site has skipped steps (`jumps`); on rank 0 `bytes_sent` and `bytes_received` by
+        site."""
+        return self._core.info
+
+    def close(self):
+        """Waits until the other sites that are connected have the last merge, and after finish() also for those that are
+        lost, for `linger` seconds at most. Then this site leaves the others. The end of the program does
+        the same. An Outer with these sites can do no more steps."""
+        self._core.close()
 
 
 class LocalTraining:
@@ -27,6 +69,8 @@ class Outer(LocalTraining):
     delay: steps for which an average runs in the background before it is applied.
     mixing: the share of a rank's own parameters that stays when an average is applied.
     nesterov: None: if there is momentum.
+    sites: Sites to average over. None: those of dlaunch --sites, if there are any; False: only the ranks of this job. One
+    Outer of a program averages over the sites: give the others sites=False.
 
     tensors: arrays in host memory that stay where they are; all calls change them in place. Making an Outer is not
     collective; step() and finish() are. After an error in an average the state and the tensors are undefined, and each
@@ -36,11 +80,15 @@ class Outer(LocalTraining):
     _FORM = slice(16, 24)  # in `shared`: a hash of the options and sizes that the state depends on
 
     def __init__(self, communicator, tensors, *, inner_steps=500, learning_rate=0.7, momentum=0.9, nesterov=None,
-                 codec="none", fragments=1, delay=0, mixing=0.0):
+                 codec="none", fragments=1, delay=0, mixing=0.0, sites=None):
         self.tensors = list(tensors)
+        if sites is None and _contract.SITES in os.environ:
+            sites = Sites(communicator)
+        self.sites = sites or None
         self._core = _core.new_outer(communicator, self.tensors, inner_steps=inner_steps, learning_rate=learning_rate,
                                      momentum=momentum, nesterov=momentum > 0 if nesterov is None else nesterov,
-                                     codec=codec, fragments=fragments, delay=delay, mixing=mixing)
+                                     codec=codec, fragments=fragments, delay=delay, mixing=mixing,
+                                     sites=self.sites and self.sites._core)
 
     def step(self):
         """After each step of the inner optimizer. Collective in the steps in which an average is due. Reads or changes
@@ -48,7 +96,8 @@ class Outer(LocalTraining):
         self._core.step()
 
     def finish(self):
-        """Averages everything now: the tensors are equal on all ranks then. For the end, or an evaluation."""
+        """Averages everything now: the tensors are equal on all ranks then. For the end, or an evaluation. With sites
+        `steps` may be larger afterwards: the others were further, and the tensors are theirs."""
         self._core.finish()
 
     @property

@@ -17,6 +17,30 @@ Completions::Common& Completions::common() {
   return *forever;
 }
 
+void KeptCall::keep(const Call& given, int ranks) {
+  call = given;
+  if (given.counts != nullptr) {
+    counts.assign(given.counts, given.counts + ranks);
+    call.counts = counts.data();
+  }
+  if (given.splits != nullptr) {
+    splits = *given.splits;
+    call.splits = &splits;
+  }
+  if (given.shards != nullptr) {
+    shards = *given.shards;
+    call.shards = &shards;
+  }
+  if (given.compression != nullptr) {
+    compression = *given.compression;
+    call.compression = &compression;
+  }
+  if (given.list != nullptr) {
+    list = *given.list;
+    call.list = &list;
+  }
+}
+
 Result<std::unique_ptr<OperationQueue>> OperationQueue::make() {
   UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event) return errno_error("eventfd", errno);

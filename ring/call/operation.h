@@ -82,18 +82,27 @@ class Completions {
   std::atomic<int> under_way_{0};
 };
 
-struct Operation {
-  explicit Operation(Completions& completions) : completions_(completions) { completions.begun(); }
+// A call with copies of its arguments, because the caller's own may end before the call runs.
+struct KeptCall {
+  KeptCall() = default;
+  KeptCall(const KeptCall&) = delete;  // `call` points to the copies
+  KeptCall& operator=(const KeptCall&) = delete;
+  void keep(const Call& given, int ranks);
 
-  bool is_message = false;
   Call call;
-  Message message;
-  // Copies of the call's arguments, because the caller's own may end before the call runs.
   std::vector<std::size_t> counts;
   Splits splits;
   ShardInput shards;
   Compression compression;
   TensorList list;
+  bool on_device = false;  // its memory is a GPU's, where a caller has asked for that
+};
+
+struct Operation : KeptCall {
+  explicit Operation(Completions& completions) : completions_(completions) { completions.begun(); }
+
+  bool is_message = false;
+  Message message;
   StagedMessage staged;
   std::shared_ptr<void> keeps;  // what the message sends, until it is done
 

@@ -91,6 +91,7 @@ enum class Within : std::uint8_t {
   split,
   alloc,
   all_to_all_v,
+  verify,
   all_reduce_shards,
   scan,
   exscan,
@@ -198,6 +199,15 @@ struct Call {
   Duration limit{-1};  // makes `deadline` when the call begins; negative: none
 };
 
+// Makes `step` a part of this call, with its number and its limits.
+inline void make_step(Call& step, const Call& call, Within within) {
+  step.seq = call.seq;
+  step.deadline = call.deadline;
+  step.begun = call.begun;
+  step.past = call.past;
+  step.within = within;
+}
+
 // What must be equal on every rank for a call to make sense. Planes carry it beside their data so
 // that a difference becomes Errc::mismatch naming both ranks instead of a hang or wrong numbers.
 struct CallSignature {
@@ -291,6 +301,8 @@ class Plane {
   virtual const char* name() const = 0;  // "shm", "tcp"
   // Whether this reduction combines the ranks' values in the order of ranks.
   virtual bool keeps_order(const Call& /*call*/) const { return true; }
+  // Whether ranks get what others took in, or reduced, from ranks that had got it themselves.
+  virtual bool passes_on(const Call& /*call*/) const { return false; }
   // Describes how run() would do this call; buffers do not matter.
   virtual std::string explain(const Call& call) const = 0;
   // In a forked child: closes the child's copies of its sockets.

@@ -15,7 +15,7 @@ static_assert(sizeof(OuterCounts) <= kCountBytes);
 
 OuterState::OuterState(const OuterRules& rules, std::vector<std::span<float>> tensors)
     : rules_(rules), tensors_(std::move(tensors)) {
-  std::size_t elements = 0;
+  std::size_t& elements = elements_;
   for (const auto& tensor : tensors_) {
     begins_.push_back(elements);
     elements += (tensor.size() + kCodecUnit - 1) / kCodecUnit * kCodecUnit;

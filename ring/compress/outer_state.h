@@ -28,6 +28,9 @@ struct OuterCounts {
   std::uint64_t finished = 0;  // see due_at()
   std::uint64_t form = 0;      // a hash of the options and counts that the memory depends on
   std::uint64_t ranks = 0;     // of the last step, to which the residuals belong
+  // With sites: the last merge, the steps after which it was sent, and how many fragments were
+  // averaged out of turn at these steps.
+  std::uint64_t epoch = 0, merges = 0, merged = 0, finishing = 0;
 };
 
 class OuterState {
@@ -40,6 +43,16 @@ class OuterState {
   std::span<std::byte> shared() { return {shared_.get(), shared_bytes_}; }
   // Behind shared().
   std::span<float> residual() { return {residual_, residuals_}; }
+
+  const OuterRules& rules() const { return rules_; }
+  int fragments() const { return rules_.fragments; }
+  // All of them; the momentum is empty where there is none.
+  std::span<float> anchor() { return {anchor_, elements_}; }
+  std::span<const float> anchor() const { return {anchor_, elements_}; }
+  std::span<float> momentum() { return {momentum_, momentum_ == nullptr ? 0 : elements_}; }
+  std::span<const float> momentum() const {
+    return {momentum_, momentum_ == nullptr ? 0 : elements_};
+  }
 
   // Of a fragment, with the same length; the residual is null if nothing is encoded.
   std::span<float> gradient(int fragment);
@@ -63,7 +76,7 @@ class OuterState {
   const std::vector<std::span<float>> tensors_;
   std::vector<std::size_t> begins_;  // of the tensors in the array
   std::vector<Part> parts_;          // the fragments
-  std::size_t shared_bytes_ = 0, residuals_ = 0;
+  std::size_t elements_ = 0, shared_bytes_ = 0, residuals_ = 0;
   // Counts, anchor, gradients, and where they are needed momentum and residuals.
   std::unique_ptr<std::byte[]> shared_;
   float *anchor_ = nullptr, *gradient_ = nullptr, *momentum_ = nullptr, *residual_ = nullptr;

@@ -53,6 +53,11 @@ class LayeredPlane final : public Plane {
   bool keeps_order(const Call& call) const override {
     return !sums_in_layers(call) && between_->keeps_order(call);
   }
+  bool passes_on(const Call& call) const override {
+    const bool in_layers =
+        sums_in_layers(call) || (call.collective == Collective::broadcast && local_);
+    return in_layers || between_->passes_on(call);
+  }
 
  private:
   std::size_t locals() const { return hosts_.ranks_of(0).size(); }

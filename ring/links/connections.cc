@@ -43,10 +43,6 @@ Shared& shared() {
   return *made;
 }
 
-bool lacks_descriptors(int os_errno) {
-  return os_errno == EMFILE || os_errno == ENFILE || os_errno == ENOBUFS || os_errno == ENOMEM;
-}
-
 // Moves the handshake on as far as the socket allows. Only as many bytes are read as the handshake
 // wants, so the peer's first data stays in the socket.
 Result<void> move_on(Handshake& handshake, int fd) {

@@ -111,6 +111,9 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
   const auto links = word(env(contract::kLinks).value_or("auto"), kLinkWords, contract::kLinks);
   if (!links) return links.error();
   job.links = *links;
+  const auto verify = word(env(contract::kVerify).value_or("off"), kVerifyWords, contract::kVerify);
+  if (!verify) return verify.error();
+  job.verify = *verify;
   const auto backend = word(text(nullptr, contract::kBackend, "auto"), kBackendWords, "backend");
   if (!backend) return backend.error();
   job.use_nccl = *backend == Backend::automatic;

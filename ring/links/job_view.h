@@ -34,8 +34,9 @@ struct JobView {
   Transport transport = Transport::automatic;
   LinkChoice links = LinkChoice::automatic;  // the same on all ranks
   WireCodec codec = WireCodec::none;
-  bool use_nccl = true;  // for device memory
-  std::string plan;      // the text of DLAUNCH_PLAN, the same on all ranks, and its rules
+  VerifyMode verify = VerifyMode::off;  // likewise
+  bool use_nccl = true;                 // for device memory
+  std::string plan;  // the text of DLAUNCH_PLAN, the same on all ranks, and its rules
   PlanRules plan_rules;
   int sockets = 0;        // to each rank by TCP; 0: found while it works, and one on this host
   bool explains = false;  // rank 0 prints how it does each call

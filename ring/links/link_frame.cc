@@ -27,7 +27,7 @@ bool text_fits(LinkFrame::Type type, std::size_t text, int ranks) {
 // A frame of this type has all its fields, and no others.
 bool sound(const LinkFrame& frame, std::size_t text, int ranks) {
   if (frame.type < LinkFrame::Type::abort || frame.type > LinkFrame::Type::decided) return false;
-  if (frame.code > Errc::unsupported || frame.rank < -1 || frame.rank >= ranks) return false;
+  if (frame.code > kLastErrc || frame.rank < -1 || frame.rank >= ranks) return false;
   if (frame.number > 0 && (frame.origin < 0 || frame.origin >= ranks || frame.passes()))
     return false;
   return text_fits(frame.type, text, ranks);

@@ -131,8 +131,8 @@ Result<LinkMessage> receive_link_message(int link, TimePoint deadline) {
   got.cores = in.get<std::int32_t>();
   const auto facts_bytes = in.get<std::uint32_t>();
   if (got.answer < LinkMessage::Answer::yes || got.answer > LinkMessage::Answer::failed ||
-      got.error.code > Errc::unsupported || size > kMaxText || cpu_bytes > kMostCpuBytes ||
-      got.cores < 0 || facts_bytes > kMostRanks * kMostFactsBytes) {
+      got.error.code > kLastErrc || size > kMaxText || cpu_bytes > kMostCpuBytes || got.cores < 0 ||
+      facts_bytes > kMostRanks * kMostFactsBytes) {
     return nonsense;
   }
   got.error.what.resize(size);

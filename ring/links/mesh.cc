@@ -250,7 +250,7 @@ Result<void> MeshBuilder::publish() {
   if (!instance) return instance.error();
   sockets_ = mesh_.sockets = PairSockets::open(
       std::move(*connections), identity(-1, job_.link_id()), std::move(*instance), job_.size);
-  own_ = {sockets_->target(), job_.size, job_.plan, job_.links};
+  own_ = {sockets_->target(), job_.size, job_.plan, job_.links, job_.verify};
   failpoint("mesh.listens");
   return claim(encode(own_));
 }

@@ -17,6 +17,7 @@ std::string encode(const RankAddress& address) {
   out.put(static_cast<std::int32_t>(address.ranks));
   out.put_string(address.plan);
   out.put(static_cast<std::uint8_t>(address.links));
+  out.put(static_cast<std::uint8_t>(address.verify));
   out.put_string(address.at.instance);
   out.put_string(address.at.unix_name);
   out.put_string(address.at.tcp.host);
@@ -31,11 +32,13 @@ Result<RankAddress> decode_rank_address(std::string_view bytes) {
   address.ranks = in.get<std::int32_t>();
   address.plan = in.get_string(kMaxAddressText);
   address.links = static_cast<LinkChoice>(in.get<std::uint8_t>());
+  address.verify = static_cast<VerifyMode>(in.get<std::uint8_t>());
   address.at.instance = in.get_string(kMaxUnixName);
   address.at.unix_name = in.get_string(kMaxUnixName);
   address.at.tcp.host = in.get_string(kMaxAddressText);
   address.at.tcp.port = in.get<std::uint16_t>();
-  if (in.done() && address.links <= LinkChoice::few) return address;
+  const bool known = address.links <= LinkChoice::few && address.verify <= VerifyMode::full;
+  if (in.done() && known) return address;
   return Error{.code = Errc::protocol, .what = "a rank's address is malformed"};
 }
 
@@ -53,8 +56,13 @@ Result<void> check_common(const RankAddress& own, const RankAddress& other, int 
                  .rank = other_rank};
   }
   if (other.plan != own.plan) return differ(contract::kPlan, own.plan, other.plan);
-  if (other.links == own.links) return {};
-  return differ(contract::kLinks, word_of(kLinkWords, own.links), word_of(kLinkWords, other.links));
+  if (other.links != own.links) {
+    return differ(contract::kLinks, word_of(kLinkWords, own.links),
+                  word_of(kLinkWords, other.links));
+  }
+  if (other.verify == own.verify) return {};
+  return differ(contract::kVerify, word_of(kVerifyWords, own.verify),
+                word_of(kVerifyWords, other.verify));
 }
 
 }  // namespace dlaunch

@@ -16,6 +16,7 @@ struct RankAddress {
   int ranks = 0;  // in the world that it knows
   std::string plan;
   LinkChoice links = LinkChoice::automatic;
+  VerifyMode verify = VerifyMode::off;
 };
 
 std::string encode(const RankAddress& address);

@@ -1,6 +1,7 @@
 #include "ring/plan/program.h"
 
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "ring/call/plane.h"
 #include "ring/kernels/copy.h"
 #include "ring/kernels/reduce.h"
@@ -99,6 +100,7 @@ void ProgramRun::perform(const Step& step) {
   }
   reduce(operands_, target, step.bytes / dtype_bytes(arithmetic_.dtype), arithmetic_.dtype,
          arithmetic_.op, step.last ? arithmetic_.ranks : 0);
+  failpoint_data("program.reduced_data", target, step.bytes);
 }
 
 }  // namespace dlaunch

@@ -107,6 +107,11 @@ Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning);
 constexpr bool keeps_order(Algorithm algorithm) {
   return algorithm != Algorithm::ring && algorithm != Algorithm::tree;
 }
+// Ranks get data, or results, by way of other ranks.
+constexpr bool passes_on(Algorithm algorithm) {
+  return algorithm == Algorithm::doubling || algorithm == Algorithm::ring ||
+         algorithm == Algorithm::tree || algorithm == Algorithm::chain;
+}
 // "direct, granules of 48 KiB, 3 ahead"
 std::string describe_algorithm(Algorithm algorithm, const Tuning& tuning);
 

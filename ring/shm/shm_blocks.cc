@@ -48,7 +48,7 @@ std::size_t ShmPlane::turn(std::uint64_t block) const {
 Part ShmPlane::slice(std::size_t block, int r) const {
   const auto n = static_cast<std::size_t>(n_), j = static_cast<std::size_t>(r);
   if (call_.collective == Collective::reduce_scatter) {
-    const Part part = part_of(shape_, r);
+    const Part part = part_of(*shape_, r);
     const std::size_t from = std::min(block * plan_.chunk, part.count);
     return {part.first + from, std::min(plan_.chunk, part.count - from)};
   }
@@ -83,7 +83,7 @@ Result<void> ShmPlane::reduce_chunk(std::size_t block) {
   const bool shared = call_.collective == Collective::all_reduce ||
                       (call_.collective == Collective::reduce && call_.root != rank_);
   char* const result = const_cast<char*>(result_of(rank_, number, s));
-  const std::size_t own_part = part_of(shape_, rank_).first;
+  const std::size_t own_part = part_of(*shape_, rank_).first;
   const bool scatter = call_.collective == Collective::reduce_scatter;
   each_piece(s.first, s.count, [&](const char* in, char* out, std::size_t done, std::size_t n) {
     for (int r = 0; r < n_; ++r) {
@@ -94,6 +94,7 @@ Result<void> ShmPlane::reduce_chunk(std::size_t block) {
     char* const to = shared ? result + done * element_ : out;
     reduce(operands_, to, n, call_.dtype, call_.op, n_,
            streaming_ && !shared ? StoreHint::streaming : StoreHint::cached);
+    failpoint_data("shm.reduced_data", to, n * element_);
   });
   if (shared) publish(&ShmRank::reduced, number + 1);
   if (call_.collective == Collective::all_reduce) write_output(s.first, result, s.count);
@@ -166,7 +167,7 @@ Result<void> ShmPlane::give_block(std::size_t block) {
   bool gave = false;
   for (int step = 1; step < n_; ++step) {
     const int r = (rank_ + step) % n_;
-    const Delivery d = delivery(shape_, rank_, r);
+    const Delivery d = delivery(*shape_, rank_, r);
     if (!d.exists || lends_ || (gave && !to_each)) continue;
     const Part p = piece(d, block);
     read_input(own_staging_ + staging(number, to_each ? r : 0), d.from + p.first, p.count);
@@ -179,7 +180,7 @@ Result<void> ShmPlane::give_block(std::size_t block) {
 
 // What a rank gives to itself.
 void ShmPlane::copy_own(std::size_t block) {
-  const Delivery own = delivery(shape_, rank_, rank_);
+  const Delivery own = delivery(*shape_, rank_, rank_);
   if (!own.exists || call_.collective == Collective::broadcast) return;
   const Part p = piece(own, block);
   const auto* const in = static_cast<const char*>(call_.in);
@@ -191,7 +192,7 @@ Result<void> ShmPlane::take_block(std::size_t block) {
   const int chunk = traits_of(call_.collective).in_parts ? rank_ : 0;
   for (int step = 1; step < n_; ++step) {
     const int r = (rank_ + step) % n_;  // each starts elsewhere
-    const Delivery d = delivery(shape_, r, rank_);
+    const Delivery d = delivery(*shape_, r, rank_);
     if (!d.exists) continue;
     if (auto there = await_entry(r); !there) return there;
     if (const Loan loan = loan_of(r); loan.in_region != 0) {

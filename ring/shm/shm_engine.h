@@ -132,6 +132,7 @@ class ShmPlane : public Plane {
   Result<void> in_blocks(bool reduces);
   Result<void> one_shot();
   Result<void> barrier(bool reduce_for_all);
+  void find_plan();
   bool keeps_core();
   Result<void> await_givers();
   const char* small_input(int r) const;
@@ -271,8 +272,27 @@ class ShmPlane : public Plane {
   std::size_t element_ = 1;
   bool streaming_ = false;
   CallSignature signature_;
-  Shape shape_;
-  ShmPlan plan_;
+  // What a call without parts of its own sizes has in common with the next one like it.
+  struct PlanKey {
+    Collective collective = Collective::barrier;
+    dl_dtype dtype = DL_DTYPE_ANY_INT;  // of no call
+    dl_op op = DL_SUM;
+    int root = -1;
+    std::size_t count = 0;
+    bool operator==(const PlanKey&) const = default;
+    std::size_t slot() const {
+      return (count ^ count >> 7 ^ static_cast<std::size_t>(collective) * 5) % kPlans;
+    }
+  };
+  struct Planned {
+    PlanKey key;
+    Shape shape;
+    ShmPlan plan;
+  };
+  static constexpr std::size_t kPlans = 32;
+  std::array<Planned, kPlans + 1> planned_;  // the last one: for calls whose parts have own sizes
+  const Shape* shape_ = nullptr;             // of this call
+  ShmPlan plan_;                             // likewise
   std::vector<bool> verified_;         // ranks whose entry of this call was compared with ours
   std::vector<const void*> operands_;  // scratch, in rank order
   std::uint64_t all_entered_ = 0;      // the last call that every rank was seen to enter

@@ -48,6 +48,8 @@ std::size_t ShmPlane::exchange_together(const Turn& back, const Turn& ahead, con
     char* const theirs = own.slot + at * element_;
     reduce_pair(in_rank_order(in, theirs), out, theirs, n, call_.dtype, call_.op, n_,
                 {.out = taken, .through = back.slot + at * element_, .in = offered});
+    failpoint_data("shm.reduced_data", theirs, n * element_);
+    failpoint_data("shm.taken_data", taken, n * element_);
   };
   // Cut into pieces that lie in one tensor of each turn: of `back`, then `ahead`, then `own`.
   using Size = std::size_t;
@@ -69,12 +71,17 @@ std::array<const void*, 2> ShmPlane::in_rank_order(const void* own, const void* 
 
 void ShmPlane::combine_piece(const char* in, char* shared, char* out, std::size_t count) {
   const auto operands = in_rank_order(in, shared);
-  if (!takes_results()) return reduce(operands, shared, count, call_.dtype, call_.op, n_);
+  const auto reduced = [&] { failpoint_data("shm.reduced_data", shared, count * element_); };
+  if (!takes_results()) {
+    reduce(operands, shared, count, call_.dtype, call_.op, n_);
+    return reduced();
+  }
   if (streaming_) {
     return reduce(operands, out, count, call_.dtype, call_.op, n_, StoreHint::streaming);
   }
   // Write `shared` even if no rank takes it: the other rank will write there.
   reduce_pair(operands, out, shared, count, call_.dtype, call_.op, n_);
+  reduced();
 }
 
 // Offers block `step` in the place of an earlier one that it takes back, and reduces a block

@@ -22,7 +22,7 @@ void ShmPlane::lend() {
   if (call_.list == nullptr && own_input() > 0 && regions_ &&
       plan_.input_bytes >= kLeastFromRegion) {
     const auto in = regions_->find(call_.in, own_input());
-    const auto out = regions_->find(call_.out, out_count(shape_, rank_, n_) * element_);
+    const auto out = regions_->find(call_.out, out_count(*shape_, rank_, n_) * element_);
     loan = {.in_offset = in.offset,
             .out_offset = out.offset,
             .in_region = in.region,
@@ -93,7 +93,7 @@ Result<void> ShmPlane::take_lent(int r, const Loan& loan, const Delivery& d) {
 Result<void> ShmPlane::await_takers() {
   failpoint("shm.awaits_takers");
   for (int r = 0; r < n_; ++r) {
-    if (r == rank_ || (!direct_ && !delivery(shape_, rank_, r).exists)) continue;
+    if (r == rank_ || (!direct_ && !delivery(*shape_, rank_, r).exists)) continue;
     if (auto taken = await(r, &ShmRank::done, base_); !taken) return taken;
   }
   return {};

@@ -24,12 +24,11 @@ Result<void> ShmPlane::run(const Call& call) {
   call_ = call;
   element_ = dtype_bytes(call.dtype);
   signature_ = signature_of(call, n_);
-  shape_ = shape_of(call, n_);
   verified_.assign(static_cast<std::size_t>(n_), false);
   verified_[static_cast<std::size_t>(rank_)] = true;
   direct_ = false;
   if (auto free = await_own_entry(); !free) return free;
-  plan_ = plan(shape_);
+  find_plan();
   stages_ = false;
   if (plan_.algorithm < ShmPlan::Algorithm::blocks) return one_shot();
   const bool reduces = traits_of(call.collective).reduces;
@@ -38,6 +37,20 @@ Result<void> ShmPlane::run(const Call& call) {
   auto done = in_blocks(reduces);
   if (done) loans.went_well();
   return done;
+}
+
+// Programs repeat their calls: small ones would spend a tenth of their time here.
+void ShmPlane::find_plan() {
+  const bool alike = call_.counts == nullptr && call_.splits == nullptr && call_.members == nullptr;
+  const PlanKey key{call_.collective, call_.dtype, call_.op, call_.root, call_.count};
+  Planned& planned = planned_[alike ? key.slot() : kPlans];
+  if (!alike || planned.key != key) {
+    planned.shape = shape_of(call_, n_);
+    planned.plan = plan(planned.shape);
+    planned.key = key;
+  }
+  shape_ = &planned.shape;
+  plan_ = planned.plan;
 }
 
 Result<void> ShmPlane::in_blocks(bool reduces) {
@@ -50,7 +63,7 @@ Result<void> ShmPlane::in_blocks(bool reduces) {
     const auto direct = all_in_regions();
     if (!direct) return direct.error();
     direct_ = *direct;
-    if (direct_) plan_ = plan_direct(shape_, n_, layout_);
+    if (direct_) plan_ = plan_direct(*shape_, n_, layout_);
   }
   streaming_ = streams();
   if (!reduces) return layout_.exchange_bytes > 0 ? transfer_in_blocks() : deliver_in_blocks();
@@ -79,7 +92,7 @@ std::string ShmPlane::explain(const Call& call) const {
 std::size_t ShmPlane::own_input() const {
   if (call_.collective == Collective::barrier) return 0;
   const bool gives = call_.collective != Collective::broadcast || call_.root == rank_;
-  return gives ? in_count(shape_, rank_, n_) * element_ : 0;
+  return gives ? in_count(*shape_, rank_, n_) * element_ : 0;
 }
 
 // Whether stores of results go around the caches. Not in an exchange, which moves so much other
@@ -88,19 +101,22 @@ bool ShmPlane::streams() const {
   const bool exchanges =
       plan_.algorithm == ShmPlan::Algorithm::exchange && call_.collective == Collective::all_reduce;
   if (call_.in == call_.out || exchanges) return false;
-  const std::size_t each = (in_count(shape_, rank_, n_) + out_count(shape_, rank_, n_)) * element_;
+  const std::size_t each =
+      (in_count(*shape_, rank_, n_) + out_count(*shape_, rank_, n_)) * element_;
   return each >= kKeptOfEach && each * static_cast<std::size_t>(n_) >= kKeptOfAll;
 }
 
 void ShmPlane::read_input(void* to, std::size_t first, std::size_t count) const {
   each_piece(first, count, [&](const char* from, char*, std::size_t done, std::size_t n) {
     copy_cached(static_cast<char*>(to) + done * element_, from, n * element_);
+    failpoint_data("shm.given_data", static_cast<char*>(to) + done * element_, n * element_);
   });
 }
 
 void ShmPlane::write_output(std::size_t first, const void* from, std::size_t count) const {
   each_piece(first, count, [&](const char*, char* to, std::size_t done, std::size_t n) {
     copy(to, static_cast<const char*>(from) + done * element_, n * element_);
+    failpoint_data("shm.taken_data", to, n * element_);
   });
 }
 
@@ -233,11 +249,11 @@ void ShmPlane::take_small(int r, const Delivery& d) {
 
 // All needed inputs are here: makes this rank's own result.
 void ShmPlane::finish_one_shot() {
-  const std::size_t count = out_count(shape_, rank_, n_);
+  const std::size_t count = out_count(*shape_, rank_, n_);
   if (count == 0 || call_.collective == Collective::barrier) return;
   if (!traits_of(call_.collective).reduces) {
     for (int r = 0; r < n_; ++r) {
-      const Delivery d = delivery(shape_, r, rank_);
+      const Delivery d = delivery(*shape_, r, rank_);
       // The root of a broadcast has its data already, and others may write back what it gave.
       if (r == rank_ && call_.collective == Collective::broadcast) continue;
       if (d.exists && d.count > 0) take_small(r, d);
@@ -245,12 +261,13 @@ void ShmPlane::finish_one_shot() {
     return;
   }
   const bool scatter = call_.collective == Collective::reduce_scatter;
-  const std::size_t offset = scatter ? part_of(shape_, rank_).first * element_ : 0;
+  const std::size_t offset = scatter ? part_of(*shape_, rank_).first * element_ : 0;
   each_piece(0, count, [&](const char*, char* to, std::size_t done, std::size_t n) {
     for (int r = 0; r < n_; ++r) {
       operands_[static_cast<std::size_t>(r)] = small_input(r) + offset + done * element_;
     }
     reduce(operands_, to, n, call_.dtype, call_.op, n_);
+    failpoint_data("shm.reduced_data", to, n * element_);
   });
 }
 

@@ -15,6 +15,7 @@ void ShmPlane::take_over(std::size_t first, char* slot, std::size_t count) {
       copy_streaming(to, from, n * element_);
     else
       copy_through(to, from, from, n * element_);
+    failpoint_data("shm.taken_data", to, n * element_);
   });
 }
 
@@ -30,6 +31,8 @@ void ShmPlane::pass(char* slot, std::size_t first_in, std::size_t given, std::si
       copy_through_streaming(to, slot, from, both * element_);
     else
       copy_through(to, slot, from, both * element_);
+    failpoint_data("shm.given_data", slot, both * element_);
+    failpoint_data("shm.taken_data", to, both * element_);
   }
   char* const rest = slot + both * element_;
   take_over(first_out + both, rest, taken - both);
@@ -60,7 +63,7 @@ Result<void> ShmPlane::transfer_block(std::size_t step, const Delivery& given,
 
 Result<void> ShmPlane::transfer_in_blocks() {
   const int peer = 1 - rank_;
-  Delivery given = delivery(shape_, rank_, peer), taken = delivery(shape_, peer, rank_);
+  Delivery given = delivery(*shape_, rank_, peer), taken = delivery(*shape_, peer, rank_);
   if (lends_ || !given.exists) given = {};
   if (!taken.exists) taken = {};
   for (std::size_t step = 0; step < plan_.blocks + kTransferSlots; ++step) {

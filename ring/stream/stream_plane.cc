@@ -117,6 +117,10 @@ class SocketPlane final : public StreamPlane {
     const Shape shape = shape_of(call, ranks_);
     return dlaunch::keeps_order(algorithm_of(shape, taking_part(call), tuning_for(shape)));
   }
+  bool passes_on(const Call& call) const override {
+    const Shape shape = shape_of(call, ranks_);
+    return dlaunch::passes_on(algorithm_of(shape, taking_part(call), tuning_for(shape)));
+  }
   std::string explain(const Call& call) const override {
     const Shape shape = shape_of(call, ranks_);
     const Tuning tuning = tuning_for(shape);
@@ -264,6 +268,9 @@ Result<void> SocketPlane::push(int peer, bool& moved) {
 Result<void> SocketPlane::pull(int peer, bool& moved) {
   const auto received = [&]() -> Result<bool> {
     failpoint("stream.granule");
+    if (const Step* const step = run_.next_recv(peer)) {
+      failpoint_data("stream.taken_data", run_.at(step->location), step->bytes);
+    }
     meter_.received(peer, (*sockets_)[peer].header().bytes);
     run_.received(peer);
     return false;  // send what it completed before reading more

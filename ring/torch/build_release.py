@@ -117,8 +117,9 @@ def sources():
     """The files of a copy: their places here, by their places there."""
     here = {"build_release.py": pathlib.Path(__file__), "ring/torch/torch_library.cc": SOURCE}
     here.update({f"ring/torch/{header.name}": header for header in SOURCE.parent.glob("*.h")})
-    here["base/fnv1a.h"] = ROOT / "base" / "fnv1a.h"
-    here["include/dlaunch/ring.h"] = next(f / "dlaunch" / "ring.h" for f in INCLUDES if (f / "dlaunch" / "ring.h").exists())
+    here.update({f"base/{name}": ROOT / "base" / name for name in ("contract.h", "fnv1a.h", "words.h")})
+    public = next(folder / "dlaunch" for folder in INCLUDES if (folder / "dlaunch" / "ring.h").exists())
+    here.update({f"include/dlaunch/{name}": public / name for name in ("reductions.h", "ring.h")})
     return here
 
 

@@ -42,17 +42,18 @@ void bind_rounds(pybind11::module& module) {
   module.def("communicator", [] { return world.lock(); });
 }
 
-// Raises dlaunch.PeerLost for a PeerLost, even out of PyTorch's own functions.
+// Raises dlaunch.PeerLost or dlaunch.Corrupt for a PeerLost, even out of PyTorch's own functions.
 void bind_peer_lost() {
   namespace py = pybind11;
-  // It is never freed.
-  peer_lost_class =
-      py::object(py::module::import("dlaunch._errors").attr("PeerLost")).release().ptr();
+  // They are never freed.
+  const py::module errors = py::module::import("dlaunch._errors");
+  peer_lost_class = py::object(errors.attr("PeerLost")).release().ptr();
+  corrupt_class = py::object(errors.attr("Corrupt")).release().ptr();
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(std::move(thrown));
     } catch (const PeerLost& lost) {
-      PyErr_SetString(peer_lost_class, lost.what());
+      PyErr_SetString(class_of_peer_lost(lost.corrupt), lost.what());
     }
   });
 }

@@ -128,7 +128,7 @@ class Group final : public RecoveringGroup {
     const int root = static_cast<int>(opts.rootRank);
     const bool writes = getRank() == root;
     if (writes) check_writable(call, tensor);
-    const Tensors given = {multiplied(call, opts.reduceOp, reducible(call, tensor))};
+    const Tensors given = {multiplied(call, opts.reduceOp, reducible(call, opts.reduceOp, tensor))};
     const Moved x(given[0]);
     return start(
         kind_of(c10d::OpType::REDUCE, opts), tensors, given,
@@ -414,8 +414,8 @@ class Group final : public RecoveringGroup {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       check_times_ranks(call, getSize(), inputs[i], outputs[i], "input", "output");
       ops.push_back(op_of(call, reduction, inputs[i]));
-      ins.push_back(multiplied(call, reduction, reducible(call, inputs[i])));
-      outs.push_back(reducible_result(call, outputs[i]));
+      ins.push_back(multiplied(call, reduction, reducible(call, reduction, inputs[i])));
+      outs.push_back(reducible_result(call, reduction, outputs[i]));
     }
     return start(
         kind, outputs, joined(ins, outs),
@@ -438,10 +438,12 @@ class Group final : public RecoveringGroup {
       refuse(call, "the part for this rank itself differs in size from the output");
     }
     const auto op = op_of(call, opts.reduceOp, outputs[0]);
-    const at::Tensor flat = multiplied(call, opts.reduceOp, reducible(call, flattened(parts)));
-    const Tensors outs = {reducible_result(call, outputs[0])};
-    // Of a complex number libdlring gets two.
-    const auto each = parts[0].is_complex() ? std::size_t{2} : std::size_t{1};
+    const at::Tensor flat =
+        multiplied(call, opts.reduceOp, reducible(call, opts.reduceOp, flattened(parts)));
+    const Tensors outs = {reducible_result(call, opts.reduceOp, outputs[0])};
+    // Of a complex number that it lacks libdlring gets two.
+    const bool pairs = parts[0].is_complex() && !flat.is_complex();
+    const auto each = pairs ? std::size_t{2} : std::size_t{1};
     std::vector<std::size_t> counts;
     for (const auto& part : parts) counts.push_back(static_cast<std::size_t>(part.numel()) * each);
     const Moved in(flat), out(outs[0]);

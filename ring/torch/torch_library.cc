@@ -109,12 +109,13 @@ TORCH_LIBRARY(dlring, library) {
 }  // namespace
 }  // namespace dlring_torch
 
-// For Python's ctypes: the end of Python, and the class of the exception for a lost peer.
+// For Python's ctypes: the end of Python, and the classes of the exceptions for a lost peer.
 extern "C" {
 __attribute__((visibility("default"))) void dlring_torch_close() {
   dlring_torch::Group::close_all();
 }
-__attribute__((visibility("default"))) void dlring_torch_raise(void* peer_lost) {
+__attribute__((visibility("default"))) void dlring_torch_raise(void* peer_lost, void* corrupt) {
   dlring_torch::peer_lost_class = static_cast<dlring_torch::PythonClass*>(peer_lost);
+  dlring_torch::corrupt_class = static_cast<dlring_torch::PythonClass*>(corrupt);
 }
 }

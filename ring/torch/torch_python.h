@@ -60,11 +60,13 @@ struct PythonCalls {
 // A class of Python's.
 using PythonClass = struct _object;
 
-// The exception class for a PeerLost; the loader of this library sets it.
+// The exception classes for a PeerLost; the loader of this library sets them.
 inline PythonClass* peer_lost_class = nullptr;
+inline PythonClass* corrupt_class = nullptr;
 
-inline PythonClass* class_of_peer_lost() {
-  if (peer_lost_class != nullptr) return peer_lost_class;
+inline PythonClass* class_of_peer_lost(bool corrupt) {
+  PythonClass* const wanted = corrupt ? corrupt_class : peer_lost_class;
+  if (wanted != nullptr) return wanted;
   return *static_cast<PythonClass**>(::dlsym(RTLD_DEFAULT, "PyExc_RuntimeError"));
 }
 

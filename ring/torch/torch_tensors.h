@@ -122,6 +122,16 @@ inline dl_dtype dtype_of(const at::Tensor& tensor) {
       return DL_FLOAT32;
     case at::kDouble:
       return DL_FLOAT64;
+    case at::kComplexFloat:
+      return DL_COMPLEX64;
+    case at::kComplexDouble:
+      return DL_COMPLEX128;
+#if DLRING_TORCH_FROM(2, 1)
+    case at::kFloat8_e4m3fn:
+      return DL_FLOAT8_E4M3;
+    case at::kFloat8_e5m2:
+      return DL_FLOAT8_E5M2;
+#endif
 #if DLRING_TORCH_FROM(2, 3)
     case at::kUInt32:
       return DL_UINT32;
@@ -148,32 +158,40 @@ struct Moved {
   std::size_t count;
 };
 
-// The wider type in which libdlring reduces a type that it lacks; the result is the same.
-inline std::optional<at::ScalarType> wider(at::ScalarType type) {
+inline bool multiplies(const c10d::ReduceOp& op) {
+  return static_cast<c10d::ReduceOp::RedOpType>(op) == c10d::ReduceOp::PREMUL_SUM;
+}
+
+// The wider type in which libdlring reduces a type; the result is the same.
+inline std::optional<at::ScalarType> wider(const c10d::ReduceOp& op, const at::Tensor& tensor) {
+  const auto type = tensor.scalar_type();
   if (type == at::kShort) return at::kInt;
 #if DLRING_TORCH_FROM(2, 3)
   if (type == at::kUInt16) return at::kInt;
 #endif
 #if DLRING_TORCH_FROM(2, 2)
-  if (c10::isFloat8Type(type)) return at::kFloat;
+  // Products of 8 bits would be rounded before they are added, and on GPUs NCCL has no such sums.
+  const bool as_it_is =
+      dtype_of(tensor) != DL_DTYPE_ANY_INT && tensor.device().is_cpu() && !multiplies(op);
+  if (c10::isFloat8Type(type) && !as_it_is) return at::kFloat;
 #endif
   return std::nullopt;
 }
 
-// The form for a reduction: complex numbers as pairs of real ones, narrow types in wider ones.
-inline at::Tensor reducible(const char* call, const at::Tensor& tensor) {
+// The form for a reduction: narrow types that libdlring lacks in wider ones, and complex numbers
+// that it lacks as pairs of real ones.
+inline at::Tensor reducible(const char* call, const c10d::ReduceOp& op, const at::Tensor& tensor) {
   const at::NoGradGuard quiet;
+  if (const auto type = wider(op, tensor)) return tensor.to(*type).contiguous();
+  if (dtype_of(tensor) != DL_DTYPE_ANY_INT) return packed(tensor);
   if (tensor.is_complex()) return at::view_as_real(packed(tensor));
-  if (const auto type = wider(tensor.scalar_type())) return tensor.to(*type).contiguous();
-  if (dtype_of(tensor) == DL_DTYPE_ANY_INT) {
-    refuse(call, std::string("no reduction of ") + c10::toString(tensor.scalar_type()));
-  }
-  return packed(tensor);
+  refuse(call, std::string("no reduction of ") + c10::toString(tensor.scalar_type()));
 }
 
-inline at::Tensor reducible_result(const char* call, const at::Tensor& tensor) {
+inline at::Tensor reducible_result(const char* call, const c10d::ReduceOp& op,
+                                   const at::Tensor& tensor) {
   check_writable(call, tensor);
-  return reducible(call, tensor);
+  return reducible(call, op, tensor);
 }
 
 // For older versions of PyTorch, which have a list of factors.
@@ -188,12 +206,14 @@ at::Tensor factor_of(const Supplement& extra) {
 
 // Applies the factor of an operation that multiplies first; else returns the tensor.
 inline at::Tensor multiplied(const char* call, const c10d::ReduceOp& op, const at::Tensor& given) {
-  if (static_cast<c10d::ReduceOp::RedOpType>(op) != c10d::ReduceOp::PREMUL_SUM) return given;
+  if (!multiplies(op)) return given;
+  const at::NoGradGuard quiet;
+  // With real factors: a complex product would make a NaN of an infinite part.
+  if (given.is_complex()) return at::view_as_complex(multiplied(call, op, at::view_as_real(given)));
   const auto* const extra =
       dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   if (extra == nullptr) refuse(call, "PREMUL_SUM has no factor");
   if (!given.is_floating_point()) refuse(call, "PREMUL_SUM is for floating-point numbers");
-  const at::NoGradGuard quiet;
   const auto factor = factor_of(*extra);
   if (!factor.defined()) return given.mul(extra->double_factor);
   return given.mul(factor.to(given.device(), given.scalar_type()));
@@ -203,7 +223,7 @@ inline Tensors reducible_results(const char* call, const c10d::ReduceOp& op,
                                  const Tensors& tensors) {
   Tensors all;
   for (const auto& tensor : tensors) {
-    all.push_back(multiplied(call, op, reducible_result(call, tensor)));
+    all.push_back(multiplied(call, op, reducible_result(call, op, tensor)));
   }
   return all;
 }
@@ -226,7 +246,11 @@ inline dl_op op_of(const char* call, const c10d::ReduceOp& given, const at::Tens
   const auto op = static_cast<c10d::ReduceOp::RedOpType>(given);
   const bool sums =
       op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::PREMUL_SUM;
-  if (tensor.is_complex() && !sums) refuse(call, "complex numbers have sums and averages only");
+  const bool as_pairs = tensor.is_complex() && dtype_of(tensor) == DL_DTYPE_ANY_INT;
+  if (as_pairs && !sums) refuse(call, "complex numbers of this type have sums and averages only");
+  if (tensor.is_complex() && !sums && op != c10d::ReduceOp::PRODUCT) {
+    refuse(call, "complex numbers have sums, averages and products only");
+  }
   if (tensor.scalar_type() == at::kBool) {
     const auto of_truth = op_of_truth(call, op);
     if (of_truth != DL_OP_ANY_INT) return of_truth;

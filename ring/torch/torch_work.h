@@ -29,11 +29,17 @@
 
 namespace dlring_torch {
 
-// In Python dlaunch.PeerLost, a RuntimeError.
+// In Python dlaunch.PeerLost, or dlaunch.Corrupt, which is one: a RuntimeError.
 struct PeerLost final : torch::PyTorchError {
-  explicit PeerLost(const std::string& text) { msg = text; }
-  PythonClass* python_type() override { return class_of_peer_lost(); }
+  PeerLost(const std::string& text, bool is_corrupt) : corrupt(is_corrupt) { msg = text; }
+  PythonClass* python_type() override { return class_of_peer_lost(corrupt); }
+  bool corrupt;
 };
+
+// An elastic program goes on in the next round.
+inline bool breaks_round(dl_result result) {
+  return result == DL_ERR_PEER_LOST || result == DL_ERR_CORRUPT;
+}
 
 // The calling thread's last failure on comm (null: of dl_init) as an exception, whose text ends
 // with `more`.
@@ -42,7 +48,8 @@ inline std::exception_ptr exception_of(const dl_comm* comm, dl_result result,
   // Users look for "Timed out", as PyTorch's own back ends say.
   const std::string text = (result == DL_ERR_TIMEOUT ? "dlring: Timed out waiting: " : "dlring: ") +
                            std::string(dl_last_error(comm)) + more;
-  if (result == DL_ERR_PEER_LOST) return std::make_exception_ptr(PeerLost(text));
+  if (breaks_round(result))
+    return std::make_exception_ptr(PeerLost(text, result == DL_ERR_CORRUPT));
   if (result == DL_ERR_INVALID) return std::make_exception_ptr(std::invalid_argument(text));
   return std::make_exception_ptr(std::runtime_error(text));
 }
@@ -92,7 +99,7 @@ class Comm {
 
   // The calling thread's last failure on this communicator.
   std::exception_ptr exception(dl_result result) {
-    if (result == DL_ERR_PEER_LOST) {
+    if (breaks_round(result)) {
       lost_in_ = round();
       if (whole_ && whole_->round() == round()) whole_->lost_in_ = round();
     }

@@ -88,9 +88,9 @@ grep -q 'Flux started 12 dlaunch on 3 hosts, and each host needs one' err.2 || f
 # dlaunch refuses what cannot work, at once.
 pbs_job host1 host2
 run batch 1 env PBS_NODEFILE="$tmp/none" dlaunch true; expect_code 66
-expect_err "^dlaunch: PBS_NODEFILE: read $tmp/none: No such file or directory; say --standalone, or --hosts$"
+expect_err "^dlaunch: PBS_NODEFILE: read $tmp/none: No such file or directory; give --standalone, or --hosts$"
 run batch 1 env PBS_TASKNUM=2 dlaunch true; expect_code 64
-expect_err 'PBS started this dlaunch as task 2 of the job, by pbsdsh: say dlaunch … without pbsdsh'
+expect_err 'PBS started this dlaunch as task 2 of the job, by pbsdsh: start dlaunch once, without pbsdsh'
 run batch 1 env PATH=/usr/bin:/bin "$BUILD/cli/dlaunch" true; expect_code 69
 expect_err "^dlaunch: exec 'pbsdsh': no such program in PATH; --ssh-command ssh starts the hosts by ssh$"
 mkdir own; cp "$BUILD/cli/dlaunch" own/dlaunch

@@ -67,7 +67,7 @@ run dlaunch --nproc 2 dlaunch-bench all_reduce --device cuda --alloc; expect_cod
 
 run dlaunch --nproc 2 dlaunch-bench nothing; expect_code 64; expect_err "'nothing' is none of"
 run dlaunch --nproc 2 dlaunch-bench all_reduce -n -3; expect_code 64; expect_err 'not in range'
-run dlaunch --nproc 2 dlaunch-bench all_reduce -b 9000T; expect_code 71; expect_err 'no memory for the buffers'
+run dlaunch --nproc 2 dlaunch-bench all_reduce -b 9000T; expect_code 71; expect_err 'a rank has no memory for its buffers'
 run dlaunch --nproc 2 dlaunch-bench all_reduce -b 8 --csv /no/such/x; expect_code 73; expect_err 'cannot write /no/such/x'
 run dlaunch --nproc 2 dlaunch-bench all_reduce -d half -o band; expect_code 64; expect_err 'for integers'
 run dlaunch --nproc 2 dlaunch-bench all_reduce -d floot; expect_code 64; expect_err "'floot' is none of"
@@ -83,7 +83,7 @@ run dlaunch --nproc 2 dlaunch-bench sendrecv --plan; expect_code 64; expect_err 
 for c in all_reduce all_gather; do
   run dlaunch --nproc 2 --output raw dlaunch-bench $c -b 256K -n 5 --alloc; expect_code 0; expect_out 'values : 0 OK'
 done
-run dlaunch --nproc 2 dlaunch-bench all_reduce -b 9000T --alloc; expect_code 71; expect_err 'no memory for the buffers'
+run dlaunch --nproc 2 dlaunch-bench all_reduce -b 9000T --alloc; expect_code 71; expect_err 'a rank has no memory for its buffers'
 run dlaunch --nproc 2 dlaunch-bench barrier --alloc; expect_code 64; expect_err 'a barrier has no buffers'
 
 # All pages of the buffers are there before the measurement, or --rotate would measure how the kernel allocates them.

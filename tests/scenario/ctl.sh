@@ -94,6 +94,8 @@ wait "$keeper"; code=$?; expect_code 137
 [ "$(python3 -c 'import json; print(json.load(open("e.json"))["root_cause"]["local_rank"])')" = None ] || fail "$(cat e.json)"
 [ -z "$(find . -name 'dlaunch-job-*')" ] || fail "a job's folder is left"
 
+# connected PID: it sleeps, and has a socket: it waits for an answer.
+connected() { grep -q '^State:.S' "/proc/$1/status" && ls -l "/proc/$1/fd" | grep -q socket; }
 # Events as they come, and the job's end: a program that follows gets the last one, however short the job is.
 for try in 1 2 3; do
   dlaunch --job-id fourth --nproc 2 sh -c 'until [ -e enough ]; do sleep 0.05; done; exit 5' >/dev/null 2>job.err </dev/null & keeper=$!
@@ -103,12 +105,13 @@ for try in 1 2 3; do
   dlaunchctl --job fourth wait 2>wait.err & waiter=$!
   started+=("$follower" "$waiter")
   wait_until 20 grep -q '"event":"round"' events || fail "no round in $(cat events follow.err)"
+  wait_until 20 connected "$waiter" || fail "wait does not ask: $(cat wait.err)"
   touch enough
   wait "$keeper"; code=$?; expect_code 5
   wait "$waiter"; code=$?; [ "$code" = 5 ] || fail "wait: $code, $(cat wait.err)"
   wait "$follower"; code=$?; [ "$code" = 0 ] || fail "events: $code, $(cat follow.err)"
   grep -q '^{"time":.*"event":"job_started"' events && tail -1 events | grep -q '"job_ended","exit_code":5' || fail "events: $(cat events)"
-  rm enough
+  rm enough events
 done
 # A dlaunch that is killed says nothing more.
 dlaunch --job-id fifth --nproc 1 sleep 1000 >/dev/null 2>&1 </dev/null & keeper=$!

@@ -7,6 +7,8 @@ has_torch "$python" || skip "PyTorch is not installed"
 compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
   skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
 examples_up "$python"
-images=training/diloco.py
+run dlaunch --nproc 2 "$python" training/bounded_staleness.py --servers 2; expect_code 1
+expect_err 'servers is 2, and must be at least 1 and below the number of ranks, which is 2'
+images='training/diloco.py training/bounded_staleness.py'
 [ -d /usr/share/datasets/fashion-mnist ] || images=
 run_examples hello_torch.py hello_elastic.py training/buckets.py parallel/rpc_rnn.py $images

@@ -42,5 +42,5 @@ done
 
 # dlaunch kills processes that do not end by themselves, and says so if nothing had failed.
 run dlaunch --nproc 2 bash -c 'setsid sleep 1000 & echo $! >pid.$RANK'
-expect_code 0; expect_err 'rank 1 has ended and left sleep \(pid [0-9]+\) behind, which is killed'
+expect_code 0; expect_err 'rank 1 has ended and left sleep \(pid [0-9]+\) behind; dlaunch kills it'
 for rank in 0 1; do ! kill -0 "$(cat pid.$rank)" 2>/dev/null || fail "the sleep of rank $rank runs"; done

@@ -21,6 +21,15 @@ expect_out '^PROBLEM  the MTU differs: 1400 \(host2\), 1500 \(host1, host3\)'
 [ ! -s err ] || fail "words on stderr"
 all_clean 1 2 3
 
+# Slow lines between hosts: it names the sites, and --sites takes the list.
+link_rate 3 0; link_delay 3 4ms
+run on 1 dlaunch doctor --ssh-command "$ssh_command" --hosts 'host[1-3]:2'
+expect_out '^These are 2 sites, with round trips of '
+grep '^site[0-9]' out >sites
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >secret)
+run dlaunch --dry-run --sites sites --site site2 --secret-file secret true; expect_code 0
+link_delay 3 0
+
 # doctor reports what would keep a job from starting, in the job's words.
 run on 1 dlaunch doctor --ssh-command "$ssh_command" --hosts host1,host4; expect_code 69; expect_err 'host4'
 run on 1 dlaunch doctor --no-such-option; expect_code 64

@@ -66,7 +66,7 @@ start_job 1 "${command[@]}"
 wait_until 20 grep -q 'rank 0 of 1' out.1 || job_fails "it does not begin with one host"
 start_dlaunch 2 "${command[@]}"
 wait_until 20 grep -q 'host host2 has joined' err.1 || job_fails "the late host did not come"
-wait_until 5 grep -q 'host host2: workers start there when all are started again' err.1 || job_fails "not told"
+wait_until 5 grep -q 'host host2 has no workers yet: they start when all workers restart' err.1 || job_fails "not told"
 touch enough; wait_job 20 0
 grep -q 'rank 0 of 2' out.1 && grep -q 'rank 1 of 2' out.2 || job_fails "not with both hosts"
 ! grep -q 'of 1\|none' out.2 || job_fails "it was started there before that"
@@ -78,9 +78,9 @@ start_job "1 2" "${command[@]}"
 wait_until 20 later_round 0 2 || job_fails "no first round"
 host_kill 2; wait "${job[2]}"; unset 'job[2]'
 start_dlaunch 2 "${command[@]}"
-for told in "1 host host2 gets" "2 this host gets"; do
-  wait_until 20 grep -q "${told#* } no workers, it failed its health check: --health-check: too hot; it is tested again" \
-    "err.${told%% *}" || job_fails "not told on host ${told%% *}"
+for told in "1 host host2 gets no workers, it failed its health check: --health-check: too hot; it is tested again" \
+  "2 this host failed its health check and gets no workers: --health-check: too hot; dlaunch tests it again"; do
+  wait_until 20 grep -q "${told#* }" "err.${told%% *}" || job_fails "not told on host ${told%% *}"
 done
 end_steps 40 1
 [ "$(pids_of 2 | wc -l)" = 1 ] || job_fails "it had workers all the same"

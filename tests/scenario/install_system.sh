@@ -81,7 +81,7 @@ umount /usr/local && umount "$BUILD" || fail "still hidden"
 
 if [ "$(build_option optimization)" != 0 ]; then
   size=$(stat -c %s /usr/local/bin/dlaunch)
-  [ "$size" -lt $((9 << 20)) ] || fail "dlaunch has $size bytes"
+  [ "$size" -lt $((10 << 20)) ] || fail "dlaunch has $size bytes"
 fi
 run ninja -C "$BUILD" uninstall; expect_code 0
 [ -z "$(ls -A /usr/local)" ] || fail "left behind: $(find /usr/local)"

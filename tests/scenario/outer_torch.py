@@ -1,5 +1,6 @@
-"""Local training with PyTorch and an outer optimizer; prints a hash of the weights. usage: outer_torch.py KIND FROM TO
-FOLDER: goes on from the files of step FROM in the folder (0: begins), up to step TO, and leaves files there."""
+"""Local training with PyTorch and an outer optimizer; prints a hash of the weights for each kind of training.
+usage: outer_torch.py begin|continue KIND...: "begin" trains for all steps, and once more for the first half of them, and
+leaves files in the current folder; "continue" trains from these files on."""
 import hashlib
 import sys
 
@@ -9,65 +10,100 @@ import torch.distributed as dist
 import dlaunch
 import dlaunch.torch
 
-kind, begin, end, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-if kind == "group":  # by its communicator, beside its calls
-    dist.init_process_group("dlring")
-    comm, rank = None, dist.get_rank()
-else:
-    comm = dlaunch.init()
-    rank = comm.rank
-torch.manual_seed(rank)  # DiLoCo copies rank 0's
-model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.Tanh(), torch.nn.Linear(30, 1))
-if kind == "bfloat16":
-    model = model.bfloat16()
-optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-if kind == "local":
-    outer = dlaunch.torch.LocalSGD(model, inner_steps=3, communicator=comm, codec="bf16")
-else:
-    outer = dlaunch.torch.DiLoCo(model, inner_steps=6, communicator=comm, codec="int4", fragments=2, delay=2, mixing=0.5)
-try:
-    dlaunch.torch.DiLoCo([torch.zeros(1, dtype=torch.float64)], communicator=comm)
-    raise AssertionError("float64 was taken")
-except TypeError as error:
-    assert "must have float32, bfloat16 or float16" in str(error)
-parts = {"model": model, "optimizer": optimizer, "outer": outer}
+STEPS = 14
 
 
-def file(step):
-    return f"{folder}/{kind}-{step}-{rank}.pt"
+class Training:
+    def __init__(self, kind):
+        self.kind = kind
+        # The group trains by its own communicator, beside its calls.
+        self.comm = None if kind == "group" else dlaunch.init()
+        self.rank = dist.get_rank() if self.comm is None else self.comm.rank
+        torch.manual_seed(self.rank)  # DiLoCo copies rank 0's
+        self.model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.Tanh(), torch.nn.Linear(30, 1))
+        if kind == "bfloat16":
+            self.model = self.model.bfloat16()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01)
+        if kind == "local":
+            self.outer = dlaunch.torch.LocalSGD(self.model, inner_steps=3, communicator=self.comm, codec="bf16")
+        else:
+            self.outer = dlaunch.torch.DiLoCo(self.model, inner_steps=6, communicator=self.comm, codec="int4", fragments=2,
+                                              delay=2, mixing=0.5)
+        try:
+            dlaunch.torch.DiLoCo([torch.zeros(1, dtype=torch.float64)], communicator=self.comm)
+            raise AssertionError("float64 was taken")
+        except TypeError as error:
+            assert "must have float32, bfloat16 or float16" in str(error)
+        self.parts = {"model": self.model, "optimizer": self.optimizer, "outer": self.outer}
+        assert self.same_on_all_ranks(), "the ranks begin with different parameters"
+
+    def file(self, step):
+        return f"{self.kind}-{step}-{self.rank}.pt"
+
+    def weights(self):
+        return torch.cat([parameter.detach().float().flatten() for parameter in self.model.parameters()])
+
+    def same_on_all_ranks(self):
+        own = self.weights()
+        if self.comm is not None:
+            all_of = self.comm.all_gather(own)
+        else:
+            all_of = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+            dist.all_gather(all_of, own)
+        return all(torch.equal(one, all_of[0]) for one in all_of)
+
+    def load(self, step):
+        for name, state in torch.load(self.file(step)).items():
+            self.parts[name].load_state_dict(state)
+
+    def save(self, step):
+        torch.save({name: part.state_dict() for name, part in self.parts.items()}, self.file(step))
+
+    def steps(self, begin, end):
+        for step in range(begin + 1, end + 1):
+            random = torch.Generator().manual_seed(1000 * step + self.rank)
+            x = torch.randn(16, 20, generator=random).to(self.model[0].weight.dtype)
+            self.optimizer.zero_grad()
+            (self.model(x) - x.sum(1, keepdim=True)).square().mean().backward()
+            self.optimizer.step()
+            if self.kind == "group":
+                assert not self.same_on_all_ranks()
+            self.outer.step()
+            assert self.outer.steps == step
+        shared = self.kind == "local" and end % 3 == 0
+        assert self.same_on_all_ranks() == shared, "who shares parameters in which step"
+
+    def finish(self):
+        """Returns a hash of the weights before and after the last average."""
+        own = self.weights()
+        self.outer.finish()
+        assert self.same_on_all_ranks(), "the ranks end with different parameters"
+        return hashlib.sha256(own.numpy().tobytes() + self.weights().numpy().tobytes()).hexdigest()
 
 
-def weights():
-    return torch.cat([parameter.detach().float().flatten() for parameter in model.parameters()])
+def begin(kind):
+    whole = Training(kind)
+    whole.steps(0, STEPS)
+    whole.save(STEPS)
+    print(f"{kind}: weights {whole.finish()}")
+    half = Training(kind)
+    half.steps(0, STEPS // 2)
+    half.save(STEPS // 2)
+    half.finish()
+    if kind == "local":
+        longer = Training(kind)
+        longer.steps(0, 15)
+        longer.finish()
 
 
-def same_on_all_ranks():
-    own = weights()
-    if comm is not None:
-        all_of = comm.all_gather(own)
-    else:
-        all_of = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-        dist.all_gather(all_of, own)
-    return all(torch.equal(one, all_of[0]) for one in all_of)
+def go_on(kind):
+    training = Training(kind)
+    training.load(STEPS // 2)
+    training.steps(STEPS // 2, STEPS)
+    print(f"{kind}: weights {training.finish()}")
 
 
-assert same_on_all_ranks(), "the ranks begin with different parameters"
-if begin > 0:
-    for name, state in torch.load(file(begin)).items():
-        parts[name].load_state_dict(state)
-for step in range(begin + 1, end + 1):
-    random = torch.Generator().manual_seed(1000 * step + rank)
-    x = torch.randn(16, 20, generator=random).to(model[0].weight.dtype)
-    optimizer.zero_grad()
-    (model(x) - x.sum(1, keepdim=True)).square().mean().backward()
-    optimizer.step()
+for kind in sys.argv[2:]:
     if kind == "group":
-        assert not same_on_all_ranks()
-    outer.step()
-    assert outer.steps == step
-assert same_on_all_ranks() == (kind == "local" and end % 3 == 0), "who shares parameters in which step"
-torch.save({name: part.state_dict() for name, part in parts.items()}, file(end))
-own = weights()
-outer.finish()
-assert same_on_all_ranks(), "the ranks end with different parameters"
-print("weights", hashlib.sha256(own.numpy().tobytes() + weights().numpy().tobytes()).hexdigest())
+        dist.init_process_group("dlring")
+    begin(kind) if sys.argv[1] == "begin" else go_on(kind)

@@ -8,7 +8,7 @@ bin=$(dirname "$(find "$tmp/root" -name dlaunch -path '*/bin/*')")
 read -ra flags <<<"$("$bin/dlaunch" --cflags --libs)"
 
 # Each header says that it needs C++20, and causes no other error.
-for header in ring bucketer elastic; do
+for header in ring bucketer bucket_hooks elastic; do
   echo "#include <dlaunch/$header.hpp>" >old.cc
   run c++ -std=c++20 "${flags[@]}" -fsyntax-only old.cc; expect_code 0
   run c++ -std=c++17 "${flags[@]}" -fsyntax-only old.cc

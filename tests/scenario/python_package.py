@@ -433,6 +433,74 @@ def mistakes():
     same(comm.all_reduce(x), np.full(4, float(size)))  # nothing of this has harmed it
 
 
+def batches():
+    """Calls of several kinds begin together at the end of a with statement; persistent calls repeat themselves."""
+    to, source = (rank + 1) % size, (rank - 1) % size
+    sums = [np.full(n, rank) for n in range(1, 30)]
+    told, got = np.full(3, float(rank)), np.empty(5)
+    with comm.batch():
+        if rank % 2:
+            comm.send(np.full(5, float(rank)), to)  # the batch keeps the array
+        results = [comm.all_reduce(x) for x in sums]
+        with comm.batch():
+            comm.recv(got, source)
+            largest = comm.all_reduce(np.full(2, float(rank)), dlaunch.Op(np.maximum))
+        comm.broadcast(told, 1)
+        everything = comm.all_gather(np.array([rank]))
+        if rank % 2 == 0:
+            comm.send(np.full(5, float(rank)), to)
+        assert told[0] == rank
+    for x, result in zip(sums, results):
+        same(result, np.full(x.shape, sum(range(size))))
+    same(told, np.ones(3))
+    same(got, np.full(5, float(source)))
+    same(largest, np.full(2, size - 1.0))
+    same(everything, np.arange(size).reshape(size, 1))
+
+    def batch(*calls):
+        with comm.batch():
+            for call in calls:
+                call()
+    untouched = np.zeros(2)
+    first = lambda: comm.all_reduce(np.ones(2), out=untouched)
+    raises(dlaunch.InvalidError, batch, first, lambda: comm.send(np.ones(1), rank), says="is not another rank")
+    raises(dlaunch.InvalidError, batch, first, lambda: comm.iall_reduce(np.ones(1)), says="a batch is open")
+    raises(dlaunch.InvalidError, batch, first, first, says="must not depend on each other")
+    raises(ValueError, batch, first, lambda: comm.recv_any(np.ones(1)), says="not known before the end")
+    raises(ZeroDivisionError, batch, first, lambda: 1 // 0)
+
+    def caught(call):
+        try:
+            call()
+        except (TypeError, ValueError):
+            return
+        raise AssertionError("the call was not refused")
+    lasting = comm.all_reduce_init(np.zeros(1))
+    for name, call in {"all_reduce": lambda: comm.all_reduce("text"), "broadcast": lambda: comm.broadcast(),
+                       "iall_reduce": lambda: comm.iall_reduce("text"), "recv_any": lambda: comm.recv_any(np.ones(1)),
+                       "run": lasting.run}.items():
+        says = {"iall_reduce": "all_reduce", "run": "all_reduce"}.get(name, name) + " was refused in it"
+        raises(dlaunch.InvalidError, batch, first, lambda: caught(call), says=says)
+        with comm.batch():  # the refusal ends with its batch
+            comm.barrier()
+    same(untouched, np.zeros(2))
+
+    x, out, y = np.zeros(3), np.zeros(3), np.zeros(2)
+    calls = [comm.all_reduce_init(x, out=out), comm.broadcast_init(y, 2), comm.barrier_init(),
+             comm.all_reduce_init(x, dlaunch.Op(np.minimum)), comm.all_gather_init(y)]
+    for step in range(50):
+        x[:], y[:] = rank + step, rank * step
+        got = [call.run() for call in calls]
+        same(out, np.full(3, float(sum(range(size)) + size * step)))
+        assert got[0] is out and got[1] is y and got[2] is None
+        same(y, np.full(2, 2.0 * step))
+        same(got[3], np.full(3, float(step)))
+        same(got[4], np.full((size, 2), 2.0 * step))
+    raises(ValueError, batch, calls[0].run, says="cannot be in a batch")
+    raises(dlaunch.InvalidError, comm.broadcast_init, y, size)
+    raises(TypeError, comm.all_reduce_init, "text")
+
+
 def groups_and_keys():
     half = comm.split(rank % 2, -rank)
     assert half.size == len(range(rank % 2, size, 2))
@@ -504,7 +572,7 @@ def threads_and_children():
 
 
 PARTS = (reductions, small_floats, own_operations, own_errors, own_functions_end, moves, whatever_has_memory,
-         halfway, mistakes, groups_and_keys, threads_and_children)
+         halfway, mistakes, batches, groups_and_keys, threads_and_children)
 for part in PARTS:
     outcome = part() or "is right"
     comm.barrier()

@@ -7,7 +7,7 @@ here=$SOURCE/tests/scenario
 run dlaunch --nproc 4 "$python" -X faulthandler "$here/python_package.py" 2
 expect_code 137; expect_err 'rank 2 .* failed first: killed by SIGKILL'
 for part in reductions own_operations own_errors own_functions_end moves whatever_has_memory halfway mistakes \
-            groups_and_keys threads_and_children; do
+            batches groups_and_keys threads_and_children; do
   expect_out "^\[0\] $part is right$"
 done
 if "$python" -c 'import ml_dtypes' 2>/dev/null; then

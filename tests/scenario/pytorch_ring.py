@@ -195,7 +195,7 @@ def calls():
 
 
 def narrow_types():
-    """Types that libdlring lacks are reduced in wider ones, complex numbers as pairs."""
+    """Types that libdlring lacks are reduced in wider ones."""
     names = ["int16", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"]
     for dtype in [getattr(torch, name) for name in names if hasattr(torch, name)]:
         x = torch.arange(1, 4).to(dtype)
@@ -207,6 +207,19 @@ def narrow_types():
         x = torch.zeros(1, dtype=dtype)
         dist.reduce_scatter(x, [torch.ones(1).to(dtype) for _ in range(size)])
         assert x.to(torch.complex128).item() == 4
+    x = torch.tensor([2j, 1 + rank])
+    dist.reduce(x, 1, dist.ReduceOp.PRODUCT)  # PyTorch itself refuses the all_reduce
+    equal(x, torch.tensor([16 + 0j, 24] if rank == 1 else [2j, 1 + rank]))
+    refused("products only", dist.reduce, x, 1, dist.ReduceOp.MAX)
+    if hasattr(torch, "float8_e4m3fn"):
+        x = torch.full((2,), 400.0).to(torch.float8_e4m3fn)
+        dist.all_reduce(x, dist.ReduceOp.AVG)
+        equal(x.float(), torch.full((2,), 384.0))  # what the type has of 400; the sum is beyond its range
+        dist.all_reduce(x)
+        assert x.float().isnan().all()
+        x = torch.full((2,), 3.0).to(torch.float8_e5m2)
+        dist.all_reduce(x, dist._make_nccl_premul_sum(1.25))
+        equal(x.float(), torch.full((2,), 16.0))  # 15, rounded once; 3.75 for each rank is between 3.5 and 4
     x = torch.tensor([30000], dtype=torch.int16)
     dist.all_reduce(x)
     assert x.item() == 120000 - 2 * 65536  # wraps

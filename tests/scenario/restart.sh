@@ -46,7 +46,7 @@ expect_code 0; expect_out '^\[0\] alone$'
 
 # An exit code of --no-restart-codes ends the job.
 run dlaunch --nproc 2 --max-restarts 5 --no-restart-codes 3,7-9 sh -c '[ $RANK = 1 ] && exit 8; exec sleep 60'
-expect_code 8; expect_err 'no restart: exit code 8 means'
+expect_code 8; expect_err 'no restart: exit code 8 is one of --no-restart-codes'
 
 # A failure that passes within seconds, or with another number in its message, does not end the job.
 run dlaunch --nproc 2 --max-restarts 5 sh -c '[ $TORCHELASTIC_RESTART_COUNT = 2 ] || { echo "server does not respond" >&2; exit 2; }'

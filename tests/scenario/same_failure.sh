@@ -24,7 +24,7 @@ grep -q '"ended_by"' killed.json && fail "a job that succeeded was ended by a ru
 # dlaunch the first failures may come before commit 20.
 run dlaunch --nproc 2 --max-restarts 50 --error-file same.json "$worker" --step-ms 1 --die-at 20:1:all --death exit
 expect_code 3
-expect_err 'no restart: the same failure as in round [123], also within a minute after commit 20: it would come again \(--same-failure-limit 2; off: go on\)'
+expect_err 'no restart: the same failure as in round [123], also within a minute after commit 20: it would come again \(--same-failure-limit 2; with off the job goes on\)'
 grep -q '"ended_by": "--same-failure-limit"' same.json || fail "the report does not name the rule"
 grep -qE '"restarts_used": [123],' same.json || fail "not after the second one that came at commit 20"
 

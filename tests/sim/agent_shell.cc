@@ -231,7 +231,10 @@ JobCore::Resume AgentShell::resumed() const {
 std::vector<JobCore::Action> AgentShell::decide(JobCore& core, const JobCore::Event& event) {
   const auto heard = saboteur_.heard(event);
   outside_.sees(heard);
-  return saboteur_.said(core.step(now(), heard));
+  const JobState from = core.state();
+  auto actions = core.step(now(), heard);
+  outside_.moved({from, JobCore::kind_of(heard), core.state()});
+  return saboteur_.said(std::move(actions));
 }
 
 void AgentShell::perform(const JobCore::StartWorkers& start) {

@@ -141,6 +141,9 @@ void Checker::check_end(const JobCore::Finish& finish) {
     case JobEnding::interrupted:
       must(signalled && finish.signal != 0, "nobody interrupted the job, but it says so");
       break;
+    case JobEnding::setup_failed:
+      stage_.fail("the job had begun, but says that it could not");
+      break;
     case JobEnding::timed_out:
       must(scenario.job.timeout > Duration(0), "the job timed out without a time-out");
       break;

@@ -97,6 +97,8 @@ void World::harm_job(const Fault& fault) {
       checker_.grown |= fault.number > shell_.job().size();
       checker_.ordered = stage_.now;
       return shell_.feed(JobCore::Resize{fault.number});
+    case Harm::drain:
+      return drain(fault.number);
     case Harm::signal:
       checker_.signalled |= ends_the_job(fault.number);
       return shell_.feed(JobCore::Signal{fault.number});
@@ -115,6 +117,14 @@ void World::harm_job(const Fault& fault) {
     default:
       return;
   }
+}
+
+void World::drain(int number) {
+  const auto& nodes = stage_.scenario.job.nodes;
+  if (nodes.empty()) return;
+  checker_.resized = checker_.grown = true;
+  checker_.ordered = stage_.now;
+  shell_.feed(JobCore::NodeDrain{nodes[static_cast<std::size_t>(number) % nodes.size()]});
 }
 
 // The others see the ends of their links.

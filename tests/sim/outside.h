@@ -25,6 +25,7 @@ class Outside {
   virtual void sees(const JobCore::Event& event) = 0;
   virtual void sees(const JobCore::Action& action) = 0;
   virtual void sees(const AgentCore::Action& action) = 0;
+  virtual void moved(const JobMove& move) = 0;  // also where the event was ignored
 };
 
 }  // namespace dlaunch::sim

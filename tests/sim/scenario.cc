@@ -13,10 +13,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kHarms[] = {"kill",       "kill several", "fail",     "blame",  "end well",
-                                  "stop",       "replace",      "resize",   "signal", "clock jump",
-                                  "node",       "cut",          "replay",   "leader", "spawn fails",
-                                  "never runs", "mute",         "shielded", "frozen"};
+constexpr const char* kHarms[] = {"kill",        "kill several", "fail",   "blame",    "end well",
+                                  "stop",        "replace",      "resize", "drain",    "signal",
+                                  "clock jump",  "node",         "cut",    "replay",   "leader",
+                                  "spawn fails", "never runs",   "mute",   "shielded", "frozen"};
 constexpr const char* kMomentNames[] = {"time",    "spawned", "asked",       "told",   "entered",
                                         "met",     "synced",  "contributed", "result", "committed",
                                         "barrier", "leaving", "finished"};
@@ -64,6 +64,7 @@ Fault fault_of(Random& random, const JobConfig& job) {
   fault.harm = harm_of(random);
   if (!job.nodes.empty() && random.chance(40)) {
     fault.harm = random.chance(50) ? Harm::node : Harm::cut;
+    if (random.chance(30)) fault.harm = Harm::drain;
   }
   fault.lasts = random.up_to(random.chance(50) ? Duration(100ms) : Duration(20s));
   fault.number = random.between(1, job.max_size + 1);

@@ -39,6 +39,7 @@ enum class Harm {
   stop,      // SIGSTOP for a while
   replace,   // a verdict that it hangs
   resize,
+  drain,   // of a host
   signal,  // the user's
   jump,    // the clock, forward
   node,    // one is lost, and back after a while

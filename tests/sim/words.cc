@@ -75,8 +75,9 @@ std::string words(const JobCore::Event& event) { return std::visit(EventWords{},
 std::string words(const JobCore::Action& action) { return std::visit(ActionWords{}, action); }
 
 std::string words(JobEnding end) {
-  constexpr const char* kWords[] = {"succeeded",    "worker failed", "given up",
-                                    "spawn failed", "interrupted",   "timed out"};
+  constexpr const char* kWords[] = {"succeeded",      "worker failed", "given up",
+                                    "spawn failed",   "interrupted",   "timed out",
+                                    "could not begin"};
   return kWords[static_cast<int>(end)];
 }
 

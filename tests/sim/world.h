@@ -2,6 +2,7 @@
 // give the same run.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct Outcome {
   JobEnding end = JobEnding::succeeded;
   int rounds = 0, restarts = 0, happenings = 0;
   std::uint64_t hash = 0;  // over all events
+  std::set<JobMove> moves;
 };
 
 class World final : private Outside, private Workers::Listener {
@@ -38,6 +40,7 @@ class World final : private Outside, private Workers::Listener {
   void sees(const JobCore::Event& event) override;
   void sees(const JobCore::Action& action) override;
   void sees(const AgentCore::Action& action) override;
+  void moved(const JobMove& move) override { outcome_.moves.insert(move); }
 
   // -- Workers::Listener
   void reached(const Worker& worker, Moment moment) override;
@@ -55,6 +58,7 @@ class World final : private Outside, private Workers::Listener {
   void harm_job(const Fault& fault);
   void forget_workers(int node);
   void harm_new(Worker& worker);
+  void drain(int number);
   void lose_node(int node, Duration lasts);
   void cut_off(int nodes, Duration lasts);
   void host_gave_up(int node) override;

@@ -22,6 +22,7 @@
 
 #include "base/failpoint.h"
 #include "fault_trial.h"
+#include "program_options.h"
 #include "random_values.h"
 
 namespace {
@@ -136,7 +137,7 @@ constexpr double kInitTimeout = 3;   // s, if this limit reveals the loss
 constexpr double kComesThereIn = 6;  // s; the program goes on until then
 constexpr useconds_t kBeforeFirstLoss_us = 20'000;
 constexpr int kLatestHit = 60;
-constexpr int kAttempts = 4;
+constexpr int kAttempts = 12;
 constexpr int kOtherThanStop_permille = 700;
 constexpr int kHalf = 2;  // divides a torn write
 
@@ -210,6 +211,8 @@ std::size_t failpoint_write(const char* name, std::size_t bytes) {
   return cut ? half : bytes;
 }
 
+void failpoint_data(const char*, void*, std::size_t) {}  // corruption_faults.cc
+
 }  // namespace dlaunch
 
 namespace {
@@ -222,35 +225,21 @@ struct Options {
 };
 
 bool parse(int argc, char** argv, Options& options) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--tell") {
-      options.tell = true;
-      continue;
-    }
-    if (++i == argc) return false;
-    const char* const value = argv[i];
-    if (word == "--part") {
-      if (std::sscanf(value, "%d/%d", &options.part, &options.parts) != 2) return false;
-      --options.part;
-    } else if (word == "--sample") {
-      options.sample = std::atoi(value);
-    } else if (word == "--hits") {
-      options.hits = std::atoi(value);
-    } else if (word == "--ranks") {
-      options.ranks = std::atoi(value);
-    } else if (word == "--seed") {
-      options.seed = std::strtoull(value, nullptr, 10);
-    } else if (word == "--only") {
-      options.only = value;
-    } else if (word == "--fault") {
-      options.fault = value;
-    } else if (word == "--transport") {
-      options.transport = value;
-    } else {
-      return false;
-    }
+  std::string part = "1/1";
+  if (!read_options(argc, argv,
+                    {{"--tell", &options.tell},
+                     {"--part", &part},
+                     {"--sample", &options.sample},
+                     {"--hits", &options.hits},
+                     {"--ranks", &options.ranks},
+                     {"--seed", &options.seed},
+                     {"--only", &options.only},
+                     {"--fault", &options.fault},
+                     {"--transport", &options.transport}})) {
+    return false;
   }
+  if (std::sscanf(part.c_str(), "%d/%d", &options.part, &options.parts) != 2) return false;
+  --options.part;
   return options.parts > 0 && options.part >= 0 && options.part < options.parts;
 }
 

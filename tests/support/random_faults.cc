@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fault_trial.h"
+#include "program_options.h"
 #include "random_values.h"
 
 namespace {
@@ -66,32 +67,21 @@ struct Options {
 };
 
 bool parse(int argc, char** argv, Options& options) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--tell") {
-      options.tell = true;
-      continue;
-    }
-    if (++i == argc) return false;
-    const std::string value = argv[i];
-    const int number = std::atoi(argv[i]);
-    if (word == "--trials") {
-      options.trials = number;
-    } else if (word == "--ranks") {
-      options.ranks = number;
-    } else if (word == "--groups") {
-      options.groups = number;
-    } else if (word == "--seed") {
-      options.seed = std::strtoull(argv[i], nullptr, 10);
-    } else if (word == "--transport") {
-      options.transport = value;
-    } else if (word == "--fault") {
-      const auto at = std::find(kFaultNames, kFaultNames + kFaults, value);
-      options.fault = static_cast<int>(at - kFaultNames);
-      if (options.fault == kFaults) return false;
-    } else {
-      return false;
-    }
+  std::string fault;
+  if (!read_options(argc, argv,
+                    {{"--tell", &options.tell},
+                     {"--trials", &options.trials},
+                     {"--ranks", &options.ranks},
+                     {"--groups", &options.groups},
+                     {"--seed", &options.seed},
+                     {"--transport", &options.transport},
+                     {"--fault", &fault}})) {
+    return false;
+  }
+  if (!fault.empty()) {
+    const auto at = std::find(kFaultNames, kFaultNames + kFaults, fault);
+    options.fault = static_cast<int>(at - kFaultNames);
+    if (options.fault == kFaults) return false;
   }
   return options.ranks <= kMaxRanks;
 }

@@ -67,7 +67,7 @@ std::string replay(const Options& options, int ranks, const char* transport) {
 }
 
 int fail(const char* what, const dl_comm* comm) {
-  std::fprintf(stderr, "%s: %s\n", what, dl_last_error(comm));
+  std::fprintf(stderr, "FAILED on rank %d in %s: %s\n", dl_rank(comm), what, dl_last_error(comm));
   return 1;
 }
 
@@ -94,7 +94,8 @@ int be_rank(dl_comm* world, Options options) {
     return 1;
   }
   std::uint64_t sums[] = {run.operations, run.wrong};
-  if (dl_all_reduce(world, sums, sums, 2, DL_UINT64, DL_SUM) != DL_OK) return fail("sum", world);
+  if (dl_all_reduce(world, sums, sums, 2, DL_UINT64, DL_SUM) != DL_OK)
+    return fail("the last all_reduce", world);
   if (dl_rank(world) == 0) {
     std::printf("%s, %d ranks, seed %llu: %llu steps, %llu operations, %llu wrong results\n",
                 dl_transport(world), dl_size(world),
@@ -111,7 +112,10 @@ int main(int argc, char** argv) {
   Options options;
   if (!parse(argc, argv, options)) return 64;
   dl_comm* world = nullptr;
-  if (dl_init(nullptr, nullptr, &world) != DL_OK) return fail("dl_init", nullptr);
+  if (dl_init(nullptr, nullptr, &world) != DL_OK) {
+    std::fprintf(stderr, "dl_init: %s\n", dl_last_error(nullptr));
+    return 1;
+  }
   if (options.announce) {
     std::puts("joined");
     std::fflush(stdout);

@@ -59,6 +59,7 @@ ROOM_ARROWS = {
         "stream": {"kernels", "call", "plan"},
         "hosts": {"kernels", "call", "stream"},
         "device": {"kernels", "call", "stream"},
+        "sites": {"kernels", "call", "compress", "links"},
         "torch": set(),
         "profiler": set(),
     },
@@ -83,13 +84,14 @@ CONFINED = {
     "pybind11": r"ring/torch/",
     "openssl": r"(rendezvous/openssl\.h|tests/)",
     "torch": r"ring/torch/",
+    "xxhash": r"ring/kernels/hash\.cc",
     "zlib": r"(elastic/state/pull\.cc|examples/)",
 }
 # Pure cores: no clock, no system calls, no containers with an accidental order.
 CORES = re.compile(
     r"(elastic/(?!state/|include/)|elastic/state/(holding|plan|registry|sampler)\.|"
     r"rendezvous/(store_core|wire|handshake|etcd_message)\.|"
-    r"cli/bench/(step_model|advice)\.|ring/(plan/|compress/|call/(plane|some_quorum)\.|stream/frame\.|device/(device_choice|host_granules|nccl_steps)\.)|"
+    r"cli/bench/(step_model|advice)\.|ring/(plan/|compress/|call/(plane|some_quorum)\.|stream/frame\.|sites/(payload_sources|site_(core|journal|merge|message|order))\.|device/(device_choice|host_granules|nccl_steps)\.)|"
     r"launcher/(plan/host|lead/(report/|job_events|events/(event_feed|job_event)|metrics/(bandwidth_samples|goodput_counters|http_request|job_counters|metrics_text)|control/(control_request|job_status|progress_line|run_pace)|membership/(job_slots|node_)|job_monitor|monitor/|start/host_quorum)|output/(line_|traceback_)|wire/after_|"
     r"node/(node_session|placement/binding|workers/worker_env|mpi/(pmi_core|pmix_job)))\w*\.)"
 )
@@ -113,8 +115,9 @@ MAY_START_THREADS = ("base/quiet_thread.h", "ring/torch/", "cli/bench/", "exampl
 WALL_CLOCK = (r"\bsystem_clock\b|\bCLOCK_REALTIME\b|\bgettimeofday\(|\btime\((nullptr|NULL|0)\)",
               "steady_now(): that clock cannot jump")
 # event_log: events bear the time that users know, too. slurm_time: Slurm says when a job ends by that clock. doctor: compares the hosts'.
+# journal_writer: the journal of a site is for people, and a later endpoint of a site has a larger incarnation.
 MAY_READ_WALL_CLOCK = {"launcher/output/output_printer.cc", "launcher/lead/events/event_log.cc",
-                       "cli/slurm_time.cc", "cli/doctor/doctor.cc"}
+                       "cli/slurm_time.cc", "cli/doctor/doctor.cc", "ring/sites/journal_writer.cc"}
 # The names that dlaunch and its workers agree on.
 CONTRACT = "base/contract.h"
 OWN_VARIABLE = re.compile(r'"[^"\n]*\bDLAUNCH_(?!VERSION\b)\w*')

@@ -30,8 +30,9 @@
  * collective, in the same order as their collectives on the communicator.
  *
  * A call returns DL_OK or an error code of <dlaunch/ring.h>; dl_state_last_error() then has the
- * sentence for people. DL_ERR_PEER_LOST from a collective call means that the round is broken:
- * dl_state_recover() continues in the next. After any other error the program has to end.
+ * sentence for people. DL_ERR_PEER_LOST or DL_ERR_CORRUPT from a collective call means that the
+ * round is broken: dl_state_recover() continues in the next. After any other error the program has
+ * to end.
  */
 #ifndef DLAUNCH_ELASTIC_H
 #define DLAUNCH_ELASTIC_H
@@ -164,11 +165,12 @@ DL_API dl_result dl_state_update(dl_state* state);
  * memory already is the last commit; after dl_state_update() the result is DL_ERR_INVALID. */
 DL_API dl_result dl_state_restore(dl_state* state);
 
-/* Collective; after DL_ERR_PEER_LOST, or when dl_state_round_over() is 1. Leaves the round, waits
- * for the next, joins it and syncs; then calls the on_change functions. Rank and size of the
- * communicator may change. If the new round breaks, too, it tries again. Free all requests and
- * groups of the communicator before. DL_ERR_PEER_LOST: the job is over. DL_ERR_UNSUPPORTED: there
- * is no elastic launcher. */
+/* Collective; after DL_ERR_PEER_LOST or DL_ERR_CORRUPT, or when dl_state_round_over() is 1. Leaves
+ * the round, waits for the next, joins it and syncs; then calls the on_change functions. Rank and
+ * size of the communicator may change. If the new round breaks, too, it tries again. Free all
+ * requests and groups of the communicator before. DL_ERR_PEER_LOST: the job is over.
+ * DL_ERR_UNSUPPORTED: there is no elastic launcher. DL_ERR_ABORTED: this rank has corrupt data, and
+ * its process must end. */
 DL_API dl_result dl_state_recover(dl_state* state);
 
 /* Collective; after the last step. Commits the steps since the last commit, writes a last snapshot,
@@ -185,9 +187,10 @@ DL_API dl_state_version dl_state_committed(const dl_state* state);
 DL_API const char* dl_state_last_error(const dl_state* state);
 
 /* The whole life of a state: syncs, then calls step() and commits until step() sets *more to 0 on
- * all ranks, then finishes. It recovers when step() or a commit returns DL_ERR_PEER_LOST, and when
- * the round is over. It returns any other error of step(). A step must depend on the registered
- * memory only, and choose its samples by the communicator's current rank and size. */
+ * all ranks, then finishes. It recovers when step() or a commit returns DL_ERR_PEER_LOST or
+ * DL_ERR_CORRUPT, and when the round is over. It returns any other error of step(). A step must
+ * depend on the registered memory only, and choose its samples by the communicator's current rank
+ * and size. */
 typedef dl_result (*dl_step)(void* user, int* more); /* *more is 1 before the call */
 DL_API dl_result dl_run_elastic(dl_state* state, dl_step step, void* user);
 

@@ -218,6 +218,7 @@ class State {
     if (code == DL_OK) return;
     const std::string what = dl_state_last_error(get());
     if (code == DL_ERR_PEER_LOST) throw PeerLost(what, comm_ != nullptr ? dl_peer_lost(comm_) : -1);
+    if (code == DL_ERR_CORRUPT) throw Corrupt(what, comm_ != nullptr ? dl_peer_lost(comm_) : -1);
     if (code == DL_ERR_MISMATCH) throw Mismatch(what);
     if (code == DL_ERR_TIMEOUT) throw Timeout(what);
     throw Error(code, what);

@@ -54,9 +54,9 @@ bool can_follow(ControlCommand command) {
 const CommandRow* find_command(const json& object) {
   const auto found = object.find("command");
   if (found == object.end() || !found->is_string()) return nullptr;
-  const auto* const row = std::find_if(
-      std::begin(kCommands), std::end(kCommands),
-      [&](const CommandRow& r) { return found->get_ref<const std::string&>() == r.name; });
+  const auto* const row = std::ranges::find_if(kCommands, [&](const CommandRow& r) {
+    return found->get_ref<const std::string&>() == r.name;
+  });
   return row == std::end(kCommands) ? nullptr : row;
 }
 
@@ -108,12 +108,10 @@ std::string encode(const ControlRequest& request) {
 
 namespace {
 
-ControlDecision refuse(std::string why) {
-  return {.refused = std::move(why), .event = {}, .done = {}, .drain = {}, .stacks_of = {}};
-}
+ControlDecision refuse(std::string why) { return {.refused = std::move(why)}; }
 
 ControlDecision order(JobCore::Event event, std::string done) {
-  return {.refused = {}, .event = event, .done = std::move(done), .drain = {}, .stacks_of = {}};
+  return {.event = event, .done = std::move(done)};
 }
 
 bool is_over(const JobStatus& job) {
@@ -125,8 +123,7 @@ std::string workers(int count) {
 }
 
 const WorkerStatus* of_rank(const JobStatus& job, int rank) {
-  const auto found = std::find_if(job.workers.begin(), job.workers.end(),
-                                  [rank](const WorkerStatus& w) { return w.rank == rank; });
+  const auto found = std::ranges::find(job.workers, rank, &WorkerStatus::rank);
   return rank < 0 || found == job.workers.end() ? nullptr : &*found;
 }
 
@@ -137,9 +134,8 @@ ControlDecision no_such_rank(const JobStatus& job, int rank) {
 // Why its size cannot change now; "": it can.
 std::string why_fixed(const JobStatus& job) {
   const auto is = [&](auto what) {
-    return std::any_of(job.workers.begin(), job.workers.end(), [&](const WorkerStatus& worker) {
-      return worker.rank >= 0 && what(worker);
-    });
+    return std::ranges::any_of(
+        job.workers, [&](const WorkerStatus& worker) { return worker.rank >= 0 && what(worker); });
   };
   if (!is([](const WorkerStatus& worker) { return worker.linked; })) {
     return "its program does not take part in elastic rounds, or not yet: see dl_rejoin in "
@@ -152,10 +148,9 @@ std::string why_fixed(const JobStatus& job) {
 }
 
 const HostStatus* find_host(const JobStatus& job, const std::string& name) {
-  const auto found =
-      std::find_if(job.all_hosts.begin(), job.all_hosts.end(), [&](const HostStatus& host) {
-        return !host.name.empty() && (host.name == name || host.listed_as == name);
-      });
+  const auto found = std::ranges::find_if(job.all_hosts, [&](const HostStatus& host) {
+    return !host.name.empty() && (host.name == name || host.listed_as == name);
+  });
   return found == job.all_hosts.end() ? nullptr : &*found;
 }
 

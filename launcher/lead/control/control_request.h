@@ -45,11 +45,11 @@ Result<ControlRequest> parse_control_request(std::string_view text);
 std::string encode(const ControlRequest& request);
 
 struct ControlDecision {
-  std::string refused;                  // why the request is refused; "": it is carried out
-  std::optional<JobCore::Event> event;  // for the job
-  std::string done;                     // the result, in words
-  std::optional<HostStatus> drain;      // drain this host; if it is drained, undrain it
-  std::vector<WorkerStatus> stacks_of;  // print the stacks of these
+  std::string refused = {};                  // why the request is refused; "": it is carried out
+  std::optional<JobCore::Event> event = {};  // for the job
+  std::string done = {};                     // the result, in words
+  std::optional<HostStatus> drain = {};      // drain this host; if it is drained, undrain it
+  std::vector<WorkerStatus> stacks_of = {};  // print the stacks of these
 };
 
 // "there is no rank 9: the job has 4 workers, counted from 0"

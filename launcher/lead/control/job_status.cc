@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "launcher/lead/control/json_text.h"
+#include "launcher/wire/json_text.h"
 
 namespace dlaunch {
 namespace {
@@ -16,18 +16,14 @@ json json_of(const FlightEntry& operation, TimePoint now) {
            to_seconds(now - (has_ended(operation.state) ? operation.ended : operation.started))}};
 }
 
-// An unknown number becomes null.
-json from_zero(std::int64_t number) { return number >= 0 ? json(number) : json(); }
-json unless_empty(std::string_view text) { return text.empty() ? json() : json(text); }
-
 json json_of(const NodeGpu& gpu) {
   return {{"number", gpu.number},
-          {"instance", from_zero(gpu.instance)},
-          {"utilisation", from_zero(gpu.utilisation)},
-          {"temperature", from_zero(gpu.temperature)},
+          {"instance", number_or_null(gpu.instance)},
+          {"utilisation", number_or_null(gpu.utilisation)},
+          {"temperature", number_or_null(gpu.temperature)},
           {"memory_bytes", gpu.memory_used},
           {"memory_total_bytes", gpu.memory_total},
-          {"ecc_errors", from_zero(gpu.ecc_errors)}};
+          {"ecc_errors", number_or_null(gpu.ecc_errors)}};
 }
 
 // Adds the figures of a process.
@@ -47,30 +43,31 @@ void add_figures(json& out, const NodeWorker& figures) {
 }
 
 json json_of(const JobStatus& status, const WorkerStatus& worker) {
-  json out = {{"host", worker.host},
-              {"local_rank", from_zero(worker.local_rank)},
-              {"state", worker.state},
-              {"elastic", worker.linked}};
-  out["step_s"] = worker.step_s ? json(*worker.step_s) : json();
-  out["wait_s"] = worker.wait_s ? json(*worker.wait_s) : json();
-  out["program"] = worker.program.empty() ? json() : json(worker.program);
-  out["rank"] = worker.rank >= 0 ? json(worker.rank) : json();
-  out["pid"] = worker.pid > 0 ? json(worker.pid) : json();
-  out["ran_s"] = worker.ran ? json(to_seconds(*worker.ran)) : json();
+  json out = {
+      {"host", worker.host},
+      {"local_rank", number_or_null(worker.local_rank)},
+      {"state", worker.state},
+      {"elastic", worker.linked},
+      {"step_s", or_null(worker.step_s)},
+      {"wait_s", or_null(worker.wait_s)},
+      {"program", text_or_null(worker.program)},
+      {"rank", number_or_null(worker.rank)},
+      {"pid", worker.pid > 0 ? json(worker.pid) : json()},
+      {"ran_s", seconds_or_null(worker.ran)},
+      {"last_operation", worker.operation ? json_of(*worker.operation, status.now) : json()}};
   for (const char* key :
        {"round", "cpu_s", "memory_bytes", "operations_per_s", "bytes_per_s", "gpus"}) {
     out[key] = nullptr;
   }
   if (worker.pid > 0) add_figures(out, worker.figures);
-  out["last_operation"] = worker.operation ? json_of(*worker.operation, status.now) : json();
   return out;
 }
 
 json json_of(const GoodputSummary& goodput) {
-  json out = {{"culprit", from_zero(goodput.culprit)},
+  json out = {{"culprit", number_or_null(goodput.culprit)},
               {"culprit_s", to_seconds(goodput.cost)},
-              {"culprit_host", unless_empty(goodput.host)},
-              {"culprit_cause", unless_empty(goodput.cause)}};
+              {"culprit_host", text_or_null(goodput.host)},
+              {"culprit_cause", text_or_null(goodput.cause)}};
   for (const auto& [name, value] : goodput.totals.figures()) out[name] = value;
   return out;
 }
@@ -91,8 +88,8 @@ json json_of(const RunPace& pace) {
   return {{"rank", pace.rank},
           {"step", pace.last.step},
           {"total", pace.last.total > 0 ? json(pace.last.total) : json()},
-          {"steps_per_s", pace.steps_per_s ? json(*pace.steps_per_s) : json()},
-          {"left_s", pace.left ? json(to_seconds(*pace.left)) : json()},
+          {"steps_per_s", or_null(pace.steps_per_s)},
+          {"left_s", seconds_or_null(pace.left)},
           {"age_s", to_seconds(pace.age)},
           {"values", values}};
 }
@@ -122,29 +119,28 @@ std::string render_json(const JobStatus& status) {
   }
   json late = json::array();
   for (const LateRanks& wait : status.late) late.push_back(json_of(wait));
-  const json out = {
-      {"job_id", status.job_id},
-      {"host", status.host},
-      {"program", status.program},
-      {"state", name(status.state)},
-      {"phase", name(status.phase)},
-      {"waits_for", status.waits_for},
-      {"hosts", status.hosts},
-      {"round", status.round},
-      {"size", status.size},
-      {"target_size", status.target_size},
-      {"max_size", status.max_size},
-      {"ran_s", to_seconds(status.ran)},
-      {"progress", status.pace ? json_of(*status.pace) : json()},
-      {"restarts",
-       {{"used", status.restarts_used},
-        {"left", status.restarts_left},
-        {"limit", status.restarts.restarts},
-        {"window_s", status.restarts.window ? json(to_seconds(*status.restarts.window)) : json()}}},
-      {"goodput", status.goodput ? json_of(*status.goodput) : json()},
-      {"late", late},
-      {"workers", workers},
-      {"spares", others}};
+  const json out = {{"job_id", status.job_id},
+                    {"host", status.host},
+                    {"program", status.program},
+                    {"state", name(status.state)},
+                    {"phase", name(status.phase)},
+                    {"waits_for", status.waits_for},
+                    {"hosts", status.hosts},
+                    {"round", status.round},
+                    {"size", status.size},
+                    {"target_size", status.target_size},
+                    {"max_size", status.max_size},
+                    {"ran_s", to_seconds(status.ran)},
+                    {"progress", status.pace ? json_of(*status.pace) : json()},
+                    {"restarts",
+                     {{"used", status.restarts_used},
+                      {"left", status.restarts_left},
+                      {"limit", status.restarts.restarts},
+                      {"window_s", seconds_or_null(status.restarts.window)}}},
+                    {"goodput", status.goodput ? json_of(*status.goodput) : json()},
+                    {"late", late},
+                    {"workers", workers},
+                    {"spares", others}};
   return json_text(out);
 }
 

@@ -91,7 +91,7 @@ struct JobStatus {
   std::optional<RunPace> pace = {};            // of the program, if it reports its progress
   std::optional<GoodputSummary> goodput = {};  // none: the job has not begun
   std::vector<LateRanks> late = {};            // the longest wait first
-  std::vector<WorkerStatus> workers;           // by rank, then those without one
+  std::vector<WorkerStatus> workers = {};      // by rank, then those without one
 };
 
 // One object, as in status.schema.json.

@@ -53,8 +53,8 @@ std::string workers_to_come(const JobStatus& job) {
 }
 
 bool has_collectives(const JobStatus& job) {
-  return std::any_of(job.workers.begin(), job.workers.end(),
-                     [](const WorkerStatus& worker) { return worker.operation.has_value(); });
+  return std::ranges::any_of(
+      job.workers, [](const WorkerStatus& worker) { return worker.operation.has_value(); });
 }
 
 // Programs that do not use libdlring have no rendezvous that dlaunch sees.

@@ -1,7 +1,6 @@
 #include "launcher/lead/control/run_pace.h"
 
 #include <algorithm>
-#include <cstddef>
 
 namespace dlaunch {
 

@@ -67,8 +67,7 @@ void EventFeed::on_clock(TimePoint now) {
 }
 
 bool EventFeed::owes_last(TimePoint now) const {
-  return std::any_of(between_.begin(), between_.end(),
-                     [&](TimePoint then) { return now - then < kBetween; });
+  return std::ranges::any_of(between_, [&](TimePoint then) { return now - then < kBetween; });
 }
 
 }  // namespace dlaunch

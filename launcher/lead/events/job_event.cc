@@ -1,18 +1,15 @@
 #include "launcher/lead/events/job_event.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/signal_name.h"
+#include "launcher/wire/json_text.h"
 
 namespace dlaunch {
 namespace job_event {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json number_or_null(int number) { return number >= 0 ? Json(number) : Json(); }
-Json text_or_null(std::string_view text) { return text.empty() ? Json() : Json(text); }
 
 const char* action_word(Straggler::Action action) {
   static constexpr const char* kWords[] = {"slow", "over", "restart", "evict", "refrain"};
@@ -23,152 +20,115 @@ const char* action_word(HangFinding::Action action) {
   return action == HangFinding::Action::warning ? "warning" : "replace";
 }
 
-const char* name(const Queued&) { return "queued"; }
-const char* name(const JobStarted&) { return "job_started"; }
-const char* name(const LeadTaken&) { return "lead_taken"; }
-const char* name(const HostJoined&) { return "host_joined"; }
-const char* name(const HostLost&) { return "host_lost"; }
-const char* name(const Start&) { return "start"; }
-const char* name(const Round&) { return "round"; }
-const char* name(const Resize&) { return "resize"; }
-const char* name(const WorkerEnded& e) { return e.how == Ending::failed ? "failure" : "exit"; }
-const char* name(const StartFailed&) { return "start_failure"; }
-const char* name(const Restart&) { return "restart"; }
-const char* name(const Commit&) { return "commit"; }
-const char* name(const Straggler&) { return "straggler"; }
-const char* name(const HangFinding&) { return "hang"; }
-const char* name(const Order&) { return "order"; }
-const char* name(const Signal&) { return "signal"; }
-const char* name(const GoodputSums&) { return "goodput"; }
-const char* name(const JobEnded&) { return "job_ended"; }
-const char* name(const Lost&) { return "lost"; }
-
-void add(Json& out, const Queued& e) {
-  out["host"] = e.host;
-  out["program"] = e.program;
+Json fields_of(const Queued& e) {
+  return {{"event", "queued"}, {"host", e.host}, {"program", e.program}};
 }
 
-void add(Json& out, const JobStarted& e) {
-  out["host"] = e.host;
-  out["program"] = e.program;
-  out["size"] = e.size;
-  out["min_size"] = e.min_size;
-  out["max_size"] = e.max_size;
-  out["spares"] = e.spares;
-  out["max_restarts"] = e.max_restarts;
+Json fields_of(const JobStarted& e) {
+  return {{"event", "job_started"}, {"host", e.host},
+          {"program", e.program},   {"size", e.size},
+          {"min_size", e.min_size}, {"max_size", e.max_size},
+          {"spares", e.spares},     {"max_restarts", e.max_restarts}};
 }
 
-void add(Json& out, const LeadTaken& e) {
-  out["host"] = e.host;
-  out["round"] = e.round;
+Json fields_of(const LeadTaken& e) {
+  return {{"event", "lead_taken"}, {"host", e.host}, {"round", e.round}};
 }
 
-void add(Json& out, const HostJoined& e) { out["host"] = e.host; }
+Json fields_of(const HostJoined& e) { return {{"event", "host_joined"}, {"host", e.host}}; }
 
-void add(Json& out, const HostLost& e) {
-  out["host"] = e.host;
-  out["ranks"] = format_rank_set(e.ranks);
+Json fields_of(const HostLost& e) {
+  return {{"event", "host_lost"}, {"host", e.host}, {"ranks", format_rank_set(e.ranks)}};
 }
 
-void add(Json& out, const Start& e) {
-  out["round"] = e.round;
-  out["ranks"] = format_rank_set(e.ranks);
-  out["spares"] = e.spares;
-  out["all"] = e.all;
+Json fields_of(const Start& e) {
+  return {{"event", "start"},
+          {"round", e.round},
+          {"ranks", format_rank_set(e.ranks)},
+          {"spares", e.spares},
+          {"all", e.all}};
 }
 
-void add(Json& out, const Round& e) {
-  out["round"] = e.round;
-  out["size"] = e.size;
-  out["without_s"] = e.without ? Json(to_seconds(*e.without)) : Json();
+Json fields_of(const Round& e) {
+  return {{"event", "round"},
+          {"round", e.round},
+          {"size", e.size},
+          {"without_s", seconds_or_null(e.without)}};
 }
 
-void add(Json& out, const Resize& e) {
-  out["round"] = e.round;
-  out["from"] = e.from;
-  out["to"] = e.to;
+Json fields_of(const Resize& e) {
+  return {{"event", "resize"}, {"round", e.round}, {"from", e.from}, {"to", e.to}};
 }
 
-void add(Json& out, const WorkerEnded& e) {
-  out["rank"] = number_or_null(e.rank);
-  out["host"] = e.host;
-  out["pid"] = e.pid;
-  out["round"] = e.round;
-  if (e.how == Ending::failed) out["kind"] = std::string(word_of(kFailureWords, e.kind));
+Json fields_of(const WorkerEnded& e) {
+  const bool failed = e.how == Ending::failed;
+  Json out = {{"event", failed ? "failure" : "exit"},
+              {"rank", number_or_null(e.rank)},
+              {"host", e.host},
+              {"pid", e.pid},
+              {"round", e.round}};
+  if (failed) out["kind"] = word_of(kFailureWords, e.kind);
   out["exit_code"] = e.signal == 0 ? Json(e.exit_code) : Json();
   out["signal"] = e.signal != 0 ? Json(signal_name(e.signal)) : Json();
-  if (e.how == Ending::failed) {
+  if (failed) {
     out["lost_peer"] = number_or_null(e.lost_peer);
   } else {
     out["stopped"] = e.how == Ending::stopped;
   }
   out["ran_s"] = to_seconds(e.ran);
+  return out;
 }
 
-void add(Json& out, const StartFailed& e) {
-  out["rank"] = number_or_null(e.rank);
-  out["what"] = e.what;
+Json fields_of(const StartFailed& e) {
+  return {{"event", "start_failure"}, {"rank", number_or_null(e.rank)}, {"what", e.what}};
 }
 
-void add(Json& out, const Restart& e) {
-  out["reason"] = std::string(word_of(kFailureWords, e.reason));
-  out["round"] = e.round;
-  out["restarts_used"] = e.used;
-  out["restarts_left"] = e.left;
+Json fields_of(const Restart& e) {
+  return {{"event", "restart"},
+          {"reason", word_of(kFailureWords, e.reason)},
+          {"round", e.round},
+          {"restarts_used", e.used},
+          {"restarts_left", e.left}};
 }
 
-void add(Json& out, const Commit& e) {
-  out["version"] = e.version;
-  out["commits"] = e.commits;
-  out["round"] = e.round;
+Json fields_of(const Commit& e) {
+  return {{"event", "commit"}, {"version", e.version}, {"commits", e.commits}, {"round", e.round}};
 }
 
-void add(Json& out, const Straggler& e) {
-  out["action"] = action_word(e.action);
-  out["rank"] = number_or_null(e.rank);
-  out["peer"] = number_or_null(e.peer);
-  out["ratio"] = e.ratio ? Json(*e.ratio) : Json();
-  out["what"] = e.what;
+Json fields_of(const Straggler& e) {
+  return {{"event", "straggler"},           {"action", action_word(e.action)},
+          {"rank", number_or_null(e.rank)}, {"peer", number_or_null(e.peer)},
+          {"ratio", or_null(e.ratio)},      {"what", e.what}};
 }
 
-void add(Json& out, const HangFinding& e) {
-  out["action"] = action_word(e.action);
-  out["ranks"] = format_rank_set(e.ranks);
-  out["what"] = e.what;
+Json fields_of(const HangFinding& e) {
+  return {{"event", "hang"},
+          {"action", action_word(e.action)},
+          {"ranks", format_rank_set(e.ranks)},
+          {"what", e.what}};
 }
 
-void add(Json& out, const Order& e) { out["what"] = e.what; }
+Json fields_of(const Order& e) { return {{"event", "order"}, {"what", e.what}}; }
 
-void add(Json& out, const Signal& e) { out["signal"] = signal_name(e.signal); }
+Json fields_of(const Signal& e) { return {{"event", "signal"}, {"signal", signal_name(e.signal)}}; }
 
-void add(Json& out, const GoodputSums& e) {
-  out["round"] = e.round;
+Json fields_of(const GoodputSums& e) {
+  Json out = {{"event", "goodput"}, {"round", e.round}};
   for (const auto& [figure, value] : e.summary.totals.figures()) out[figure] = value;
   out["culprit"] = number_or_null(e.summary.culprit);
   out["culprit_s"] = to_seconds(e.summary.cost);
   out["culprit_host"] = text_or_null(e.summary.host);
   out["culprit_cause"] = text_or_null(e.summary.cause);
+  return out;
 }
 
-void add(Json& out, const JobEnded& e) {
-  out["exit_code"] = e.exit_code;
-  out["round"] = e.round;
-  out["restarts_used"] = e.restarts_used;
-  out["ran_s"] = to_seconds(e.ran);
-  out["what"] = e.what;
+Json fields_of(const JobEnded& e) {
+  return {{"event", "job_ended"},       {"exit_code", e.exit_code},
+          {"round", e.round},           {"restarts_used", e.restarts_used},
+          {"ran_s", to_seconds(e.ran)}, {"what", e.what}};
 }
 
-void add(Json& out, const Lost& e) { out["events"] = e.events; }
-
-struct Line {
-  Json json;
-
-  template <class Event>
-  void operator()(const Event& event) {
-    json["event"] = name(event);
-    add(json, event);
-  }
-};
+Json fields_of(const Lost& e) { return {{"event", "lost"}, {"events", e.events}}; }
 
 }  // namespace
 }  // namespace job_event
@@ -184,13 +144,11 @@ std::string rfc3339(std::chrono::sys_time<std::chrono::milliseconds> time) {
 }
 
 std::string render_json(const JobEvent& event, const EventTime& time, std::string_view job_id) {
-  job_event::Line line;
-  line.json["time"] = rfc3339(time.wall);
-  line.json["monotonic"] = to_seconds(time.monotonic.time_since_epoch());
-  line.json["job"] = std::string(job_id);
-  std::visit(line, event);
-  // Words of programs and other hosts: bytes that are no UTF-8 become U+FFFD.
-  return line.json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  job_event::Json line = {{"time", rfc3339(time.wall)},
+                          {"monotonic", to_seconds(time.monotonic.time_since_epoch())},
+                          {"job", job_id}};
+  line.update(std::visit([](const auto& e) { return job_event::fields_of(e); }, event));
+  return json_text(line) + "\n";
 }
 
 }  // namespace dlaunch

@@ -59,7 +59,7 @@ struct Resize {  // this round has another size than the one before
   int round = 0, from = 0, to = 0;
 };
 enum class Ending { well, stopped, failed };
-inline constexpr WordTable<FailureKind, 9> kFailureWords = {
+inline constexpr WordTable<FailureKind, 10> kFailureWords = {
     {{"exit_code", FailureKind::exit_code},
      {"signal", FailureKind::signal},
      {"out_of_memory", FailureKind::out_of_memory},
@@ -68,7 +68,8 @@ inline constexpr WordTable<FailureKind, 9> kFailureWords = {
      {"hung", FailureKind::hung},
      {"evicted", FailureKind::evicted},
      {"preempted", FailureKind::preempted},
-     {"voluntary", FailureKind::voluntary}}};
+     {"voluntary", FailureKind::voluntary},
+     {"corrupt", FailureKind::corrupt}}};
 struct WorkerEnded {  // "exit", or "failure" if it failed
   Ending how = Ending::well;
   FailureKind kind = FailureKind::exit_code;  // of a failure

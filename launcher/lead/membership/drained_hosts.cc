@@ -33,7 +33,7 @@ std::vector<HostStatus> DrainedHosts::all() const {
   }
   // Another host may have taken the number of a host that left.
   for (const auto& [name, host] : hosts_) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) hosts.push_back(host);
+    if (std::ranges::find(names, name) == names.end()) hosts.push_back(host);
   }
   return hosts;
 }

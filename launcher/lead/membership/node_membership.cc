@@ -100,9 +100,8 @@ NodeRoster NodeMembership::fresh_roster() const {
 // The time for hosts of the earlier job is over; if none came, so is that job.
 void NodeMembership::open_to_all() {
   open_to_all_ = true;
-  const bool any = std::any_of(remotes_.begin(), remotes_.end(), [this](const auto& remote) {
-    return roster_.node_of(remote.first).has_value();
-  });
+  const bool any = std::ranges::any_of(
+      remotes_, [this](const auto& remote) { return roster_.node_of(remote.first).has_value(); });
   if (!any && !roster_.begun()) begin_anew();
   std::vector<std::pair<Link, NodeJoin>> waiting;
   for (auto& [link, remote] : remotes_) {

@@ -50,7 +50,7 @@ std::vector<NodeOrder> orders(const JobCore::StartWorkers& start, const JobCore&
   NodeStart to{.round = start.round, .size = job.size()};
   to.one_world = start.all && !job.are_tasks();
   to.nodes = static_cast<int>(
-      std::count_if(ranks.begin(), ranks.end(), [](const auto& there) { return !there.empty(); }));
+      std::ranges::count_if(ranks, [](const auto& there) { return !there.empty(); }));
   if (const auto first = node_of.find(0); first != node_of.end()) {
     const Endpoint& master = addresses[static_cast<std::size_t>(first->second)].master;
     to.master_addr = master.host;

@@ -24,7 +24,7 @@ void add_news(TallySums& sums, const TallySums& now, const TallySums& before) {
 
 // Empty if there is none.
 TallySums find_tally(const std::vector<TallySums>& all, const TallySums& like) {
-  const auto found = std::find_if(all.begin(), all.end(), [&](const TallySums& tally) {
+  const auto found = std::ranges::find_if(all, [&](const TallySums& tally) {
     return tally.kind == like.kind && tally.size == like.size;
   });
   return found == all.end() ? TallySums() : *found;
@@ -64,9 +64,8 @@ void JobCounters::on(const job_event::Round&) {
 
 std::optional<double> JobCounters::wait_of(int rank) const {
   if (!last_step || rank < 0 || rank >= static_cast<int>(last_step->ranks.size())) return {};
-  const auto latest =
-      std::max_element(last_step->ranks.begin(), last_step->ranks.end(),
-                       [](const RankTimes& a, const RankTimes& b) { return a.late < b.late; });
+  const auto latest = std::ranges::max_element(
+      last_step->ranks, [](const RankTimes& a, const RankTimes& b) { return a.late < b.late; });
   return latest->late - last_step->ranks[static_cast<std::size_t>(rank)].late;
 }
 

@@ -3,21 +3,18 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <barrier>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <thread>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/flight_tally.h"
 #include "base/interfaces.h"
 #include "base/quiet_thread.h"
 #include "base/small_file.h"
+#include "launcher/wire/json_text.h"
 
 namespace dlaunch {
 namespace {
@@ -152,7 +149,7 @@ std::string render_json(const MachineRates& rates) {
                     {"copies_bytes_per_s", std::move(copies)},
                     {"interface", rates.interface},
                     {"line_bytes_per_s", rates.line > 0 ? json(rates.line) : json()}};
-  return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return json_text(out, 2) + "\n";
 }
 
 }  // namespace dlaunch

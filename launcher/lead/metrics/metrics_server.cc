@@ -56,13 +56,10 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(asio::io_context& loo
                                                            const std::string& address,
                                                            Render render) {
   std::unique_ptr<MetricsServer> server(new MetricsServer(loop, std::move(render)));
-  if (address.starts_with(kUnix)) {
-    if (auto done = server->listen_at_path(address.substr(kUnix.size())); !done) {
-      return done.error();
-    }
-    return server;
-  }
-  if (auto done = server->listen(address); !done) return done.error();
+  const auto done = address.starts_with(kUnix)
+                        ? server->listen_at_path(address.substr(kUnix.size()))
+                        : server->listen(address);
+  if (!done) return done.error();
   return server;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -108,8 +107,8 @@ std::vector<std::pair<NcclCall, RankSet>> NcclGroup::calls_of(std::uint64_t numb
   for (const auto& [rank, progress] : members_) {
     const NcclCall* const call = nccl_call(*progress, number);
     if (call == nullptr) continue;
-    auto known = std::find_if(calls.begin(), calls.end(),
-                              [call](const auto& other) { return are_same(other.first, *call); });
+    auto known = std::ranges::find_if(
+        calls, [call](const auto& other) { return are_same(other.first, *call); });
     if (known == calls.end()) known = calls.insert(calls.end(), {*call, {}});
     known->second.insert(rank);
   }
@@ -123,12 +122,10 @@ std::optional<NcclVerdict> NcclGroup::mismatch() const {
     const std::uint64_t number = last - later;
     const auto calls = calls_of(number);
     if (calls.size() < 2) continue;
-    const auto fewest = std::min_element(calls.begin(), calls.end(), [](auto& a, auto& b) {
-      return a.second.size() < b.second.size();
-    });
-    const auto alike = std::count_if(calls.begin(), calls.end(), [&](auto& call) {
-      return call.second.size() == fewest->second.size();
-    });
+    const auto fewest = std::ranges::min_element(
+        calls, [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
+    const auto alike = std::ranges::count_if(
+        calls, [&](auto& call) { return call.second.size() == fewest->second.size(); });
     NcclVerdict verdict{.ranks = fewest->second, .sentence = {}};
     std::vector<std::string> told;
     for (const auto& [call, ranks] : calls) {
@@ -185,9 +182,8 @@ NcclGroups groups_of(const NcclRecords& records) {
 
 // The last operation of the rank is a message, which waits for its peer as far as is known.
 bool is_in_message(const std::vector<NcclProgress>& all) {
-  const auto last = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
-    return a.last_operation < b.last_operation;
-  });
+  const auto last = std::ranges::max_element(
+      all, [](const auto& a, const auto& b) { return a.last_operation < b.last_operation; });
   return last != all.end() && last->message && !last->destroyed;
 }
 

@@ -96,9 +96,8 @@ void ProgressWatch::on_clock() {
 void ProgressWatch::tell_what_is_seen() {
   if (!tell_at_ || effects_.now() < *tell_at_ || ranks_.empty()) return;
   tell_at_.reset();
-  const bool only_outside = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
-    return entry.second.rank.quiet.has_value();
-  });
+  const bool only_outside = std::ranges::all_of(
+      ranks_, [](const auto& entry) { return entry.second.rank.quiet.has_value(); });
   if (!only_outside) return;
   effects_.warn(
       {},

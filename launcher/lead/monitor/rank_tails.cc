@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <nlohmann/json.hpp>
+#include "launcher/wire/json_text.h"
 
 namespace dlaunch {
 namespace {
@@ -16,12 +16,10 @@ constexpr Duration kRenew = EventFeed::kPatience / 2;
 const char* const kEnd = R"({"ended":true})";
 
 std::string json_line(const std::string& from, const NodeLine& line) {
-  const nlohmann::ordered_json json = {{"stream", line.err ? "stderr" : "stdout"},
-                                       {"text", line.text},
-                                       {"from", from},
-                                       {"end", line.end}};
-  // Bytes that are no UTF-8 become U+FFFD.
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text<nlohmann::ordered_json>({{"stream", line.err ? "stderr" : "stdout"},
+                                            {"text", line.text},
+                                            {"from", from},
+                                            {"end", line.end}});
 }
 
 }  // namespace
@@ -101,8 +99,8 @@ void RankTails::on_clock(TimePoint now) {
 }
 
 bool RankTails::owes_last(TimePoint now) const {
-  return std::any_of(tails_.begin(), tails_.end(),
-                     [&](const auto& one) { return one.second.feed.owes_last(now); });
+  return std::ranges::any_of(tails_,
+                             [&](const auto& one) { return one.second.feed.owes_last(now); });
 }
 
 }  // namespace dlaunch

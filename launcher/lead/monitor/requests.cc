@@ -12,30 +12,24 @@ constexpr Duration kSurveyLimit = std::chrono::seconds(1);
 
 void MonitorRequests::dump(int node, Slot slot, Stacks done, Duration limit) {
   const std::uint32_t request = ++last_;
-  dumps_.emplace(request, Dump{node, std::move(done)});
+  dumps_[request] = {node, std::move(done)};
   ask_(node, NodeDump{request, slot, limit});
 }
 
 void MonitorRequests::take(int node, const NodeStacks& stacks) {
-  const auto it = dumps_.find(stacks.request);
-  if (it == dumps_.end() || it->second.node != node) return;
-  const Stacks done = std::move(it->second.done);
-  dumps_.erase(it);
-  done(stacks.pid, stacks.lines);
+  const Stacks done = take_pending(dumps_, node, stacks.request);
+  if (done) done(stacks.pid, stacks.lines);
 }
 
 void MonitorRequests::ask_recorder(int node, Slot slot, Recorded done, bool in_haste) {
   const std::uint32_t request = ++last_;
-  recorders_.emplace(request, Recorder{node, std::move(done)});
+  recorders_[request] = {node, std::move(done)};
   ask_(node, NodeAskRecorder{request, slot, in_haste});
 }
 
 void MonitorRequests::take(int node, const NodeRecorded& recorded) {
-  const auto it = recorders_.find(recorded.request);
-  if (it == recorders_.end() || it->second.node != node) return;
-  const Recorded done = std::move(it->second.done);
-  recorders_.erase(it);
-  done(recorded);
+  const Recorded done = take_pending(recorders_, node, recorded.request);
+  if (done) done(recorded);
 }
 
 void MonitorRequests::survey(TimePoint now, const std::set<int>& nodes, bool gpus,
@@ -82,27 +76,30 @@ void MonitorRequests::on_clock(TimePoint now) {
   for (const std::uint32_t request : late) finish(request);
 }
 
+// The callback of this request, which is forgotten; empty: the node has no such request.
+template <class Done>
+Done MonitorRequests::take_pending(AllPending<Done>& all, int node, std::uint32_t request) {
+  const auto it = all.find(request);
+  if (it == all.end() || it->second.node != node) return {};
+  return std::move(all.extract(it).mapped().done);
+}
+
 // Those that this node would have answered; they are forgotten.
-template <class Pending>
-std::vector<Pending> MonitorRequests::take_pending(std::map<std::uint32_t, Pending>& all,
-                                                   int node) {
-  std::vector<Pending> never;
+template <class Done>
+std::vector<Done> MonitorRequests::take_pending(AllPending<Done>& all, int node) {
+  std::vector<Done> never;
   for (auto it = all.begin(); it != all.end();) {
-    if (it->second.node == node) {
-      never.push_back(std::move(it->second));
-      it = all.erase(it);
-    } else {
-      ++it;
-    }
+    const auto one = it++;
+    if (one->second.node == node) never.push_back(std::move(all.extract(one).mapped().done));
   }
   return never;
 }
 
 void MonitorRequests::lost(int node) {
-  for (const auto& dump : take_pending(dumps_, node)) {
-    dump.done(0, {"its host was lost before it answered"});
+  for (const Stacks& done : take_pending(dumps_, node)) {
+    done(0, {"its host was lost before it answered"});
   }
-  for (const auto& recorder : take_pending(recorders_, node)) recorder.done({});
+  for (const Recorded& done : take_pending(recorders_, node)) done({});
   std::vector<std::uint32_t> open;
   for (auto& [request, survey] : surveys_) {
     survey.awaited.erase(node);

@@ -38,29 +38,30 @@ class MonitorRequests {
   void on_clock(TimePoint now);  // deadline() has passed
 
  private:
-  struct Dump {
+  template <class Done>
+  struct Pending {
     int node;
-    Stacks done;
+    Done done;
   };
-  struct Recorder {
-    int node;
-    Recorded done;
-  };
+  template <class Done>
+  using AllPending = std::map<std::uint32_t, Pending<Done>>;  // by request
   struct Survey {
     std::set<int> awaited;
     std::map<int, NodeWorkers> answers;
     Workers done;
     TimePoint limit;
   };
-  template <class Pending>
-  static std::vector<Pending> take_pending(std::map<std::uint32_t, Pending>& all, int node);
+  template <class Done>
+  static Done take_pending(AllPending<Done>& all, int node, std::uint32_t request);
+  template <class Done>
+  static std::vector<Done> take_pending(AllPending<Done>& all, int node);
   void finish_if_all_there(std::uint32_t request);
   void finish(std::uint32_t request);
 
   const Ask ask_;
   std::uint32_t last_ = 0;
-  std::map<std::uint32_t, Dump> dumps_;
-  std::map<std::uint32_t, Recorder> recorders_;
+  AllPending<Stacks> dumps_;
+  AllPending<Recorded> recorders_;
   std::map<std::uint32_t, Survey> surveys_;
 };
 

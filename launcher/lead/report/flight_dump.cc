@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/bus_factor.h"
 #include "base/pickle_writer.h"
 #include "base/ring_names.h"
 

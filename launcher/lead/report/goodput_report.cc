@@ -1,9 +1,9 @@
 #include "launcher/lead/report/goodput_report.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/units.h"
+#include "launcher/wire/json_text.h"
 
 namespace dlaunch {
 namespace {
@@ -71,12 +71,10 @@ json costs_most(const Goodput& goodput, const std::vector<Goodput::Cost>& culpri
   return any ? json(cost_line(goodput, culprits.front())) : json();
 }
 
-json culprit_of(int rank) { return rank >= 0 ? json(rank) : json(); }
-
 json due_json(const std::vector<Goodput::Due>& all) {
   json list = json::array();
   for (const auto& due : all) {
-    list.push_back({{"rank", culprit_of(due.culprit)}, {"s", to_seconds(due.time)}});
+    list.push_back({{"rank", number_or_null(due.culprit)}, {"s", to_seconds(due.time)}});
   }
   return list;
 }
@@ -87,8 +85,8 @@ json costs_json(const Goodput& goodput, const std::vector<Goodput::Cost>& costs)
   for (const auto& cost : costs) {
     json waits = json::object();
     for (const auto& [cause, time] : cost.waits) waits[cause_word(cause)] = to_seconds(time);
-    list.push_back({{"rank", culprit_of(cost.rank)},
-                    {"host", cost.host.empty() ? json() : json(cost.host)},
+    list.push_back({{"rank", number_or_null(cost.rank)},
+                    {"host", text_or_null(cost.host)},
                     {"s", to_seconds(cost.sum())},
                     {"share", goodput.share(cost.sum())},
                     {"waiting_s", std::move(waits)},
@@ -101,7 +99,7 @@ json costs_json(const Goodput& goodput, const std::vector<Goodput::Cost>& costs)
 json rank_json(const Goodput::Rank& rank) {
   json waits = json::array();
   for (const auto& wait : rank.waits) {
-    waits.push_back({{"rank", culprit_of(wait.culprit)},
+    waits.push_back({{"rank", number_or_null(wait.culprit)},
                      {"cause", cause_word(wait.cause)},
                      {"s", to_seconds(wait.time)}});
   }

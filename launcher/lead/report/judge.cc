@@ -47,7 +47,7 @@ bool may_be_ours(const WorkerEnd& worker) {
 // by_traceback: its last traceback is about this failure.
 Kind kind_of(const WorkerEnd& worker, bool by_traceback, Complaint complaint) {
   if (!has_failed(worker)) return Kind::fine;
-  if (!worker.hung.empty()) return Kind::own;
+  if (!worker.hung.empty() || worker.is_corrupt()) return Kind::own;
   if (worker.peer_lost >= 0) return Kind::lost_peer;
   const bool complains = is_about_others(complaint) || worker.signal == SIGPIPE;
   if (worker.signal_we_sent != 0) {
@@ -107,7 +107,7 @@ class Judge {
 
 // facts_.workers is in the order in which they ended.
 Judge::Index Judge::first(Kind kind) const {
-  const auto it = std::find(kinds_.begin(), kinds_.end(), kind);
+  const auto it = std::ranges::find(kinds_, kind);
   if (it == kinds_.end()) return std::nullopt;
   return static_cast<std::size_t>(it - kinds_.begin());
 }
@@ -140,7 +140,7 @@ Judge::Index Judge::with_rank(int rank) const {
 bool Judge::by_traceback(const WorkerEnd& worker) const {
   if (!has_failed(worker)) return false;
   // Uses the first failure's time: how long it took to end after our signal says nothing.
-  const auto first = std::find_if(facts_.workers.begin(), facts_.workers.end(), has_failed);
+  const auto first = std::ranges::find_if(facts_.workers, has_failed);
   const WorkerEnd& failure = worker.signal_we_sent != 0 ? *first : worker;
   return tells_of_failure(worker, failure.ended);
 }
@@ -261,8 +261,8 @@ void Judge::find_other_end() {
 
 // The job's end was no failure, or that of a rank that waited for others.
 bool Judge::leaves_cause_open() const {
-  if (facts_.end == JobEnd::timed_out || facts_.end == JobEnd::interrupted) return true;
-  if (!verdict_.root) return facts_.end == JobEnd::given_up;
+  if (facts_.end == JobEnding::timed_out || facts_.end == JobEnding::interrupted) return true;
+  if (!verdict_.root) return facts_.end == JobEnding::given_up;
   const WorkerEnd& root = facts_.workers[*verdict_.root];
   return !root.hung.empty() || may_follow(complaints_[*verdict_.root]);
 }
@@ -287,13 +287,13 @@ RankSet Judge::waited() const {
 // None if one of them gave up waiting, too.
 RankSet Judge::late_in_nccl() const {
   const RankSet gave_up = waited();
-  const bool any = std::any_of(facts_.late_in_nccl.begin(), facts_.late_in_nccl.end(),
-                               [&](int rank) { return gave_up.contains(rank); });
+  const bool any =
+      std::ranges::any_of(facts_.late_in_nccl, [&](int rank) { return gave_up.contains(rank); });
   return any ? RankSet() : facts_.late_in_nccl;
 }
 
 void Judge::find_suspects() {
-  if (facts_.end != JobEnd::worker_failed || !verdict_.root) return;
+  if (facts_.end != JobEnding::worker_failed || !verdict_.root) return;
   if (!may_follow(complaints_[*verdict_.root])) return;
   verdict_.groups = group_stacks(facts_.stacks);
   verdict_.suspects = dlaunch::find_suspects(verdict_.groups, waited(), facts_.nproc);
@@ -309,7 +309,8 @@ void Judge::find_likely_cause() {
     return worker.traceback ? worker.traceback->begun : worker.ended;
   };
   // A user who ends a job a moment after a traceback may have any reason.
-  const bool from_outside = facts_.end == JobEnd::timed_out || facts_.end == JobEnd::interrupted;
+  const bool from_outside =
+      facts_.end == JobEnding::timed_out || facts_.end == JobEnding::interrupted;
   const Duration least = from_outside ? kSuspicious : Duration(1);
   for (std::size_t i = 0; i < facts_.workers.size(); ++i) {
     const WorkerEnd& worker = facts_.workers[i];
@@ -318,8 +319,8 @@ void Judge::find_likely_cause() {
       verdict_.likely_cause.push_back(i);
     }
   }
-  std::stable_sort(verdict_.likely_cause.begin(), verdict_.likely_cause.end(),
-                   [&](std::size_t a, std::size_t b) { return threw(a) < threw(b); });
+  std::ranges::stable_sort(verdict_.likely_cause,
+                           [&](std::size_t a, std::size_t b) { return threw(a) < threw(b); });
 }
 
 int Judge::spawn_exit_code() const {
@@ -327,6 +328,7 @@ int Judge::spawn_exit_code() const {
 }
 
 int Judge::exit_code_of(const WorkerEnd& root) const {
+  if (!root.corrupt.empty()) return kExitCorrupt;
   if (root.signal == 0) return root.exit_code;
   if (!root.hung.empty()) return 128 + SIGKILL;  // whichever of our signals came first
   if (root.signal_we_sent != 0 && may_be_ours(root)) {
@@ -340,27 +342,27 @@ int Judge::exit_code_of(const WorkerEnd& root) const {
 
 int Judge::exit_code() const {
   switch (facts_.end) {
-    case JobEnd::succeeded:
+    case JobEnding::succeeded:
       return kExitOk;
-    case JobEnd::worker_failed:
+    case JobEnding::worker_failed:
       if (verdict_.lost_host) return kExitRendezvous;
       return verdict_.root ? exit_code_of(facts_.workers[*verdict_.root]) : kExitInternal;
-    case JobEnd::given_up:
-      return kExitRendezvous;
-    case JobEnd::spawn_failed:
+    case JobEnding::given_up:
+      return facts_.corrupt ? kExitCorrupt : kExitRendezvous;
+    case JobEnding::spawn_failed:
       return spawn_exit_code();
-    case JobEnd::interrupted:
+    case JobEnding::interrupted:
       return 128 + facts_.signal_received;
-    case JobEnd::timed_out:
+    case JobEnding::timed_out:
       return kExitTimeout;
-    case JobEnd::setup_failed:
+    case JobEnding::setup_failed:
       return kExitCannotCreate;
   }
   return kExitInternal;
 }
 
 Verdict Judge::decide() {
-  if (facts_.end == JobEnd::worker_failed) {
+  if (facts_.end == JobEnding::worker_failed) {
     const auto own = first(Kind::own);
     verdict_.lost_host = !facts_.lost_host.empty() && (!own || *own >= facts_.ended_before_loss);
     if (!verdict_.lost_host) verdict_.root = find_root();

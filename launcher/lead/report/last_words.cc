@@ -89,10 +89,10 @@ Lines shown_tail(const Lines& tail) {
 // noise.
 bool shows(const Lines& shown, const Traceback& traceback) {
   if (traceback.first.empty()) {
-    return std::find(shown.begin(), shown.end(), traceback.lines.front()) != shown.end();
+    return std::ranges::find(shown, traceback.lines.front()) != shown.end();
   }
-  const auto chain = std::find_if(shown.begin(), shown.end(),
-                                  [](const auto& line) { return is_chain_line(line); });
+  const auto chain =
+      std::ranges::find_if(shown, [](const auto& line) { return is_chain_line(line); });
   return std::count_if(chain, shown.end(), [](const auto& line) { return is_chain_line(line); }) ==
              traceback.between + 1 &&
          std::any_of(shown.begin(), chain, [&](const std::string& line) {

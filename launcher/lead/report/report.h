@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "elastic/goodput_ledger.h"
+#include "elastic/job_core.h"
 #include "elastic/restart_policy.h"
 #include "launcher/wire/stack_groups.h"
 #include "launcher/wire/worker_end.h"
@@ -32,19 +33,8 @@ bool speaks_of_others(const WorkerEnd& end);
 // ranks, or about a time-out of any kind.
 bool may_follow_from_wait(const WorkerEnd& end);
 
-// Why the job ended, if no worker is to blame.
-enum class JobEnd {
-  succeeded,
-  worker_failed,
-  given_up,
-  spawn_failed,
-  interrupted,
-  timed_out,
-  setup_failed
-};
-
 struct JobFacts {
-  JobEnd end = JobEnd::succeeded;
+  JobEnding end = JobEnding::succeeded;
   std::string job_id;
   std::string host;
   std::string program;                // argv[0]
@@ -56,6 +46,7 @@ struct JobFacts {
   std::string why_no_restart;  // "": no restart was asked for
   std::string ended_by;        // the option whose limit ended the job: "--max-restarts"; "": none
   std::string given_up;        // why the members gave up their round, in their words
+  bool corrupt = false;        // they did because their results differed
   TimePoint started{};
   TimePoint ended{};
   int signal_received = 0;                        // interrupted: which

@@ -1,18 +1,16 @@
 #include <algorithm>
-#include <chrono>
-
-#include <nlohmann/json.hpp>
 
 #include "base/signal_name.h"
 #include "launcher/lead/report/goodput_report.h"
 #include "launcher/lead/report/report.h"
+#include "launcher/wire/json_text.h"
 
 namespace dlaunch {
 namespace {
 
 using nlohmann::json;
 
-const char* json_word(JobEnd end) {
+const char* json_word(JobEnding end) {
   static constexpr const char* kNames[] = {"succeeded",    "worker_failed", "given_up",
                                            "spawn_failed", "interrupted",   "timed_out",
                                            "setup_failed"};
@@ -55,7 +53,7 @@ json error_of(const std::string& file) {
 json worker_json(const JobFacts& facts, const WorkerEnd& worker, const char* role) {
   json out = {{"role", role},
               {"rank", worker.rank},
-              {"local_rank", worker.local_rank >= 0 ? json(worker.local_rank) : json()},
+              {"local_rank", number_or_null(worker.local_rank)},
               {"host", worker.host.empty() ? facts.host : worker.host},
               {"pid", worker.pid},
               {"ended_ns", (worker.ended - facts.started).count()},
@@ -75,6 +73,7 @@ json worker_json(const JobFacts& facts, const WorkerEnd& worker, const char* rol
   if (!worker.hung.empty()) out["hung"] = worker.hung;
   if (worker.oom_evidence) out["out_of_memory"] = worker.oom_text;
   if (worker.peer_lost >= 0) out["lost_peer"] = worker.peer_lost;
+  if (!worker.corrupt.empty()) out["corrupt"] = worker.corrupt;
   if (!worker.flight.empty()) out["last_operations"] = last_operations(worker);
   if (!worker.stderr_tail.empty()) out["stderr_tail"] = worker.stderr_tail;
   if (worker.traceback) {
@@ -95,7 +94,7 @@ json worker_json(const JobFacts& facts, const WorkerEnd& worker, const char* rol
 
 const char* role_of(const Verdict& verdict, std::size_t worker) {
   auto is_in = [&](const std::vector<std::size_t>& group) {
-    return std::find(group.begin(), group.end(), worker) != group.end();
+    return std::ranges::find(group, worker) != group.end();
   };
   if (is_in(verdict.own_failures)) return "failed_later";
   if (is_in(verdict.consequences)) return "consequence";
@@ -167,8 +166,7 @@ std::string render_json(const JobFacts& facts, const Verdict& verdict) {
     }
   }
   out["others"] = std::move(others);  // in the order in which they ended
-  // Workers print what they like: bytes that are no UTF-8 become U+FFFD.
-  return out.dump(2, ' ', false, json::error_handler_t::replace);
+  return json_text(out, 2);
 }
 
 }  // namespace dlaunch

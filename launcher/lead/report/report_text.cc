@@ -123,13 +123,12 @@ void add_stacks(Lines& out, const JobFacts& facts, const Verdict& verdict) {
   constexpr std::size_t kShownFrames = 6, kMaxPlaces = 4;
   std::size_t places = 0;
   for (const StackGroup& group : verdict.groups) {
-    const bool suspected = std::any_of(group.ranks.begin(), group.ranks.end(), [&](int rank) {
-      return verdict.suspects.ranks.contains(rank);
-    });
+    const bool suspected = std::ranges::any_of(
+        group.ranks, [&](int rank) { return verdict.suspects.ranks.contains(rank); });
     // One that gave up as the root did was on its way out.
-    const bool told =
-        std::any_of(verdict.consequences.begin(), verdict.consequences.end(),
-                    [&](std::size_t i) { return group.ranks.contains(facts.workers[i].rank); });
+    const bool told = std::ranges::any_of(verdict.consequences, [&](std::size_t i) {
+      return group.ranks.contains(facts.workers[i].rank);
+    });
     if (!group.known || (told && !suspected)) continue;
     if (!suspected && ++places > kMaxPlaces) continue;
     out.push_back("  before any signal: " + escaped(in_words(group)));
@@ -188,6 +187,14 @@ std::string first_failure(const JobFacts& facts, const Verdict& verdict, const W
     return fmt::format("{} and rank {} lost each other, though none of them had failed: {}",
                        who(facts, root), root.peer_lost, ended);
   }
+  if (root.is_corrupt()) {
+    return fmt::format("{} had corrupt data ({}): {}", who(facts, root), escaped(root.corrupt),
+                       ended);
+  }
+  if (!root.corrupt.empty()) {
+    return fmt::format("the ranks had different results ({}); {}: {}", escaped(root.corrupt),
+                       who(facts, root), ended);
+  }
   if (!verdict.gave_up_waiting) return fmt::format("{} failed first: {}", who(facts, root), ended);
   const RankSet& suspects = verdict.suspects.ranks;
   const std::string whom = suspects.empty()            ? "other ranks"
@@ -206,22 +213,23 @@ std::string lost_host(const JobFacts& facts) {
 std::string headline(const JobFacts& facts, const Verdict& verdict, const WorkerEnd* root) {
   const std::string after = format_duration(facts.ended - facts.started);
   switch (facts.end) {
-    case JobEnd::worker_failed:
+    case JobEnding::worker_failed:
       if (verdict.lost_host) return lost_host(facts);
       return root != nullptr ? first_failure(facts, verdict, *root) : "a worker failed";
-    case JobEnd::given_up:
+    case JobEnding::given_up:
+      if (facts.corrupt) return "the ranks had different results: " + escaped(facts.given_up);
       return fmt::format("the workers gave up a round, though none was lost: {}",
                          escaped(facts.given_up));
-    case JobEnd::spawn_failed:
+    case JobEnding::spawn_failed:
       return fmt::format("rank {} could not be started: {}", facts.failed_rank,
                          escaped(facts.failed_what));
-    case JobEnd::setup_failed:
+    case JobEnding::setup_failed:
       return escaped(facts.failed_what);
-    case JobEnd::interrupted:
+    case JobEnding::interrupted:
       return fmt::format("ended by {} after {}", describe_signal(facts.signal_received), after);
-    case JobEnd::timed_out:
+    case JobEnding::timed_out:
       return fmt::format("the job's --timeout passed: stopped after {}", after);
-    case JobEnd::succeeded:
+    case JobEnding::succeeded:
       break;
   }
   return "";
@@ -246,7 +254,7 @@ std::string clocks(const Verdict& verdict, std::size_t index, const WorkerEnd& w
   if (root == nullptr || worker.host == root->host) return "";
   const Duration error = worker.clock_error + root->clock_error;
   const auto& doubts = verdict.maybe_first;
-  const bool doubt = std::find(doubts.begin(), doubts.end(), index) != doubts.end();
+  const bool doubt = std::ranges::find(doubts, index) != doubts.end();
   return fmt::format("; the clocks of these hosts were compared to within {}{}",
                      format_duration(error), doubt ? ", so this may have been the first" : "");
 }
@@ -293,7 +301,7 @@ void add_consequences(Lines& out, const JobFacts& facts, const Verdict& verdict)
       parts.push_back(fmt::format("{} lost rank {} (libdlring)", rank_words(ranks), peer));
     }
   }
-  if (lost.size() > kMaxGroups) parts.push_back("others lost others");
+  if (lost.size() > kMaxGroups) parts.push_back("further ranks lost other ranks");
   if (!broken.empty()) {
     parts.push_back(rank_words(broken) + " lost a connection (so " +
                     (broken.size() == 1 ? "its" : "their") + " stderr says)");
@@ -325,7 +333,7 @@ void add_what_was_done(Lines& out, const JobFacts& facts, const WorkerEnd* root)
   }
   sent += facts.still_running.size();
   if (sent == 0) return;
-  const int first = facts.end == JobEnd::interrupted ? facts.signal_received : SIGTERM;
+  const int first = facts.end == JobEnding::interrupted ? facts.signal_received : SIGTERM;
   const bool all = sent + (root != nullptr ? 1 : 0) == static_cast<std::size_t>(facts.nproc);
   std::string line =
       fmt::format("  {} sent {}", counted_workers(sent, all, root != nullptr), signal_name(first));
@@ -356,7 +364,7 @@ std::string program_of(const JobFacts& facts, int rank) {
 
 std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdict, bool color,
                                      const ShownLast& shown_last) {
-  if (facts.end == JobEnd::succeeded) return after_success(facts);
+  if (facts.end == JobEnding::succeeded) return after_success(facts);
   const WorkerEnd* root = verdict.root ? &facts.workers[*verdict.root] : nullptr;
   Lines out = {headline(facts, verdict, root)};
   if (color) out[0] = "\x1b[1;31m" + out[0] + "\x1b[0m";
@@ -367,7 +375,8 @@ std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdi
     add_last_words(out, *root, by_traceback, shown_last);
   }
   add_likely_cause(out, facts, verdict);
-  if (facts.end == JobEnd::interrupted || facts.end == JobEnd::timed_out) add_waits(out, facts);
+  if (facts.end == JobEnding::interrupted || facts.end == JobEnding::timed_out)
+    add_waits(out, facts);
   add_suspects(out, facts, verdict);
   add_other_end(out, facts, verdict);
   add_later_failures(out, facts, verdict, root);
@@ -378,7 +387,7 @@ std::vector<std::string> render_text(const JobFacts& facts, const Verdict& verdi
     out.push_back(fmt::format("  {} did not die of SIGKILL (an uninterruptible sleep); left behind",
                               rank_words(ranks)));
   }
-  const bool judged = facts.end == JobEnd::worker_failed || facts.end == JobEnd::given_up;
+  const bool judged = facts.end == JobEnding::worker_failed || facts.end == JobEnding::given_up;
   if (judged && !facts.why_no_restart.empty()) {
     out.push_back(fmt::format("  no restart: {}", facts.why_no_restart));
   }

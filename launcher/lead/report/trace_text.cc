@@ -4,12 +4,12 @@
 #include <iterator>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/flight.h"
 #include "base/ring_names.h"
 #include "base/text.h"
 #include "elastic/wait_finder.h"
+#include "launcher/wire/json_text.h"
 
 namespace dlaunch {
 namespace {
@@ -19,11 +19,6 @@ using nlohmann::json;
 // The job's own process; ranks have their number plus one, because viewers treat 0 specially.
 constexpr int kJobTrack = 1'000'000;
 int track_of(int rank) { return rank + 1; }
-
-// Hosts and programs name themselves as they like: bytes that are no UTF-8 become U+FFFD.
-std::string text_of(const json& what) {
-  return what.dump(-1, ' ', false, json::error_handler_t::replace);
-}
 
 std::string name_of(const Span& span) {
   if (span.kind == SpanKind::wait) return "wait for operations in the background";
@@ -44,7 +39,7 @@ class TraceText {
     write_job();
     for (const auto& [rank, of] : trace_.ranks) write_rank(rank, of);
     write_waits();
-    write_("\n],\"otherData\":" + text_of(metadata()) + "}\n");
+    write_("\n],\"otherData\":" + json_text(metadata()) + "}\n");
   }
 
  private:
@@ -57,7 +52,7 @@ class TraceText {
   void event(const json& what) {
     write_(first_ ? "\n" : ",\n");
     first_ = false;
-    write_(text_of(what));
+    write_(json_text(what));
   }
 
   void name_track(int track, const std::string& name, int order) {
@@ -73,14 +68,8 @@ class TraceText {
     for (std::size_t i = 0; i < trace_.rounds.size(); ++i) {
       const auto& round = trace_.rounds[i];
       const TimePoint to = i + 1 < trace_.rounds.size() ? trace_.rounds[i + 1].from : trace_.ended;
-      event({{"ph", "X"},
-             {"name", fmt::format("round {}", round.number)},
-             {"cat", "round"},
-             {"pid", kJobTrack},
-             {"tid", 1},
-             {"ts", time(round.from)},
-             {"dur", time(to - round.from)},
-             {"args", {{"ranks", round.size}}}});
+      slice(kJobTrack, fmt::format("round {}", round.number), "round", round.from, to,
+            {{"ranks", round.size}}, 1);
     }
     for (const auto& mark : trace_.marks) {
       event({{"ph", "i"},
@@ -109,11 +98,11 @@ class TraceText {
       const Span& span = operation.span;
       const bool own = span.kind != SpanKind::background;
       if (own && round == operation.round && span.entered > left) {
-        slice(rank, "compute", "compute", left, span.entered, json::object(), 1);
+        slice(track_of(rank), "compute", "compute", left, span.entered, json::object(), 1);
       }
       if (own) left = span.left, round = operation.round;
-      slice(rank, name_of(span), "dlring", span.entered, span.left, arguments(of, operation),
-            own ? 1 : 2);
+      slice(track_of(rank), name_of(span), "dlring", span.entered, span.left,
+            arguments(of, operation), own ? 1 : 2);
     }
   }
 
@@ -134,12 +123,12 @@ class TraceText {
     return args;
   }
 
-  void slice(int rank, const std::string& name, const char* category, TimePoint from, TimePoint to,
+  void slice(int track, const std::string& name, const char* category, TimePoint from, TimePoint to,
              const json& args, int thread) {
     event({{"ph", "X"},
            {"name", name},
            {"cat", category},
-           {"pid", track_of(rank)},
+           {"pid", track},
            {"tid", thread},
            {"ts", time(from)},
            {"dur", time(to - from)},
@@ -160,7 +149,7 @@ class TraceText {
       write_wait(wait, false);
     }
     for (const auto& [rank, of] : trace_.ranks) {
-      std::sort(ends[rank].begin(), ends[rank].end());
+      std::ranges::sort(ends[rank]);
       write_link_waits(rank, of, ends[rank]);
     }
   }
@@ -171,8 +160,8 @@ class TraceText {
     json args = {{"rank", wait.culprit},
                  {"cause", std::string(word_of(kWaitCauseWords, wait.cause))}};
     if (estimate) args["estimate"] = true;
-    slice(wait.rank, fmt::format("wait for rank {}", wait.culprit), "wait", wait.from, wait.to,
-          args, 3);
+    slice(track_of(wait.rank), fmt::format("wait for rank {}", wait.culprit), "wait", wait.from,
+          wait.to, args, 3);
     if (wait.rank == wait.culprit) return;  // for its own links
     const auto end = [&](const char* kind, int track, int thread) {
       json flow = {{"ph", kind},   {"name", "waited for"}, {"cat", "wait"},      {"id", arrows_},

@@ -1,9 +1,6 @@
 #include "launcher/lead/report/wait_samples.h"
 
 #include <algorithm>
-#include <map>
-#include <string>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -51,7 +48,7 @@ std::map<int, Reasons> reasons_of(const SumsOfRanks& now, SumsOfRanks& told) {
 template <class Key>
 Key most_of(const std::map<Key, Duration>& parts) {
   const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
-  return std::max_element(parts.begin(), parts.end(), less)->first;
+  return std::ranges::max_element(parts, less)->first;
 }
 
 void add_reasons(nlohmann::ordered_json& row, const Reasons& why) {

@@ -1,7 +1,5 @@
 #include "launcher/lead/start/host_discovery.h"
 
-#include <utility>
-
 #include "base/log.h"
 
 namespace dlaunch {
@@ -12,7 +10,7 @@ HostDiscovery::HostDiscovery(asio::io_context& loop, std::string script, std::se
       on_hosts_(std::move(on_hosts)),
       times_(times),
       command_(loop, helpers),
-      timer_(loop) {}
+      timer_(loop, [this] { ask(); }) {}
 
 void HostDiscovery::ask() {
   auto asked =
@@ -41,11 +39,6 @@ void HostDiscovery::complain(const std::string& why) {
   log_warn("the hosts stay as they are: --host-discovery-script '{}' {}", script_, why);
 }
 
-void HostDiscovery::ask_later() {
-  timer_.expires_after(times_.period);
-  timer_.async_wait([this](asio::error_code error) {
-    if (!error) ask();
-  });
-}
+void HostDiscovery::ask_later() { timer_.arm(steady_now() + times_.period); }
 
 }  // namespace dlaunch

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
 
 #include "base/clock.h"
 #include "launcher/plan/hostfile.h"
 #include "launcher/process/command.h"
+#include "launcher/wire/deadline_timer.h"
 
 namespace dlaunch {
 
@@ -47,7 +47,7 @@ class HostDiscovery {
   const OnHosts on_hosts_;
   const Times times_;
   Command command_;
-  asio::steady_timer timer_;
+  DeadlineTimer timer_;
   std::vector<HostEntry> last_;
   std::string told_;
 };

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,15 +59,12 @@ Result<void> HostLogin::start(SpawnRequest request, std::string order) {
   request.in = pipes[0].reading.get();
   request.out = pipes[1].writing.get();
   request.err = pipes[2].writing.get();
-  ::getrlimit(RLIMIT_NOFILE, &request.open_files);
-  Spawned spawned;
-  if (const auto error = spawn(request, spawned); error.stage != Stage::none) {
-    return Error{.what = error.what, .os_errno = error.os_errno};
-  }
-  pid_ = spawned.pid;
+  auto spawned = spawn_helper(std::move(request));
+  if (!spawned) return spawned.error();
+  pid_ = spawned->pid;
   running_ = true;
   open_outputs_ = 2;
-  tools_.helpers.insert(spawned.pid);
+  tools_.helpers.insert(spawned->pid);
   for (const int fd : {pipes[0].writing.get(), pipes[1].reading.get(), pipes[2].reading.get()}) {
     ::fcntl(fd, F_SETFL, O_NONBLOCK);
   }
@@ -76,7 +72,7 @@ Result<void> HostLogin::start(SpawnRequest request, std::string order) {
   in_.assign(pipes[0].writing.release(), ec);
   output(OutputStream::out).assign(pipes[1].reading.release(), ec);
   output(OutputStream::err).assign(pipes[2].reading.release(), ec);
-  exited_.assign(spawned.pidfd.release(), ec);
+  exited_.assign(spawned->pidfd.release(), ec);
   const Self self = shared_from_this();
   watch(self);
   for (const OutputStream kind : kOutputStreams) read(self, kind);

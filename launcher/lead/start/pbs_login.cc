@@ -1,10 +1,8 @@
 #include "launcher/lead/start/pbs_login.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -94,12 +92,9 @@ Result<Pbsdsh> run_pbsdsh(const std::string& pbsdsh, const std::string& index,
   request.in = nothing.get();
   request.out = request.err = printing.get();
   request.death_signal = SIGTERM;  // pbsdsh passes it on to the program that it started
-  ::getrlimit(RLIMIT_NOFILE, &request.open_files);
-  Spawned spawned;
-  if (const auto error = spawn(request, spawned); error.stage != Stage::none) {
-    return Error{.what = error.what, .os_errno = error.os_errno};
-  }
-  return Pbsdsh{std::move(spawned), std::move(words)};
+  auto spawned = spawn_helper(std::move(request));
+  if (!spawned) return spawned.error();
+  return Pbsdsh{std::move(*spawned), std::move(words)};
 }
 
 // The last line of its output.
@@ -115,7 +110,7 @@ std::string last_line_of(const Pbsdsh& pbsdsh) {
 using TaskStreams = std::array<UniqueFd, 3>;
 
 bool all_there(const TaskStreams& streams) {
-  return std::all_of(streams.begin(), streams.end(), [](const UniqueFd& fd) { return bool(fd); });
+  return std::ranges::all_of(streams, [](const UniqueFd& fd) { return bool(fd); });
 }
 
 // Strangers may connect to the port, too.
@@ -145,7 +140,7 @@ Result<TaskStreams> wait_for_streams(const BackListener& listener, const Pbsdsh&
                                        "must be at the same path there",
                                        last_line_of(pbsdsh), host)};
     } else if (fds[2].revents != 0) {
-      return Error{.what = "nobody waits for " + host + " any more"};
+      return Error{.what = "dlaunch no longer waits for " + host};
     } else if (steady_now() >= deadline) {
       return Error{.what = fmt::format(
                        "PBS has not started dlaunch on {} within {} s", host,

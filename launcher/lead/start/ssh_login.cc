@@ -76,8 +76,7 @@ bool has_quiet_shell() {
   if (shell.empty()) return true;  // ssh uses sh
   constexpr std::array<std::string_view, 4> kQuiet = {"sh", "dash", "ksh", "bash"};
   return shell[0] == '/' && ::access(shell.c_str(), X_OK) == 0 &&
-         std::find(kQuiet.begin(), kQuiet.end(), name_in(shell)) != kQuiet.end() &&
-         variable("BASH_ENV").empty();
+         std::ranges::find(kQuiet, name_in(shell)) != kQuiet.end() && variable("BASH_ENV").empty();
 }
 
 // A bash that is no other shell's child, and whose stdin is a socket, concludes that sshd started
@@ -119,7 +118,7 @@ bool is_plain(const SshConfig& said) {
   for (const char* name : {"hostname", "port", "connecttimeout"}) {
     if (!said.contains(name)) return false;
   }
-  return std::all_of(kSettings.begin(), kSettings.end(), [&](const Setting& setting) {
+  return std::ranges::all_of(kSettings, [&](const Setting& setting) {
     const auto found = said.find(setting.name);
     return found == said.end() || found->second == setting.neutral;
   });

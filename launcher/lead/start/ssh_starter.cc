@@ -7,14 +7,12 @@
 #include <utility>
 
 #include <asio/post.hpp>
-#include <fmt/format.h>
 
 #include "base/endpoint.h"
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "launcher/lead/report/report.h"
 #include "launcher/lead/start/pbs_login.h"
 #include "launcher/lead/start/ssh_login.h"
 #include "launcher/wire/output_link.h"
@@ -146,7 +144,7 @@ void SshStarter::list(const std::vector<HostEntry>& hosts) {
 }
 
 bool SshStarter::runs(int login) const {
-  return std::any_of(running_.begin(), running_.end(), [=](const HostPtr& host) {
+  return std::ranges::any_of(running_, [=](const HostPtr& host) {
     return host->login == login && host->running() && host->state != Host::State::failed;
   });
 }
@@ -292,7 +290,7 @@ void SshStarter::have_config(const HostPtr& host, const Command::End& end) {
 
 void SshStarter::order_login(const HostPtr& host, const HostPlan& there) {
   if (!host->connects()) return;
-  const auto by = std::find_if(running_.begin(), running_.end(), [&](const HostPtr& other) {
+  const auto by = std::ranges::find_if(running_, [&](const HostPtr& other) {
     return other->node == host->by && other->state == Host::State::ready;
   });
   if (by == running_.end()) return refuse(host);
@@ -314,8 +312,8 @@ void SshStarter::refuse(const HostPtr& host) {
 }
 
 SshStarter::HostPtr SshStarter::find_login(int login) const {
-  const auto found = std::find_if(running_.begin(), running_.end(),
-                                  [=](const HostPtr& host) { return host->login == login; });
+  const auto found =
+      std::ranges::find_if(running_, [=](const HostPtr& host) { return host->login == login; });
   return found == running_.end() ? nullptr : *found;
 }
 
@@ -327,9 +325,8 @@ void SshStarter::drop(const HostPtr& host) {
 }
 
 void SshStarter::perform(const HostStarts::TakeBack& login) {
-  const auto found = std::find_if(running_.begin(), running_.end(), [&](const HostPtr& host) {
-    return host->node == login.node && host->connects();
-  });
+  const auto found = std::ranges::find_if(
+      running_, [&](const HostPtr& host) { return host->node == login.node && host->connects(); });
   if (found == running_.end()) return;
   const HostPtr host = *found;
   drop(host);
@@ -424,8 +421,7 @@ void SshStarter::be_patient() {
 
 void SshStarter::check_done() {
   if (!done_) return;
-  const bool all = std::all_of(running_.begin(), running_.end(),
-                               [](const HostPtr& host) { return host->over(); });
+  const bool all = std::ranges::all_of(running_, [](const HostPtr& host) { return host->over(); });
   if (all) asio::post(loop_, std::exchange(done_, nullptr));
 }
 

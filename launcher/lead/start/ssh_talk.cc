@@ -167,7 +167,7 @@ bool asks_srun(std::string_view variable) {
   const auto name = variable.substr(0, variable.find('='));
   if (name.starts_with("SLURM_ARRAY_")) return false;  // the same on all hosts of the job
   return (name.starts_with("SLURM_") || name.starts_with("SRUN_")) &&
-         std::find(kKept.begin(), kKept.end(), name) == kKept.end();
+         std::ranges::find(kKept, name) == kKept.end();
 }
 
 std::string here_line() { return std::string(kMark) + "here\n"; }
@@ -232,8 +232,7 @@ std::vector<std::string> failure_table(std::vector<HostFailure> failures,
   const auto name = [&](const HostFailure& failure) -> const std::string& {
     return hosts[static_cast<std::size_t>(failure.node)].name;
   };
-  std::sort(failures.begin(), failures.end(),
-            [](const auto& a, const auto& b) { return a.node < b.node; });
+  std::ranges::sort(failures, [](const auto& a, const auto& b) { return a.node < b.node; });
   std::size_t width = 0;
   for (const auto& failure : failures) width = std::max(width, name(failure).size());
   std::vector<std::string> lines = {
@@ -245,8 +244,8 @@ std::vector<std::string> failure_table(std::vector<HostFailure> failures,
 }
 
 int exit_code_of(const std::vector<HostFailure>& failures) {
-  const auto first = std::min_element(failures.begin(), failures.end(),
-                                      [](const auto& a, const auto& b) { return a.node < b.node; });
+  const auto first = std::ranges::min_element(
+      failures, [](const auto& a, const auto& b) { return a.node < b.node; });
   return first == failures.end() ? kExitOk : first->exit_code;
 }
 

@@ -116,7 +116,7 @@ std::optional<uid_t> owner_of_loopback(std::uint16_t from, std::uint16_t to) {
 bool has_loopback(uid_t user, std::uint16_t to) {
   const auto owners = owners_by_diag(std::nullopt, to);
   if (!owners) return has_in_table(text_of("/proc/net/tcp"), user, to);
-  return std::find(owners->begin(), owners->end(), user) != owners->end();
+  return std::ranges::find(*owners, user) != owners->end();
 }
 
 std::optional<uid_t> owner_in_table(std::string_view table, std::uint16_t from, std::uint16_t to) {

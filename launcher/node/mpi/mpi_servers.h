@@ -2,7 +2,6 @@
 #pragma once
 
 #include <set>
-#include <utility>
 
 #include <asio/io_context.hpp>
 

@@ -68,7 +68,7 @@ Result<std::string> NodeExchange::hear(const std::string& prefix, const Over& ov
     if (!value) return value;
     Reader in(*value);
     if (i == 0) pieces = in.get<std::uint32_t>();
-    if (!in.ok()) return Error{.code = Errc::protocol, .what = "a node sent nonsense"};
+    if (!in.ok()) return Error{.code = Errc::protocol, .what = "another node sent malformed data"};
     text += in.get_raw(in.left());
   }
   return text;

@@ -21,7 +21,7 @@ class NodeExchange {
     std::string store_url;
     std::string key;  // of this exchange, the same on all nodes: "pmi/r1/2/"
     int node;         // our own
-    std::vector<int> others;
+    std::vector<int> others = {};
     std::string text;  // ours, of any length
   };
   // Returns the others' texts in their order. over: polled several times a second; true: waiting

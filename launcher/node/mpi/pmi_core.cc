@@ -90,20 +90,16 @@ Result<PmiCore::Actions> PmiCore::said(Client client, std::string_view line) {
   // Several lines that begin with mcmd form one command, as for MPI_Comm_spawn; it has one reply.
   const std::string command = word(words, words.contains("mcmd") ? "mcmd" : "cmd");
   if (const auto reply = fixed_reply(command, round.world.size, seat.appnum)) {
-    return Actions{.replies = {{client, *reply + "\n"}},
-                   .exchange = {},
-                   .abort = {},
-                   .spawn = command == "spawn"};
+    return Actions{.replies = {{client, *reply + "\n"}}, .spawn = command == "spawn"};
   }
   if (command == "put") {
     auto reply = put(round, words);
     if (!reply) return reply.error();
-    return Actions{.replies = {{client, *reply}}, .exchange = {}, .abort = {}};
+    return Actions{.replies = {{client, *reply}}};
   }
-  if (command == "get")
-    return Actions{.replies = {{client, get(round, words)}}, .exchange = {}, .abort = {}};
+  if (command == "get") return Actions{.replies = {{client, get(round, words)}}};
   if (command == "barrier_in") return come(round, client);
-  if (command == "abort") return Actions{.replies = {}, .exchange = {}, .abort = code_in(words)};
+  if (command == "abort") return Actions{.abort = code_in(words)};
   // The lines of a spawn between its first and its last.
   if (command.empty() && !words.empty()) return Actions();
   if (line == "endcmd") return Actions();
@@ -135,10 +131,8 @@ PmiCore::Actions PmiCore::come(Round& round, Client client) {
   round.in_barrier.insert(client);
   if (static_cast<int>(round.in_barrier.size()) < round.world.local_size) return {};
   if (round.world.nodes == 1) return let_go(round, "0");
-  return {
-      .replies = {},
-      .exchange = Exchange{round.world.round, ++round.turns, encode(std::exchange(round.news, {}))},
-      .abort = {}};
+  return {.exchange =
+              Exchange{round.world.round, ++round.turns, encode(std::exchange(round.news, {}))}};
 }
 
 PmiCore::Actions PmiCore::exchanged(int number, const Result<std::vector<std::string>>& others) {

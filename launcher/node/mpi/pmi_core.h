@@ -42,10 +42,10 @@ class PmiCore {
     std::string own;
   };
   struct Actions {
-    std::vector<Reply> replies;
-    std::optional<Exchange> exchange;
-    std::optional<int> abort;  // the exit code: the client waits to be killed
-    bool spawn = false;        // the client called MPI_Comm_spawn(), which was refused
+    std::vector<Reply> replies = {};
+    std::optional<Exchange> exchange = {};
+    std::optional<int> abort = {};  // the exit code: the client waits to be killed
+    bool spawn = false;             // the client called MPI_Comm_spawn(), which was refused
   };
 
   void add(Client client, const World& world);

@@ -157,7 +157,6 @@ PmiServer::Others PmiServer::exchange(const PmiCore::Exchange& what, const Worke
   NodeExchange::Request request{.store_url = place.store_url,
                                 .key = turn_key(what.round, what.turn),
                                 .node = place.node_rank,
-                                .others = {},
                                 .text = what.own};
   for (int node = 0; node < place.nodes; ++node) {
     if (node != place.node_rank) request.others.push_back(node);

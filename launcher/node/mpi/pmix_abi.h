@@ -2,8 +2,6 @@
 // its ABI, which libpmix keeps from 3 on): the library is found at run time only.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <cstdint>
 

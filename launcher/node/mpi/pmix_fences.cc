@@ -20,7 +20,7 @@ std::vector<int> ranks_among(const pmix::Proc procs[], std::size_t count) {
     if (procs[i].rank == pmix::kAllRanks) return {};
     ranks.push_back(static_cast<int>(procs[i].rank));
   }
-  std::sort(ranks.begin(), ranks.end());
+  std::ranges::sort(ranks);
   return ranks;
 }
 

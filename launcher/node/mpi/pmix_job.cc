@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <cstring>
 #include <map>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -42,7 +40,7 @@ std::string encode_order(const PmixOrder& order) { return encode_record(order, k
 Result<PmixOrder> decode_order(std::string_view bytes) {
   PmixOrder order;
   if (decode_record(bytes, order, kPmixLimits)) return order;
-  return protocol_error("an order for a PMIx server makes no sense");
+  return protocol_error("an order for a PMIx server is malformed");
 }
 
 std::string encode_node(const PmixNode& node) { return encode_record(node, kPmixLimits); }
@@ -50,11 +48,13 @@ std::string encode_node(const PmixNode& node) { return encode_record(node, kPmix
 Result<PmixNode> decode_node(std::string_view bytes, int size) {
   PmixNode node;
   const bool whole = decode_record(bytes, node, kPmixLimits);
-  const bool plausible = std::all_of(node.ranks.begin(), node.ranks.end(),
-                                     [&](int rank) { return rank >= 0 && rank < size; });
+  const bool plausible =
+      std::ranges::all_of(node.ranks, [&](int rank) { return rank >= 0 && rank < size; });
   // In a list of hosts such a name would mean several hosts, or none.
   const bool named = !node.host.empty() && node.host.find_first_of(",;[]") == node.host.npos;
-  if (!whole || !plausible || !named) return protocol_error("a node sent nonsense about its ranks");
+  if (!whole || !plausible || !named) {
+    return protocol_error("another node sent malformed data about its ranks");
+  }
   return node;
 }
 
@@ -70,7 +70,7 @@ Result<void> check_nodes(std::vector<PmixNode>& nodes, int size) {
     }
     if (++names[nodes[i].host] > 1) nodes[i].host += fmt::format("-node{}", i);
   }
-  if (all == seen.size() && std::find(seen.begin(), seen.end(), false) == seen.end()) return {};
+  if (all == seen.size() && std::ranges::find(seen, false) == seen.end()) return {};
   return protocol_error(fmt::format("the nodes have other ranks than 0 to {}", size - 1));
 }
 
@@ -159,8 +159,8 @@ std::string pmix_keys(int round) { return fmt::format("pmix/r{}/", round); }
 
 std::string nspace_of(const std::string& job_id, int master_port, int round, const Secret& secret) {
   std::string job = job_id.substr(0, kMostOfJobId);
-  std::replace_if(
-      job.begin(), job.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
+  std::ranges::replace_if(
+      job, [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
   const auto name = fmt::format("dlaunch-{}-{}-{}", job, master_port, round);
   const Mac mac = secret.mac("PMIx " + name);
   return fmt::format("{}-{}", name, sha256_hex({mac.data(), mac.size()}).substr(0, kSecretDigits));

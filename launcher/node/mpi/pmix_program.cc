@@ -201,7 +201,6 @@ Result<void> PmixProgram::find_nodes() {
       .store_url = order_.store_url,
       .key = pmix_keys(order_.round) + "nodes/",
       .node = order_.node_rank,
-      .others = {},
       .text = encode_node({order_.host, order_.ranks, library_.version.text})};
   for (int node = 0; node < order_.nodes; ++node) {
     if (node != order_.node_rank) request.others.push_back(node);
@@ -277,7 +276,7 @@ Result<void> PmixProgram::register_ranks() {
   if (auto ok = add_maps(facts); !ok) return ok;
   facts.add_text("pmix.jobid", order_.nspace);
   facts.add_text("pmix.lpeers", joined(order_.ranks));
-  facts.add_rank("pmix.lldr", *std::min_element(order_.ranks.begin(), order_.ranks.end()));
+  facts.add_rank("pmix.lldr", *std::ranges::min_element(order_.ranks));
   facts.add_text("pmix.tmpdir", order_.folder);
   facts.add_text("pmix.nsdir", folder("/job"));
   facts.add_flag("pmix.tdir.rmclean", true);

@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <string>
@@ -191,13 +190,10 @@ Result<void> PmixServer::start(const ServedPtr& round) {
   request.out = says.get();
   request.inherited = round->listener.native_handle();
   request.death_signal = SIGTERM;  // it cleans up
-  ::getrlimit(RLIMIT_NOFILE, &request.open_files);
-  Spawned spawned;
-  if (const auto error = spawn(request, spawned); error.stage != Stage::none) {
-    return Error{.what = error.what, .os_errno = error.os_errno};
-  }
-  round->pid = spawned.pid;
-  helpers_.insert(spawned.pid);
+  auto spawned = spawn_helper(request);
+  if (!spawned) return spawned.error();
+  round->pid = spawned->pid;
+  helpers_.insert(spawned->pid);
   round->order.listener = request.inherited;
   for (const auto& [local_rank, rank] : round->ranks) round->order.ranks.push_back(rank);
   Writer order;
@@ -207,7 +203,7 @@ Result<void> PmixServer::start(const ServedPtr& round) {
   ::fcntl(reading.get(), F_SETFL, O_NONBLOCK);
   round->in.assign(writing.release(), ec);
   round->out.assign(reading.release(), ec);
-  round->exited.assign(spawned.pidfd.release(), ec);
+  round->exited.assign(spawned->pidfd.release(), ec);
   read(round);
   watch(round);
   return {};

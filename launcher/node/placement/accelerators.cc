@@ -39,8 +39,7 @@ bool has_driver(const fs::path& device, const AcceleratorKind& kind) {
 std::span<const std::string_view> accelerator_kinds() { return kNames; }
 
 std::optional<int> count_accelerators(std::string_view kind, const std::string& root) {
-  const auto* known = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                   [&](const AcceleratorKind& one) { return one.name == kind; });
+  const auto* known = std::ranges::find(kKinds, kind, &AcceleratorKind::name);
   if (known == std::end(kKinds)) return std::nullopt;
   int count = 0;
   std::error_code none;

@@ -62,7 +62,7 @@ std::vector<std::vector<int>> bind_ranks(const Topology& topology, int nproc, Bi
         cpusets[rank].insert(cpusets[rank].end(), cpus.begin(), cpus.end());
       }
     }
-    std::sort(cpusets[rank].begin(), cpusets[rank].end());
+    std::ranges::sort(cpusets[rank]);
   }
   return cpusets;
 }

@@ -5,6 +5,7 @@
 
 #include "base/cpus.h"
 #include "base/small_file.h"
+#include "base/text.h"
 #include "launcher/node/placement/topology.h"
 
 namespace dlaunch {
@@ -54,15 +55,6 @@ double quota_up_from(const std::string& mount, std::string path, bool v2) {
   }
 }
 
-bool has_controller(std::string_view list, std::string_view name) {
-  while (!list.empty()) {
-    const auto comma = std::min(list.find(','), list.size());
-    if (list.substr(0, comma) == name) return true;
-    list.remove_prefix(std::min(comma + 1, list.size()));
-  }
-  return false;
-}
-
 }  // namespace
 
 double parse_cpu_max(std::string_view text) {
@@ -76,22 +68,19 @@ double parse_cfs(std::string_view quota_us, std::string_view period_us) {
 
 double cgroup_quota(const std::string& mount, std::string_view memberships) {
   double quota = 0;
-  while (!memberships.empty()) {
-    const auto eol = std::min(memberships.find('\n'), memberships.size());
-    const auto line = memberships.substr(0, eol);
-    memberships.remove_prefix(std::min(eol + 1, memberships.size()));
+  for (const auto line : split_words(memberships, '\n')) {
     // "0::/path" (v2) or "4:cpu,cpuacct:/path" (v1).
     const auto first = line.find(':');
     const auto second = first == line.npos ? line.npos : line.find(':', first + 1);
     if (second == line.npos) continue;
-    const auto controllers = line.substr(first + 1, second - first - 1);
+    const auto controllers = split_words(line.substr(first + 1, second - first - 1), ',');
     std::string path(line.substr(second + 1));
     if (path.empty() || path[0] != '/' || path == "/") path.clear();
     if (controllers.empty()) {
       for (const char* folder : {"", "/unified"}) {
         keep_smaller(quota, quota_up_from(mount + folder, path, true));
       }
-    } else if (has_controller(controllers, "cpu")) {
+    } else if (std::ranges::count(controllers, "cpu") > 0) {
       for (const char* folder : {"/cpu", "/cpu,cpuacct"}) {
         keep_smaller(quota, quota_up_from(mount + folder, path, false));
       }

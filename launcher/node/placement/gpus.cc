@@ -51,7 +51,7 @@ const GpuFiles* named(const std::vector<GpuFiles>& files, const std::string& ent
     return number < files.size() ? &files[number] : nullptr;
   }
   if (!entry.starts_with("GPU-")) return nullptr;
-  const auto found = std::find_if(files.begin(), files.end(), [&](const GpuFiles& one) {
+  const auto found = std::ranges::find_if(files, [&](const GpuFiles& one) {
     return value_of(one.information, "GPU UUID").starts_with(entry);
   });
   return found == files.end() ? nullptr : &*found;
@@ -70,13 +70,11 @@ std::vector<GpuFiles> read_gpu_files(const std::string& root) {
   std::vector<GpuFiles> all;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(root + "/proc/driver/nvidia/gpus", none)) {
-    GpuFiles one{.bus = entry.path().filename(),
-                 .information = text_of(entry.path() / "information"),
-                 .local_cpus = "",
-                 .cut = false,
-                 .bridges = bridges_above(entry.path().filename(), root),
-                 .minor = ""};
+    GpuFiles one;
+    one.bus = entry.path().filename();
+    one.information = text_of(entry.path() / "information");
     one.local_cpus = text_of(root + "/sys/bus/pci/devices/" + one.bus + "/local_cpulist");
+    one.bridges = bridges_above(one.bus, root);
     one.minor = value_of(one.information, "Device Minor");
     const fs::path instances = root + "/proc/driver/nvidia/capabilities/gpu" + one.minor + "/mig";
     for (const auto& instance : fs::directory_iterator(instances, none)) {
@@ -84,8 +82,7 @@ std::vector<GpuFiles> read_gpu_files(const std::string& root) {
     }
     all.push_back(std::move(one));
   }
-  std::sort(all.begin(), all.end(),
-            [](const GpuFiles& a, const GpuFiles& b) { return a.bus < b.bus; });
+  std::ranges::sort(all, [](const GpuFiles& a, const GpuFiles& b) { return a.bus < b.bus; });
   return all;
 }
 

@@ -36,7 +36,7 @@ std::vector<Hca> read_hcas(const std::string& root) {
                    .cpus = cpus_in_list(text_of(device / "local_cpulist")),
                    .active = is_active(entry.path())});
   }
-  std::sort(all.begin(), all.end(), [](const Hca& a, const Hca& b) { return a.name < b.name; });
+  std::ranges::sort(all, [](const Hca& a, const Hca& b) { return a.name < b.name; });
   return all;
 }
 

@@ -1,5 +1,3 @@
-#include <sched.h>
-
 #include <memory>
 #include <set>
 #include <vector>

@@ -31,16 +31,16 @@ std::optional<GpuUse> gpu_named(const std::vector<GpuFigures>& gpus, std::string
 }
 
 bool has_one_of(const std::vector<GpuProcess>& processes, const std::vector<int>& pids) {
-  return std::any_of(processes.begin(), processes.end(), [&](const GpuProcess& process) {
-    return std::find(pids.begin(), pids.end(), process.pid) != pids.end();
+  return std::ranges::any_of(processes, [&](const GpuProcess& process) {
+    return std::ranges::find(pids, process.pid) != pids.end();
   });
 }
 
 }  // namespace
 
 std::string short_bus(std::string bus) {
-  std::transform(bus.begin(), bus.end(), bus.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(bus, bus.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const auto domain = bus.find(':');
   return domain != bus.npos && domain > 4 ? bus.substr(domain - 4) : bus;
 }

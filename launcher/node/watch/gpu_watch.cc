@@ -47,7 +47,7 @@ void GpuWatch::take(const Command::End& end) {
   never_ = !gpus;
   newest_ = gpus ? std::move(*gpus) : std::vector<GpuFigures>();
   if (gpus || (end.status == kNoNvml && !end.too_late)) return;
-  log_warn("no figures of GPUs: asking NVML {}", how.empty() ? "gave nonsense" : how);
+  log_warn("no figures of GPUs: asking NVML {}", how.empty() ? "gave a malformed answer" : how);
 }
 
 }  // namespace dlaunch

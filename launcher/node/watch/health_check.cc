@@ -60,8 +60,7 @@ Command::Request HealthCheck::own_test() const {
                         .limit = plan_.gpus_asked > 0 ? kOwnTestOfGpus : kOwnTest};
   for (const std::string& item : own_environment()) {
     const auto name = std::string_view(item).substr(0, item.find('='));
-    if (std::find(kForTheTest.begin(), kForTheTest.end(), name) != kForTheTest.end())
-      asks.env.push_back(item);
+    if (std::ranges::find(kForTheTest, name) != kForTheTest.end()) asks.env.push_back(item);
   }
   return asks;
 }

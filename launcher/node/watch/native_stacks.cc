@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <elfutils/libdwfl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
@@ -125,8 +124,8 @@ std::vector<pid_t> threads_of(pid_t pid) {
   while (const dirent* entry = dir ? ::readdir(dir.get()) : nullptr) {
     if (const int tid = std::atoi(entry->d_name); tid > 0) tids.push_back(tid);
   }
-  std::sort(tids.begin(), tids.end(),
-            [pid](pid_t a, pid_t b) { return (a == pid) > (b == pid) || ((b != pid) && a < b); });
+  std::ranges::sort(
+      tids, [pid](pid_t a, pid_t b) { return (a == pid) > (b == pid) || ((b != pid) && a < b); });
   return tids;
 }
 
@@ -159,8 +158,8 @@ class Held {
 
  private:
   void seize(pid_t tid) {
-    const bool known = std::any_of(threads.begin(), threads.end(),
-                                   [tid](const Thread& t) { return t.tid == tid; });
+    const bool known =
+        std::ranges::any_of(threads, [tid](const Thread& t) { return t.tid == tid; });
     if (known || threads.size() >= kMaxThreads) return;
     Thread& thread = threads.emplace_back();
     thread.tid = tid;
@@ -305,8 +304,8 @@ void native_stacks(pid_t pid, const std::function<void(const std::string&)>& emi
     return emit("the memory map of the process cannot be read: it has ended, or is another user's");
   }
   Held held(pid);
-  const bool none = std::none_of(held.threads.begin(), held.threads.end(),
-                                 [](const Thread& thread) { return thread.held; });
+  const bool none =
+      std::ranges::none_of(held.threads, [](const Thread& thread) { return thread.held; });
   if (none && !held.threads.empty() && held.threads[0].forbidden) {
     return emit(
         "the system does not let dlaunch trace this process: "

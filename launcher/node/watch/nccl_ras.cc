@@ -192,7 +192,7 @@ std::vector<tcp::endpoint> listeners(std::istream& table, std::uint16_t port, ui
       at->address(at->address().is_v4() ? asio::ip::address(asio::ip::address_v4::loopback())
                                         : asio::ip::address(asio::ip::address_v6::loopback()));
     }
-    if (std::find(found.begin(), found.end(), *at) == found.end()) found.push_back(*at);
+    if (std::ranges::find(found, *at) == found.end()) found.push_back(*at);
   }
   return found;
 }

@@ -4,7 +4,6 @@
 // then NcclRas asks again, on another connection.
 #pragma once
 
-#include <netinet/in.h>
 #include <sys/types.h>
 
 #include <cstdint>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <utility>
 
 #include "base/log.h"
 #include "base/signal_name.h"
@@ -70,7 +69,11 @@ NodeMonitor::NodeMonitor(asio::io_context& loop, Processes& processes, std::set<
       gpus_(loop, helpers),
       ras_(loop),
       traceback_timer_(loop, [this] { look_at_tracebacks(); }),
-      timer_(loop),
+      timer_(loop,
+             [this] {
+               look();
+               timer_.arm(steady_now() + interval_);
+             }),
       go_on_timer_(loop, [this] { go_on(steady_now()); }) {}
 
 void NodeMonitor::begin(Duration still_after) {
@@ -78,7 +81,7 @@ void NodeMonitor::begin(Duration still_after) {
   interval_ = interval_for(still_after);
   watches_ = still_after != Duration::max();
   progress_ = {};
-  arm();
+  timer_.arm(steady_now() + interval_);
   spans_ = {};
   spans_timer_.arm(steady_now() + spans_interval(1));
   tracebacks_ = {};
@@ -87,28 +90,13 @@ void NodeMonitor::begin(Duration still_after) {
   look_at_tracebacks();
 }
 
-void NodeMonitor::arm() {
-  timer_.cancel();
-  timer_.expires_after(interval_);
-  timer_.async_wait([this](asio::error_code ec) {
-    if (ec) return;
-    look();
-    arm();
-  });
-}
-
 void NodeMonitor::stop() {
   news_.reset();
-  timer_.cancel();
+  timer_.arm(kNever);
   spans_timer_.arm(kNever);
   traceback_timer_.arm(kNever);
   processes_.on_traceback(nullptr);
   go_on(kNever);
-}
-
-bool NodeMonitor::runs(Slot slot) const {
-  const auto running = processes_.running_slots();
-  return std::find(running.begin(), running.end(), slot) != running.end();
 }
 
 void NodeMonitor::look() {
@@ -240,7 +228,7 @@ void NodeMonitor::on(const NodeCut& cut) {
 
 void NodeMonitor::on(const NodeDump& dump) {
   NodeStacks stacks{.request = dump.request, .slot = dump.slot, .pid = 0, .lines = {}};
-  if (!runs(dump.slot)) {
+  if (!processes_.running(dump.slot)) {
     stacks.lines = {"it has no process any more"};
     return tell_(stacks);
   }
@@ -262,7 +250,7 @@ void NodeMonitor::on(const NodeAskRecorder& ask) {
   };
   const auto answer = std::make_shared<Answer>();
   answer->recorded.request = ask.request;
-  if (!runs(ask.slot)) return tell_(answer->recorded);
+  if (!processes_.running(ask.slot)) return tell_(answer->recorded);
   answer->recorded.nccl = read_nccl(nccl_record_of(processes_.place(ask.slot)));
   const auto tell_if_all_there = [this, answer] {
     if (--answer->open == 0) tell_(answer->recorded);
@@ -285,13 +273,13 @@ void NodeMonitor::on(const NodeAskRecorder& ask) {
 
 // Unless that process has gone already.
 void NodeMonitor::on(const NodeHung& hung) {
-  if (!runs(hung.slot) || processes_.program_pid(hung.slot) != hung.pid) return;
+  if (!processes_.running(hung.slot) || processes_.program_pid(hung.slot) != hung.pid) return;
   processes_.call_hung(hung.slot, hung.why);
   tell_(NodeReplace{hung.slot, FailureKind::hung});
 }
 
 void NodeMonitor::on(const NodeInject& inject) {
-  if (!runs(inject.slot)) return;
+  if (!processes_.running(inject.slot)) return;
   const pid_t pid = processes_.program_pid(inject.slot);
   log_info("chaos: {} to rank {} (pid {})", describe_signal(inject.signal),
            processes_.place(inject.slot).rank, pid);
@@ -312,7 +300,8 @@ void NodeMonitor::go_on(TimePoint now) {
       ++it;
       continue;
     }
-    if (runs(slot) && processes_.program_pid(slot) == stopped.pid) ::kill(stopped.pid, SIGCONT);
+    if (processes_.running(slot) && processes_.program_pid(slot) == stopped.pid)
+      ::kill(stopped.pid, SIGCONT);
     it = stopped_.erase(it);
   }
   go_on_timer_.arm(next);

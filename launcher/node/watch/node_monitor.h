@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
 
 #include "launcher/node/watch/activity.h"
 #include "launcher/node/watch/give_up_news.h"
@@ -53,7 +52,6 @@ class NodeMonitor {
   void stop();
 
  private:
-  void arm();
   NodeWorker describe(Slot slot) const;
   std::vector<NodeGpu> gpus_of_worker(Slot slot, const std::vector<GpuFigures>& all) const;
   void go_on(TimePoint now);
@@ -64,7 +62,6 @@ class NodeMonitor {
   void send_trace(TimePoint now, const WorkerPlace& place);
   TimePoint active_at(Slot slot);
   void look_for_give_ups();
-  bool runs(Slot slot) const;
 
   asio::io_context& loop_;
   Processes& processes_;
@@ -86,7 +83,7 @@ class NodeMonitor {
     TimePoint said{}, sent = TimePoint::min();
   };
   SentProgress progress_;
-  asio::steady_timer timer_;
+  DeadlineTimer timer_;
   struct Stopped {
     pid_t pid;
     TimePoint until;

@@ -12,8 +12,9 @@ constexpr std::size_t kMostLinks = 16;  // of a rank: those with the most bytes
 std::vector<FlightSpan> part_of(const std::vector<FlightSpan>& spans, std::uint64_t first,
                                 std::uint64_t last) {
   std::vector<FlightSpan> part;
-  std::copy_if(spans.begin(), spans.end(), std::back_inserter(part),
-               [&](const FlightSpan& span) { return span.seq >= first && span.seq <= last; });
+  std::ranges::copy_if(spans, std::back_inserter(part), [&](const FlightSpan& span) {
+    return span.seq >= first && span.seq <= last;
+  });
   if (part.empty() || part.size() - 1 != last - first) part.clear();
   return part;
 }
@@ -50,14 +51,13 @@ std::optional<NodeSpans> NodeSteps::look(std::uint32_t look, std::map<int, Recor
 
 std::optional<NodeTimes> NodeSteps::cut(const NodeCut& cut) const {
   if (cut.look != look_ || cut.last <= cut.first) return std::nullopt;
-  NodeTimes times{.look = look_, .ranks = {}, .links = {}};
+  NodeTimes times{.look = look_};
   for (const auto& [rank, record] : ranks_) {
     const auto part = part_of(record.spans, cut.first, cut.last);
     if (part.empty()) return std::nullopt;
     times.ranks.push_back(times_of(rank, part));
     auto received = record.received;
-    std::stable_sort(received.begin(), received.end(),
-                     [](auto& a, auto& b) { return a.bytes > b.bytes; });
+    std::ranges::stable_sort(received, [](auto& a, auto& b) { return a.bytes > b.bytes; });
     if (received.size() > kMostLinks) received.resize(kMostLinks);
     for (const FlightReceived& from : received) {
       times.links.push_back({from.peer, rank, from.bytes, from.time});

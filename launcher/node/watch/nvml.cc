@@ -220,8 +220,8 @@ Result<std::vector<GpuFigures>> ask_nvml() {
   }
   nvml->shutdown();
   if (result != kNvmlSuccess) return error("nvmlDeviceGetCount", result);
-  std::stable_sort(gpus.begin(), gpus.end(),
-                   [](const GpuFigures& a, const GpuFigures& b) { return a.bus < b.bus; });
+  std::ranges::stable_sort(gpus,
+                           [](const GpuFigures& a, const GpuFigures& b) { return a.bus < b.bus; });
   return gpus;
 }
 

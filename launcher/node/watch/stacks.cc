@@ -20,7 +20,6 @@
 #include <asio/steady_timer.hpp>
 #include <fmt/format.h>
 
-#include "base/clock.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -202,13 +201,8 @@ class Dump : public std::enable_shared_from_this<Dump> {
   std::vector<std::string> lines() const {
     std::vector<std::string> out;
     const bool complete = text_.ends_with(kComplete);
-    std::string_view rest(text_.data(), text_.size() - (complete ? 1 : 0));
-    while (!rest.empty()) {
-      const auto end = rest.find('\n');
-      const auto line = rest.substr(0, end);
-      if (!line.empty()) out.push_back(escaped(line));
-      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    }
+    const std::string_view text(text_.data(), text_.size() - (complete ? 1 : 0));
+    for (const auto line : split_words(text, '\n')) out.push_back(escaped(line));
     if (gave_up_ && !complete) {
       out.emplace_back("this took too long, and dlaunch stopped it");
     } else if (!complete) {

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <iterator>
 #include <map>
-#include <string>
 
 #include "base/fnv1a.h"
 #include "base/pickle.h"
@@ -27,9 +26,9 @@ std::uint32_t group_number(std::string_view name, std::string_view description) 
 // "nccl:all_reduce", "gloo:_all_gather_base"; the last index for a name that is not ours.
 std::uint8_t what_is(std::string_view profiling_name) {
   const auto name = profiling_name.substr(profiling_name.find(':') + 1);
-  const auto found = std::find_if(
-      std::begin(kCollectiveNames), std::end(kCollectiveNames),
-      [&](std::string_view known) { return name.find(known) != std::string_view::npos; });
+  const auto found = std::ranges::find_if(kCollectiveNames, [&](std::string_view known) {
+    return name.find(known) != std::string_view::npos;
+  });
   return static_cast<std::uint8_t>(found - std::begin(kCollectiveNames));
 }
 

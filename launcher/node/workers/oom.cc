@@ -5,18 +5,16 @@
 #include <fmt/format.h>
 
 #include "base/small_file.h"
+#include "base/text.h"
 
 namespace dlaunch {
 namespace {
 
 // Our path in the hierarchy: the line "0::/path" of version 2, or "N:memory:/path" of version 1.
 std::string path_in(const std::string& cgroups, std::string_view key) {
-  for (std::size_t at = 0; at < cgroups.size();) {
-    const auto end = std::min(cgroups.find('\n', at), cgroups.size());
-    const std::string line = cgroups.substr(at, end - at);
-    at = end + 1;
+  for (const auto line : split_words(cgroups, '\n')) {
     const auto from = line.find(key);
-    if (from != std::string::npos) return line.substr(from + key.size());
+    if (from != line.npos) return std::string(line.substr(from + key.size()));
   }
   return "";
 }
@@ -30,10 +28,7 @@ std::uint64_t number(const std::string& text) {
 }  // namespace
 
 bool find_count(std::string_view text, std::string_view name, std::uint64_t& count) {
-  while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
-    const auto line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (const auto line : split_words(text, '\n')) {
     if (!line.starts_with(name) || line.size() <= name.size() || line[name.size()] != ' ') continue;
     const auto digits = line.substr(name.size() + 1);
     return std::from_chars(digits.data(), digits.data() + digits.size(), count).ec == std::errc();

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "base/contract.h"
@@ -33,7 +32,7 @@ Processes::Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& star
       helpers_(helpers),
       handlers_(std::move(handlers)),
       children_(loop),
-      leftovers_(loop),
+      leftovers_(loop, [this] { kill_leftovers(); }),
       oom_before_(read_oom_counter()),
       processes_(static_cast<std::size_t>(slots)) {
   asio::error_code ec;
@@ -42,18 +41,12 @@ Processes::Processes(asio::io_context& loop, OutputHub& hub, WorkerStarter& star
 }
 
 bool Processes::running(Slot slot) const {
-  const auto& process = processes_[static_cast<std::size_t>(slot)];
-  return process && process->running;
-}
-
-pid_t Processes::pid(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->pid; }
-
-const std::string& Processes::gpus(Slot slot) const {
-  return processes_[static_cast<std::size_t>(slot)]->gpus;
+  const auto at = static_cast<std::size_t>(slot);
+  return at < processes_.size() && processes_[at] && processes_[at]->running;
 }
 
 pid_t Processes::program_pid(Slot slot) const {
-  const Process& process = *processes_[static_cast<std::size_t>(slot)];
+  const Process& process = at(slot);
   return process.program_pid > 0 ? process.program_pid : process.pid;
 }
 
@@ -65,18 +58,6 @@ void Processes::read_heartbeats(Slot slot) {
     process.beat = steady_now();
     process.progress.feed(*process.beat, {bytes, static_cast<std::size_t>(n)});
   }
-}
-
-std::optional<TimePoint> Processes::beat_at(Slot slot) const {
-  return processes_[static_cast<std::size_t>(slot)]->beat;
-}
-
-const std::optional<RunProgress>& Processes::progress(Slot slot) const {
-  return processes_[static_cast<std::size_t>(slot)]->progress.last();
-}
-
-const WorkerPlace& Processes::place(Slot slot) const {
-  return processes_[static_cast<std::size_t>(slot)]->place;
 }
 
 std::vector<Slot> Processes::running_slots() const {
@@ -97,7 +78,7 @@ std::vector<Slot> Processes::members() const {
 template <class Pred>
 std::optional<Slot> Processes::find(Pred is_meant) const {
   for (const Slot slot : running_slots()) {
-    if (is_meant(*processes_[static_cast<std::size_t>(slot)])) return slot;
+    if (is_meant(at(slot))) return slot;
   }
   return std::nullopt;
 }
@@ -152,8 +133,7 @@ void Processes::watch(Slot slot) {
 bool Processes::group_lives(const Process& process) const {
   if (!ends_the_job(process.signal_sent)) return false;
   const auto all = orphans();
-  return std::any_of(all.begin(), all.end(),
-                     [&](pid_t child) { return ::getpgid(child) == process.pid; });
+  return std::ranges::any_of(all, [&](pid_t child) { return ::getpgid(child) == process.pid; });
 }
 
 void Processes::look_again(Slot slot) {
@@ -273,7 +253,10 @@ void Processes::abort(Slot slot, int exit_code) {
 }
 
 void Processes::end_leftovers() {
-  if (!running_slots().empty()) return kill_later();
+  if (!running_slots().empty()) {  // beside the other workers: later, and without a wait
+    if (!leftovers_.is_armed() && !orphans().empty()) leftovers_.arm(steady_now() + kCleanUp);
+    return;
+  }
   await_orphans();
   for (const pid_t child : orphans()) tell_of_leftover(child);
   helpers_.empty() ? static_cast<void>(kill_descendants()) : kill_leftovers();
@@ -285,17 +268,6 @@ void Processes::await_orphans() {
     ::poll(nullptr, 0, 2);
     reap_orphans();
   }
-}
-
-void Processes::kill_later() {
-  if (kills_later_ || orphans().empty()) return;
-  kills_later_ = true;
-  leftovers_.expires_after(kCleanUp);
-  leftovers_.async_wait([this](asio::error_code error) {
-    if (error) return;
-    kills_later_ = false;
-    kill_leftovers();
-  });
 }
 
 // A worker's orphans come to us, its subreaper. The trees of running workers are not searched:
@@ -327,7 +299,7 @@ void Processes::tell_of_leftover(pid_t pid) const {
   const auto worker = environment_of(pid, contract::kWorker);
   const auto done = ranks_of_done_.find(worker ? std::atoi(worker->c_str()) : 0);
   if (done == ranks_of_done_.end()) return;
-  log_warn("rank {} has ended and left {} (pid {}) behind, which is killed", done->second,
+  log_warn("rank {} has ended and left {} (pid {}) behind; dlaunch kills it", done->second,
            escaped(name_of_process(pid)), pid);
 }
 

@@ -22,6 +22,7 @@
 #include "launcher/node/workers/worker_starter.h"
 #include "launcher/output/output_hub.h"
 #include "launcher/wire/after_traceback.h"
+#include "launcher/wire/deadline_timer.h"
 #include "launcher/wire/worker_end.h"
 
 namespace dlaunch {
@@ -58,12 +59,10 @@ class Processes {
   void end_leftovers();
 
   bool running(Slot slot) const;
-  pid_t pid(Slot slot) const;
-  TimePoint started(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->started; }
-  // As OutputHub::said_at().
+  pid_t pid(Slot slot) const { return at(slot).pid; }
+  TimePoint started(Slot slot) const { return at(slot).started; }
+  // As OutputHub's.
   std::optional<TimePoint> said_at(Slot slot) const { return hub_.said_at(slot); }
-  // As OutputHub::threw_at(), OutputHub::traceback() and OutputHub::on_traceback().
-  std::optional<TimePoint> threw_at(Slot slot) const { return hub_.threw_at(slot); }
   std::optional<Traceback> traceback(Slot slot) const { return hub_.traceback(slot); }
   void on_traceback(std::function<void()> begun) { hub_.on_traceback(std::move(begun)); }
   // The worker's progress since its last traceback; nullopt: it has printed none.
@@ -71,16 +70,16 @@ class Processes {
   // Reads what it has written to the pipe of its heartbeats.
   void read_heartbeats(Slot slot);
   // When it was last found to have sent a heartbeat; nullopt: it has sent none.
-  std::optional<TimePoint> beat_at(Slot slot) const;
+  std::optional<TimePoint> beat_at(Slot slot) const { return at(slot).beat; }
   // How far its program has come; nullopt: it has not said so.
-  const std::optional<RunProgress>& progress(Slot slot) const;
+  const std::optional<RunProgress>& progress(Slot slot) const { return at(slot).progress.last(); }
   // The process that has linked libdlring, if known: the worker itself, or one below it.
   pid_t program_pid(Slot slot) const;
   // The CUDA_VISIBLE_DEVICES that it got.
-  const std::string& gpus(Slot slot) const;
+  const std::string& gpus(Slot slot) const { return at(slot).gpus; }
   void set_program_pid(Slot slot, pid_t pid) { at(slot).program_pid = pid; }
   // It waits for its next round; move() ends the wait.
-  bool waits(Slot slot) const { return processes_[static_cast<std::size_t>(slot)]->waits; }
+  bool waits(Slot slot) const { return at(slot).waits; }
   void set_waits(Slot slot, bool waits) { at(slot).waits = waits; }
   // It has called MPI_Abort() and waits to be killed: its end counts as this exit code.
   void abort(Slot slot, int exit_code);
@@ -88,7 +87,7 @@ class Processes {
   void call_hung(Slot slot, const std::string& why) { at(slot).hung = why; }
   // --chaos is about to kill it; this does not kill.
   void note_chaos(Slot slot) { at(slot).by_chaos = true; }
-  const WorkerPlace& place(Slot slot) const;
+  const WorkerPlace& place(Slot slot) const { return at(slot).place; }
   // Of the running workers:
   std::vector<Slot> running_slots() const;
   std::vector<Slot> members() const;  // that have a rank
@@ -128,12 +127,12 @@ class Processes {
   std::vector<pid_t> orphans() const;
   bool is_leftover(pid_t pid) const;
   void await_orphans();
-  void kill_later();
   void kill_leftovers();
   void tell_of_leftover(pid_t pid) const;
   void note_signal(Slot slot, int number);
   WorkerEnd describe_end(Slot slot, const siginfo_t& info);
   Process& at(Slot slot) { return *processes_[static_cast<std::size_t>(slot)]; }
+  const Process& at(Slot slot) const { return *processes_[static_cast<std::size_t>(slot)]; }
 
   asio::io_context& loop_;
   OutputHub& hub_;
@@ -141,8 +140,7 @@ class Processes {
   const std::set<pid_t>& helpers_;
   Handlers handlers_;
   asio::signal_set children_;
-  asio::steady_timer leftovers_;  // for leftovers while other workers run
-  bool kills_later_ = false;
+  DeadlineTimer leftovers_;           // for leftovers while other workers run
   std::set<pid_t> ended_groups_;      // of workers
   std::map<int, int> ranks_of_done_;  // workers that ended with code 0, by number
   OomCounter oom_before_;

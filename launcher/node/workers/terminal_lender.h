@@ -2,8 +2,6 @@
 // takes it back when they end. ^Z in the debugger stops the whole job.
 #pragma once
 
-#include <functional>
-
 #include "launcher/node/workers/processes.h"
 #include "launcher/node/workers/terminal_turns.h"
 #include "launcher/process/terminal.h"

@@ -17,7 +17,7 @@ class TerminalTurns {
   void has(Slot slot) { turns_.push_front(slot); }
   // The worker asks. True: it gets the terminal now. One that has it already gets it again.
   bool asks(Slot slot) {
-    if (std::find(turns_.begin(), turns_.end(), slot) == turns_.end()) turns_.push_back(slot);
+    if (std::ranges::find(turns_, slot) == turns_.end()) turns_.push_back(slot);
     return turns_.front() == slot;
   }
   // The worker has ended. True: it had the terminal, which is free now, or holder()'s.

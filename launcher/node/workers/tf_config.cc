@@ -1,6 +1,6 @@
 #include "launcher/node/workers/tf_config.h"
 
-#include <nlohmann/json.hpp>
+#include "launcher/wire/json_text.h"
 
 namespace dlaunch {
 namespace {
@@ -21,9 +21,7 @@ std::string tf_config(const std::vector<JobRole>& roles, int rank,
     if (name != kEvaluator) cluster[name].push_back(peers[static_cast<std::size_t>(peer)]);
     if (peer == rank) task = {{"type", name}, {"index", index}};
   }
-  // A name of a host may be no UTF-8, for which dump() throws otherwise.
-  return nlohmann::ordered_json{{"cluster", cluster}, {"task", task}}.dump(
-      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text<nlohmann::ordered_json>({{"cluster", cluster}, {"task", task}});
 }
 
 }  // namespace dlaunch

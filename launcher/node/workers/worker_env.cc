@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <vector>
+
+#include <fmt/format.h>
 
 #include "base/contract.h"
 #include "launcher/node/workers/tf_config.h"
@@ -42,6 +43,7 @@ constexpr std::array kStalePrefixes = {"PMI_",
                                        contract::kSecretFile,
                                        contract::kJobId,
                                        contract::kLocalCores,
+                                       contract::kSite,  // and kSites, kSiteGrace …
                                        contract::kTfConfig};
 constexpr std::array kStaleNames = {"MPI_LOCALRANKID",    "MPI_LOCALNRANKS",      "SLURM_PROCID",
                                     "SLURM_LOCALID",      "JSM_JSRUN_PORT",       "FLUX_TASK_RANK",
@@ -56,15 +58,15 @@ constexpr std::array kStaleSettings = {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_M
 
 template <std::size_t N>
 bool begins_with_any(std::string_view name, const std::array<const char*, N>& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](const char* prefix) { return name.starts_with(prefix); });
+  return std::ranges::any_of(prefixes,
+                             [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
 bool stale(std::string_view name) {
   if (begins_with_any(name, kStaleSettings)) return true;
   if (begins_with_any(name, kKeptPrefixes)) return false;
   return begins_with_any(name, kStalePrefixes) ||
-         std::find(kStaleNames.begin(), kStaleNames.end(), name) != kStaleNames.end();
+         std::ranges::find(kStaleNames, name) != kStaleNames.end();
 }
 
 // NCCL takes no longer path of a plug-in.
@@ -113,9 +115,8 @@ std::string expand(const std::string& text, const Plan& plan, const WorkerPlace&
     }
     const std::size_t last = std::min(text.find_first_not_of('$', at), text.size()) - 1;
     const std::size_t dollars = last + 1 - at;
-    const auto macro = std::find_if(macros.begin(), macros.end(), [&](const Macro& m) {
-      return text.compare(last, m.first.size(), m.first) == 0;
-    });
+    const auto macro = std::ranges::find_if(
+        macros, [&](const Macro& m) { return text.compare(last, m.first.size(), m.first) == 0; });
     out.append(macro == macros.end() ? dollars : dollars / 2, '$');
     at = last + 1;
     if (macro == macros.end() || dollars % 2 == 0) continue;
@@ -128,17 +129,11 @@ std::string expand(const std::string& text, const Plan& plan, const WorkerPlace&
 using EnvByName = std::map<std::string, std::string>;
 
 // A spare has no rank yet, and must not take one from an enclosing launcher.
-void set_rank(EnvByName& env, const char* name, int rank) {
-  if (rank < 0)
+void set_numbers(EnvByName& env, std::initializer_list<const char*> names, int rank) {
+  for (const char* name : names) {
     env.erase(name);
-  else
-    env[name] = std::to_string(rank);
-}
-
-using Names = std::initializer_list<const char*>;
-
-void set_numbers(EnvByName& env, Names names, int rank) {
-  for (const char* name : names) set_rank(env, name, rank);
+    if (rank >= 0) env[name] = std::to_string(rank);
+  }
 }
 
 void set_role(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
@@ -262,6 +257,20 @@ void set_nccl_record(EnvByName& env, const Plan& plan, const WorkerPlace& place)
   if (plan.nccl_record == NcclRecord::kernels) env[contract::kNcclKernels] = "1";
 }
 
+void set_sites(EnvByName& env, const SitesPlan& sites) {
+  if (sites.list.empty()) return;
+  const auto ms = [](Duration time) {
+    return fmt::format("{}ms", std::chrono::ceil<std::chrono::milliseconds>(time).count());
+  };
+  env[contract::kSites] = to_string(sites.list);
+  env[contract::kSite] = sites.own;
+  env[contract::kSiteGrace] = ms(sites.grace);
+  env[contract::kSiteTimeout] = ms(sites.timeout);
+  env[contract::kSiteWait] = ms(sites.wait);
+  env[contract::kSiteLinger] = ms(sites.linger);
+  if (!sites.journal.empty()) env[contract::kSiteJournal] = sites.journal;
+}
+
 void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
   env[contract::kJobId] = plan.job_id;
   env[contract::kRound] = std::to_string(place.round);
@@ -276,6 +285,10 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
     env[contract::kHeartbeatPipe] = std::to_string(place.heartbeat_pipe);
   }
   env[contract::kTransport] = word_of(kTransportWords, plan.transport);
+  env.erase(contract::kVerify);  // the option has read it, or stands for it
+  if (plan.verify != VerifyMode::off) {
+    env[contract::kVerify] = word_of(kVerifyWords, plan.verify);
+  }
   if (plan.debug != DebugOutput::none) env[contract::kDebug] = word_of(kDebugWords, plan.debug);
   if (!plan.interface.empty()) env[contract::kInterface] = plan.interface;
   if (!plan.port_range.empty()) env[contract::kPortRange] = plan.port_range;
@@ -288,6 +301,7 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
       env["HIP_VISIBLE_DEVICES"] = plan.gpus[at];
     }
   }
+  set_sites(env, plan.sites);
   set_nics(env, plan);
   set_patience(env, plan);
   if (plan.debugging.active()) set_no_limits(env);
@@ -303,7 +317,7 @@ void drop_outer_tf_config(EnvByName& env, const std::vector<std::string>& inheri
   const auto own = env.find("TF_CONFIG");
   if (own == env.end()) return;
   const std::string outer = contract::kTfConfig + ("=" + own->second);
-  if (std::find(inherited.begin(), inherited.end(), outer) != inherited.end()) env.erase(own);
+  if (std::ranges::find(inherited, outer) != inherited.end()) env.erase(own);
 }
 
 }  // namespace

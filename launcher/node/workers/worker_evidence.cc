@@ -21,12 +21,30 @@ void note_wait_status(WorkerEnd& end, const siginfo_t& info) {
   end.core_dumped = info.si_code == CLD_DUMPED;
 }
 
+std::optional<CorruptNote> corrupt_note(const WorkerPlace& place) {
+  if (place.round_dir.empty()) return std::nullopt;
+  const std::string text =
+      read_left_file(place.round_dir + "/corrupt." + std::to_string(place.rank));
+  const char* const end = text.data() + text.size();
+  CorruptNote note;
+  const auto rank = std::from_chars(text.data(), end, note.rank);
+  if (rank.ec != std::errc() || rank.ptr == end || *rank.ptr != '\n') return std::nullopt;
+  note.what.assign(rank.ptr + 1, end);
+  while (note.what.ends_with('\n')) note.what.pop_back();
+  return note;
+}
+
 void note_left_files(WorkerEnd& end, const WorkerPlace& place) {
   end.error_file = read_left_file(place.error_file);
   if (place.round_dir.empty()) return;
   auto operations = last_operations_of(place);
   end.flight = std::move(operations.entries);
   end.flight_is_nccl = operations.is_nccl;
+  if (auto corrupt = corrupt_note(place);
+      corrupt && (corrupt->rank < 0 || corrupt->rank == place.rank)) {
+    end.corrupt_rank = corrupt->rank;
+    end.corrupt = std::move(corrupt->what);
+  }
   const std::string note =
       read_left_file(place.round_dir + "/peer_lost." + std::to_string(place.rank));
   int peer = -1;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <signal.h>
-#include <sys/types.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +21,14 @@ void note_wait_status(WorkerEnd& end, const siginfo_t& info);
 // The files that a failed worker may have left: TORCHELASTIC_ERROR_FILE, and in its round's folder
 // libdlring's note on a lost peer and the record of its operations.
 void note_left_files(WorkerEnd& end, const WorkerPlace& place);
+
+// What --verify has found, in a worker's words.
+struct CorruptNote {
+  int rank = -1;  // whose data are corrupt; -1: none is known
+  std::string what;
+};
+// nullopt: the worker has not left a note about this in its round.
+std::optional<CorruptNote> corrupt_note(const WorkerPlace& place);
 
 // Notes that the kernel killed it for lack of memory, if our memory cgroup counted such a kill
 // since `before` and we had not sent the SIGKILL. `before` then includes that kill, so that it is

@@ -5,9 +5,12 @@ import sys
 import xml.etree.ElementTree as Xml
 
 # Each header, and what it is about.
-C_HEADERS = {"ring.h": "collectives", "outer.h": "local training with an outer optimizer", "elastic.h": "state that survives"}
+C_HEADERS = {"ring.h": "collectives", "reductions.h": "reductions with terms of their own",
+             "outer.h": "local training with an outer optimizer", "sites.h": "local training over several sites",
+             "elastic.h": "state that survives"}
 CPP_HEADERS = {"ring.hpp": "collectives", "ring_ranges.hpp": "calls on containers", "elastic.hpp": "state that survives",
                "bucketer.hpp": "gradients while backpropagation runs",
+               "bucket_hooks.hpp": "gradients in fewer bytes, or without slow ranks",
                "outer.hpp": "local training with an outer optimizer"}
 FOLDERS = ("ring/include/dlaunch", "elastic/include/dlaunch")
 DIRECTIVES = {kind: "doxygen" + kind for kind in ("function", "enum", "typedef", "variable")}

@@ -7,8 +7,8 @@
 
 PeerLost, which is dlaunch.PeerLost, is raised when another rank has died or left; the text names it.
 dlaunch.torch.elastic lets a training go on after that. dlaunch.torch.DiLoCo and LocalSGD (dlaunch.torch.outer) train
-locally, and average seldom. Compression (dlaunch.torch.compression) sends DistributedDataParallel's gradients in few
-bits.
+locally, and average seldom. Compression and PowerSGD (dlaunch.torch.compression) send DistributedDataParallel's
+gradients in fewer bytes. Partial (dlaunch.torch.averages) averages them without waiting for slow ranks.
 
 The back end is a library for one minor release of PyTorch and every Python. It lies beside this file, as
 libdlring_torch-2.15.so (libdlring_torch-2.5-oldabi.so for a PyTorch with the old ABI of C++). For another release this
@@ -23,8 +23,8 @@ import torch
 
 from .._errors import PeerLost
 
-__all__ = ["Communicator", "Compression", "DiLoCo", "LocalSGD", "PeerLost", "communicator", "compressed",
-           "join_rounds"]
+__all__ = ["Communicator", "Compression", "DiLoCo", "LocalSGD", "Partial", "PeerLost", "PowerSGD", "communicator",
+           "compressed", "join_rounds", "partial"]
 
 if torch.__version__.startswith(("1.", "2.0.", "2.1.", "2.2.", "2.3.")) and importlib.util.find_spec(
         ".dlring_torch", __name__):
@@ -32,5 +32,6 @@ if torch.__version__.startswith(("1.", "2.0.", "2.1.", "2.2.", "2.3.")) and impo
 else:
     from ._library import Communicator, communicator, join_rounds
 
-from .compression import Compression, compressed
+from .averages import Partial, partial
+from .compression import Compression, PowerSGD, compressed
 from .outer import DiLoCo, LocalSGD

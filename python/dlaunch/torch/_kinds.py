@@ -5,6 +5,8 @@ from collections import OrderedDict, defaultdict
 
 import torch
 
+from ._exchange import GradientExchange
+
 
 # -- Tensors whose memory is part of the state.
 
@@ -52,10 +54,13 @@ class _Place:
             self.parameter.data = self.memory
 
 
-# -- Kinds of parts: each has places, and values() that set_values() restores.
+# -- Kinds of parts: each has places, and values() that set_values() restores. own: those of the places that differ
+# between ranks.
 
 
 class _Tensor:
+    own = ()
+
     def __init__(self, name, tensor):
         self.part = tensor
         self.buffers = self.places = [_Place(name, tensor)]
@@ -104,6 +109,7 @@ class _Module(_Tensor):
 
 class _Optimizer:
     """Its first step makes its state: a step of a copy, on a parameter like each of its own, shows the coming state."""
+    own = ()
 
     def __init__(self, name, optimizer):
         self.name, self.part, self.optimizer = name, optimizer, optimizer
@@ -175,7 +181,7 @@ class _Optimizer:
 
 class _Dict:
     """Schedulers, scalers, loaders: objects with a state_dict."""
-    buffers = places = ()
+    buffers = places = own = ()
 
     def __init__(self, name, thing):
         self.part = self.thing = thing
@@ -189,6 +195,21 @@ class _Dict:
         pass
 
 
+class _Exchange(_Tensor):
+    """The state of a DistributedDataParallel's hook."""
+    buffers = ()
+
+    def __init__(self, name, exchange):
+        self.part = exchange
+        self.own, common = ([_Place(f"{name}.{key}", tensor, tensors, key) for key, tensor in tensors.items()
+                             if tensor.numel() > 0] for tensors in (exchange.own, exchange.common))
+        self.places = self.own + common
+
+    def set_values(self, values):
+        super().set_values(values)
+        self.part._restored()
+
+
 def kind_of(part):
     """The class that keeps this part; None: a plain value."""
     if isinstance(part, torch.nn.Module):
@@ -197,4 +218,6 @@ def kind_of(part):
         return _Optimizer
     if torch.is_tensor(part):
         return _Tensor
+    if isinstance(part, GradientExchange):
+        return _Exchange
     return _Dict if hasattr(part, "state_dict") and hasattr(part, "load_state_dict") else None

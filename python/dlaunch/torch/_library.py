@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
-from .._errors import PeerLost
+from .._errors import Corrupt, PeerLost
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _SOURCE = os.path.join(_FOLDER, "dlring_torch_source")
@@ -80,8 +80,8 @@ def _loaded():
 def _load():
     path = _loaded()
     calls = ctypes.PyDLL(path)
-    calls.dlring_torch_raise.argtypes = [ctypes.py_object]
-    calls.dlring_torch_raise(PeerLost)
+    calls.dlring_torch_raise.argtypes = [ctypes.py_object, ctypes.py_object]
+    calls.dlring_torch_raise(PeerLost, Corrupt)
     atexit.register(calls.dlring_torch_close)
     return torch.ops.dlring
 

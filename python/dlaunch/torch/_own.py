@@ -12,9 +12,9 @@ _EVERYBODY = 1 << 20  # more than any number of ranks: all keep a copy
 
 
 class Own(Parts):
-    """Base of TorchState. Its __dict__ also has: _outers (DiLoCo by name), _replicas (None: nothing is sharded),
-    _with_random, _block, _shards (_sharded.ShardedParts or None), _checkpoints (None, or folder, interval and number),
-    and _resumed (a folder)."""
+    """Base of TorchState. Its __dict__ also has: _outers (DiLoCo by name), _exchanges (states of hooks), _replicas
+    (None: nothing is sharded), _with_random, _block, _shards (_sharded.ShardedParts or None), _checkpoints (None, or
+    folder, interval and number), and _resumed (a folder)."""
 
     _RESUMED = "_resumed_commits"  # among the plain values: the commits of the folder that the job began with
 
@@ -84,7 +84,8 @@ class Own(Parts):
 
     def _shard_replicas(self):
         if self._replicas is None:
-            return 1 if self._outers else _EVERYBODY
+            # With 1 the loss of two neighbours is fatal; the remedy is in the manual of elastic.py.
+            return 1 if self._outers or self._exchanges else _EVERYBODY
         return self._replicas
 
     def _keeps_own(self):
@@ -171,6 +172,9 @@ class Own(Parts):
     # -- All parts, for folders.
 
     def _for_folders(self, call):
+        if self._exchanges:
+            raise RuntimeError(f"{call}() keeps one state for all ranks, and a {self._exchanges[0].name} has one for "
+                               f"each: use snapshots()")
         if self._outers:
             raise RuntimeError(f"{call}() keeps one model for all ranks, and in local training each has its own: use "
                                f"snapshots()")

@@ -58,6 +58,23 @@ delay > 0 a commit after each step leaves no overlap: commit where outer.in_flig
             outer.step()
             state.commit()
 
+Hooks of DistributedDataParallel that keep something from step to step (Compression, PowerSGD, Partial) are parts of a
+state, too. Then a training that loses a rank continues bit for bit, also with the hook:
+
+    compression = dlaunch.torch.Compression("int4", model, elastic=True)
+    state = elastic.TorchState(model=model, optimizer=optimizer, compression=compression, ...)
+
+    @elastic.run
+    def train(state):
+        net = DistributedDataParallel(model)
+        net.register_comm_hook(compression, dlaunch.torch.compressed)
+        ...
+
+Each commit sends what a rank keeps to the next rank. A rank that is new in a larger round begins without it. If two
+neighbouring ranks are lost at once, as with a host that has several, what the first of them kept is lost, and the job
+ends or begins from its snapshots: TorchState(shard_replicas=N) sends it to the next N ranks, and so the job survives
+the loss of N neighbours.
+
 Sharded objects, as of FSDP2, HSDP and tensor parallel (parameters that are DTensors), belong to one round, because a
 mesh of ranks does. Make them within train(), and pass them to a state that keeps shards:
 
@@ -74,8 +91,6 @@ mesh of ranks does. Make them within train(), and pass them to a state that keep
         while loader.epoch < 10:
             ...
 
-Each commit makes another copy of a rank's part in the host's memory, and sends it to the next shard_replicas ranks,
-which keep it beside their own: so the job survives the loss of that many neighbouring ranks at once. The ranks need
 Each commit makes another copy of a rank's part in the host's memory, and sends it to the next shard_replicas ranks,
 which keep it beside their own: so the job survives the loss of that many neighbouring ranks at once. The ranks need
 memory for three parts each (the registered one and two commits), and for two more for each replica. When the number of
@@ -102,6 +117,7 @@ from .._outer import LocalTraining
 from .._parts import RoundOver, in_elastic_job, run_rounds
 from . import communicator, join_rounds
 from ._communicator import borrowed
+from ._exchange import GradientExchange
 from ._kinds import kind_of
 from ._loader import DataLoader
 from ._own import Own
@@ -111,14 +127,14 @@ __all__ = ["DataLoader", "PeerLost", "RoundOver", "TorchState", "run"]
 
 class TorchState(Own):
     """The parts of a training: modules, optimizers, tensors, objects with state_dict() and load_state_dict(), and plain
-    values that can be pickled; and a DiLoCo or LocalSGD. All are attributes by their names; the program may set plain
-    values (state.epoch += 1).
+    values that can be pickled; and a DiLoCo, LocalSGD, or the state of a hook. All are attributes by their names; the
+    program may set plain values (state.epoch += 1).
 
     Make it when modules and tensors are on their device, with the same parts on all ranks. Their memory is itself part
     of the state, and so is the memory that optimizers make for each parameter.
     room: bytes for everything but tensors when pickled.
     shard_replicas: how many ranks keep a copy of each other rank's shards, for a state with sharded(); None: nothing is
-    sharded, and in local training one rank keeps a copy.
+    sharded, and one rank keeps a copy of what a DiLoCo, LocalSGD or hook has for each rank.
     random_state: whether each rank's random numbers are part of the state."""
 
     _HELD, _IN_PLACE = "tensors", "{name}.copy_() or {name}.load_state_dict()"
@@ -127,7 +143,7 @@ class TorchState(Own):
     def __init__(self, *, room=1 << 18, shard_replicas=None, random_state=True, **parts):
         values = torch.zeros(room, dtype=torch.uint8)
         own = {"_parts": parts, "_plain": {}, "_valued": {}, "_outers": {}, "_callbacks": [], "_folder": None,
-               "_kept": None, "_comm": None, "_on_gpu": None, "_values": values,
+               "_kept": None, "_comm": None, "_borrowed": None, "_on_gpu": None, "_values": values,
                "_bytes": memoryview((ctypes.c_char * room).from_address(values.data_ptr())).cast("B")}
         own.update(self._own(shard_replicas, random_state))
         self.__dict__.update(own)
@@ -135,16 +151,17 @@ class TorchState(Own):
             if hasattr(type(self), name) or name in own:
                 raise ValueError(f"a state uses '{name}' for something else: take another name")
             kind = kind_of(part)
-            if isinstance(part, LocalTraining):
-                if not getattr(part, "elastic", False):
-                    raise TypeError(f"{name}: this {type(part).__name__} and its parameters differ between ranks, and "
-                                    f"rank 0's would replace the others': give a DiLoCo or LocalSGD with elastic=True")
+            if isinstance(part, LocalTraining) and not getattr(part, "elastic", False):
+                raise TypeError(f"{name}: this {type(part).__name__} differs between ranks, and rank 0's would replace "
+                                f"the others': give a DiLoCo, LocalSGD or state of a hook with elastic=True")
+            if isinstance(part, LocalTraining) and not isinstance(part, GradientExchange):
                 self._outers[name] = part
             elif kind is None:
                 self._plain[name] = part
             else:
                 self._valued[name] = kind(name, part)
         self.__dict__["_local"] = [kind for kind in self._valued.values() if self._is_local(kind.part)]
+        self.__dict__["_exchanges"] = [part for part in parts.values() if isinstance(part, GradientExchange)]
 
     def snapshots(self, folder, every, keep=1):
         """Also writes every `every`-th commit to a folder, in the background; a restarted job begins from the newest.
@@ -173,12 +190,14 @@ class TorchState(Own):
         TorchState._begun = True
         memory = (place.memory for kind in self._valued.values() for place in kind.places)
         common = borrowed(comm)
-        self.__dict__.update(_comm=comm, _kept=_core.new_state(common, 1, self._shard_replicas()),
+        self.__dict__.update(_comm=comm, _borrowed=common, _kept=_core.new_state(common, 1, self._shard_replicas()),
                              _on_gpu=next((tensor for tensor in memory if tensor.is_cuda), None))
         for kind in self._valued.values():
-            keep = self._kept.own_array if kind in self._local else self._kept.replicated
             for place in kind.places:
-                self._register(place.name, place.memory, keep)
+                is_own = kind in self._local or place in kind.own
+                self._register(place.name, place.memory, self._kept.own_array if is_own else self._kept.replicated)
+        for exchange in self._exchanges:
+            exchange._comm = common
         for name, outer in self._outers.items():
             self._begin_outer(name, outer, common)
         self._register("_values", self._values, self._kept.replicated)
@@ -302,8 +321,16 @@ def run(train):
 
         def into_next():
             _leave(comm)
+            for exchange in state._exchanges:
+                exchange._settle()
             state._recover()
 
-        return run_rounds(one_round, lambda: comm.lost, into_next)
+        # A hook's calls are those of the borrowed communicator or of the hook's own, and what it raises leaves
+        # backward() as another exception.
+        def lost():
+            return (comm.lost or state._borrowed.peer_lost is not None
+                    or any(exchange._lost for exchange in state._exchanges))
+
+        return run_rounds(one_round, lost, into_next)
 
     return in_rounds

@@ -106,8 +106,14 @@ class DiLoCo(LocalTraining):
             self._outer.step()
 
     def finish(self):
-        """Averages everything now: the parameters are equal on all ranks then. For the end, or an evaluation."""
+        """Averages everything now: the parameters are equal on all ranks then. For the end, or an evaluation. With sites
+        `steps` may be larger afterwards: the others were further, and the parameters are theirs."""
         self._around(self._outer.finish)
+
+    @property
+    def sites(self):
+        """The dlaunch.Sites over which this averages; None: over the ranks of this job."""
+        return self._outer.sites
 
     @property
     def steps(self):
@@ -133,6 +139,6 @@ class LocalSGD(DiLoCo):
     of DiLoCo, without learning_rate, momentum and nesterov."""
 
     def __init__(self, parameters, *, inner_steps, communicator=None, elastic=False, codec="none", fragments=1, delay=0,
-                 mixing=0.0):
+                 mixing=0.0, sites=None):
         super().__init__(parameters, communicator=communicator, elastic=elastic, inner_steps=inner_steps,
-                         learning_rate=1.0, momentum=0.0, codec=codec, fragments=fragments, delay=delay, mixing=mixing)
+                         learning_rate=1.0, momentum=0.0, codec=codec, fragments=fragments, delay=delay, mixing=mixing, sites=sites)

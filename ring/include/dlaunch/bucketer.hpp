@@ -18,6 +18,9 @@
 // communicator, too, if all ranks do so at the same place. Errors are dl::Error. After one the step
 // is lost, and the next ready() begins another step; a call for a gradient that is already ready,
 // or unknown, fails without an effect. reset() drops a step for any other reason.
+//
+// A hook takes the place of the all_reduce: <dlaunch/bucket_hooks.hpp> has hooks that send fewer
+// bytes, or do not wait for slow ranks.
 #pragma once
 
 #if __cplusplus <= 201703L
@@ -25,6 +28,7 @@
 #else
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -41,17 +45,36 @@ struct BucketOptions {
 };
 
 template <class T>
+struct GradientBucket {
+  std::size_t number = 0;  // from 0 on, in the order of their launch
+  std::size_t first = 0;   // tensors are the gradients first, first - 1, first - 2 ...
+  std::span<const std::span<T>> tensors;
+};
+
+// Gives the tensors of a bucket their values for all ranks. It begins a background operation, and
+// returns what goes on from there: each call waits for what was begun, and returns whether it has
+// begun something more. finish() calls these functions of all buckets in turn, until none has more.
+// So all ranks make the calls of a hook in the same order. A function that is dropped, after an
+// error, must end its operations in its destructor.
+template <class T>
+using BucketHook = std::function<std::function<bool()>(const GradientBucket<T>&)>;
+
+template <class T>
 class GradientBucketer {
  public:
   GradientBucketer(Communicator& comm, std::vector<std::span<T>> gradients,
-                   const BucketOptions& options = {})
-      : comm_(comm), op_(options.op), bucket_of_(gradients.size()), ready_(gradients.size()) {
+                   const BucketOptions& options = {}, BucketHook<T> hook = {})
+      : comm_(comm),
+        op_(options.op),
+        hook_(std::move(hook)),
+        bucket_of_(gradients.size()),
+        ready_(gradients.size()) {
     std::size_t limit = options.first_bucket_bytes, bytes = 0;
     for (std::size_t i = gradients.size(); i-- > 0;) {
       const std::size_t more = gradients[i].size_bytes();
       if (buckets_.empty() || (bytes > 0 && bytes + more > limit)) {
         if (!buckets_.empty()) limit = options.bucket_bytes;
-        buckets_.emplace_back();
+        buckets_.emplace_back().first = i;
         bytes = 0;
       }
       bytes += more;
@@ -81,21 +104,34 @@ class GradientBucketer {
     or_reset([&] {
       while (launched_ < buckets_.size()) launch();
       for (auto& bucket : buckets_) bucket.request.wait();
+      for (bool more = true; more;) {
+        more = false;
+        for (auto& bucket : buckets_) {
+          if (!bucket.go_on) continue;
+          if (!bucket.go_on()) bucket.go_on = nullptr;
+          more |= bucket.go_on != nullptr;
+        }
+      }
     });
     start_over();
   }
 
   // Waits for the launched buckets, and begins a new step.
   void reset() {
-    for (auto& bucket : buckets_) bucket.request = Request();
+    for (auto& bucket : buckets_) {
+      bucket.request = Request();
+      bucket.go_on = nullptr;
+    }
     start_over();
   }
 
  private:
   struct Bucket {
     std::vector<std::span<T>> tensors;
+    std::size_t first = 0;
     std::size_t missing = 0;  // tensors that are not ready
-    Request request;
+    Request request;          // without a hook
+    std::function<bool()> go_on;
   };
 
   template <class Body>
@@ -110,6 +146,10 @@ class GradientBucketer {
 
   void launch() {
     Bucket& bucket = buckets_[launched_++];
+    if (hook_) {
+      bucket.go_on = hook_({launched_ - 1, bucket.first, bucket.tensors});
+      return;
+    }
     bucket.request = comm_.iall_reduce(std::span<const std::span<T>>(bucket.tensors), op_);
   }
 
@@ -121,6 +161,7 @@ class GradientBucketer {
 
   Communicator& comm_;
   const Op op_;
+  const BucketHook<T> hook_;
   std::vector<Bucket> buckets_;  // in the order of their launch
   std::vector<std::size_t> bucket_of_;
   std::vector<bool> ready_;

@@ -66,6 +66,9 @@ typedef struct dl_outer_options {
   double mixing; /* the share of a rank's own parameters that stays when an average is applied,
                     from 0 to less than 1; default 0. parameters = mixing * parameters +
                     (1 - mixing) * anchor */
+  struct dl_sites* sites; /* averages are over these sites, <dlaunch/sites.h>, each with the mean of
+                    its ranks, of one outer optimizer in a process; default NULL: over the ranks of
+                    comm. With sites delay is at most inner_steps / fragments */
 } dl_outer_options;
 
 DL_API void dl_outer_options_init(dl_outer_options* options);
@@ -95,7 +98,9 @@ DL_API int dl_outer_due(const dl_outer* outer);
 /* The number of steps so far. */
 DL_API uint64_t dl_outer_steps(const dl_outer* outer);
 /* Averages all fragments now, and applies the result without mixing: the parameters are equal on
- * all ranks then. For the end of a training, or before an evaluation. Collective. */
+ * all ranks then. For the end of a training, or before an evaluation. Collective. With sites
+ * dl_outer_steps() may be larger afterwards: the others were further, and the parameters are
+ * theirs, see <dlaunch/sites.h>. */
 DL_API dl_result dl_outer_finish(dl_outer* outer);
 
 /* -- The state. */

@@ -21,6 +21,14 @@
 //
 // With commit_every = n, settle only in the steps that commit: else no average overlaps with steps.
 //
+// Over several sites (<dlaunch/sites.h>), each of them a job of dlaunch --sites:
+//
+//   dl::Sites sites(comm);
+//   options.sites = sites.get();
+//   dl::Outer outer(comm, {w, bias}, options);
+//   while (outer.steps() < 10000) { inner_step(w, bias); outer.step(); }
+//   outer.finish();                                 // equal at all sites
+//
 // Errors are exceptions: dl::Error and its subclasses.
 #pragma once
 
@@ -32,10 +40,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "dlaunch/outer.h"
 #include "dlaunch/ring.hpp"
+#include "dlaunch/sites.h"
 
 namespace dl {
 
@@ -50,6 +60,41 @@ struct OuterOptions : dl_outer_options {
     options.nesterov = 0;
     return options;
   }
+};
+
+struct SitesOptions : dl_sites_options {
+  SitesOptions() { dl_sites_options_init(this); }
+};
+
+// The sites of this job. They must not outlive the communicator, nor be outlived by an outer
+// optimizer that uses them. The destructor leaves them in good order.
+class Sites {
+ public:
+  explicit Sites(Communicator& comm, const SitesOptions& options = {}) {
+    dl_sites* sites = nullptr;
+    detail::check(dl_sites_open(comm.get(), &options, &sites), comm.get());
+    sites_.reset(sites);
+  }
+
+  dl_sites_info info() const {
+    dl_sites_info facts{};
+    facts.struct_size = sizeof facts;
+    dl_sites_get_info(get(), &facts);
+    return facts;
+  }
+  // "": there is no such site.
+  std::string name(int site) const {
+    const char* const known = dl_sites_name(get(), site);
+    return known != nullptr ? known : "";
+  }
+  void leave() { dl_sites_leave(get()); }
+  dl_sites* get() const { return sites_.get(); }
+
+ private:
+  struct Close {
+    void operator()(dl_sites* sites) const { dl_sites_close(sites); }
+  };
+  std::unique_ptr<dl_sites, Close> sites_;
 };
 
 // It must not outlive its communicator.

@@ -55,8 +55,18 @@ class PeerLost : public Error {
   PeerLost(const std::string& what, int rank) : Error(DL_ERR_PEER_LOST, what), rank_(rank) {}
   int rank() const { return rank_; }
 
+ protected:
+  PeerLost(dl_result code, const std::string& what, int rank) : Error(code, what), rank_(rank) {}
+
  private:
   int rank_;
+};
+
+// Ranks hold different results: see dl_verify(). An elastic program recovers as from the loss of
+// a rank.
+class Corrupt : public PeerLost {
+ public:
+  Corrupt(const std::string& what, int rank) : PeerLost(DL_ERR_CORRUPT, what, rank) {}
 };
 
 class Mismatch : public Error {
@@ -142,6 +152,7 @@ namespace detail {
 [[noreturn]] inline void fail(dl_result code, dl_comm* comm) {
   const std::string what = dl_last_error(comm);
   if (code == DL_ERR_PEER_LOST) throw PeerLost(what, comm != nullptr ? dl_peer_lost(comm) : -1);
+  if (code == DL_ERR_CORRUPT) throw Corrupt(what, comm != nullptr ? dl_peer_lost(comm) : -1);
   if (code == DL_ERR_MISMATCH) throw Mismatch(what);
   if (code == DL_ERR_TIMEOUT) throw Timeout(what);
   throw Error(code, what);
@@ -252,6 +263,33 @@ class Request {
 
  private:
   dl_request* request_ = nullptr;
+  dl_comm* comm_ = nullptr;
+};
+
+// A call that is made many times: see dl_all_reduce_init(). Its buffers must outlive it, and its
+// communicator, too.
+class Persistent {
+ public:
+  Persistent() = default;
+  Persistent(dl_persistent* call, dl_comm* comm) : call_(call), comm_(comm) {}
+  Persistent(Persistent&& other) noexcept
+      : call_(std::exchange(other.call_, nullptr)), comm_(other.comm_) {}
+  Persistent& operator=(Persistent&& other) noexcept {
+    std::swap(call_, other.call_);
+    std::swap(comm_, other.comm_);
+    return *this;
+  }
+  ~Persistent() { dl_persistent_free(call_); }
+
+  void run() { detail::check(dl_persistent_run(call_), comm_); }
+  Request start() {
+    dl_request* request = nullptr;
+    detail::check(dl_persistent_start(call_, &request), comm_);
+    return {request, comm_};
+  }
+
+ private:
+  dl_persistent* call_ = nullptr;
   dl_comm* comm_ = nullptr;
 };
 
@@ -501,6 +539,7 @@ class Communicator : public detail::RangeCalls<Communicator> {
   }
   int some_behind() const { return dl_some_behind(get()); }
   void barrier() { check(dl_barrier(get())); }
+  void verify() { check(dl_verify(get())); }
   // In the background; see dl_iall_reduce.
   template <class T>
   Request iall_reduce(std::span<T> in_out, Op op = Op::sum) {
@@ -552,6 +591,72 @@ class Communicator : public detail::RangeCalls<Communicator> {
     return begin([&](dl_request** r) {
       return dl_irecv(get(), buf.data(), buf.size(), dtype_of<T>::value, peer, tag, r);
     });
+  }
+  // A batch, see dl_batch_start(): the blocking calls that body() makes begin together when it
+  // returns. If it throws none is made, nor any of a batch around this one.
+  template <class Body>
+  void batch(Body body) {
+    add_calls(body);
+    check(dl_batch_end(get()));
+  }
+  template <class Body>
+  Request ibatch(Body body) {
+    add_calls(body);
+    return begin([&](dl_request** r) { return dl_ibatch_end(get(), r); });
+  }
+  // Persistent calls, see dl_all_reduce_init(). Sizes as in the calls of these names.
+  template <class T>
+  Persistent all_reduce_init(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+    same(in.size(), out.size(), "all_reduce_init: in and out differ in size");
+    return prepare([&](dl_persistent** p) {
+      return dl_all_reduce_init(get(), in.data(), out.data(), in.size(), dtype_of<T>::value,
+                                c_op(op), p);
+    });
+  }
+  template <class T>
+  Persistent all_reduce_init(std::span<T> in_out, Op op = Op::sum) {
+    return all_reduce_init(std::span<const T>(in_out), in_out, op);
+  }
+  template <class T>
+  Persistent reduce_init(std::span<const T> in, std::span<T> out, int root = 0, Op op = Op::sum) {
+    if (rank() == root) same(in.size(), out.size(), "reduce_init: in and out differ in size");
+    return prepare([&](dl_persistent** p) {
+      return dl_reduce_init(get(), in.data(), out.data(), in.size(), dtype_of<T>::value, c_op(op),
+                            root, p);
+    });
+  }
+  template <class T>
+  Persistent reduce_scatter_init(std::span<const T> in, std::span<T> out, Op op = Op::sum) {
+    same(in.size(), out.size() * ranks(), "reduce_scatter_init: in must be size() times out");
+    return prepare([&](dl_persistent** p) {
+      return dl_reduce_scatter_init(get(), in.data(), out.data(), out.size(), dtype_of<T>::value,
+                                    c_op(op), p);
+    });
+  }
+  template <class T>
+  Persistent all_gather_init(std::span<const T> in, std::span<T> out) {
+    same(out.size(), in.size() * ranks(), "all_gather_init: out must be size() times in");
+    return prepare([&](dl_persistent** p) {
+      return dl_all_gather_init(get(), in.data(), out.data(), in.size(), dtype_of<T>::value, p);
+    });
+  }
+  template <class T>
+  Persistent all_to_all_init(std::span<const T> in, std::span<T> out) {
+    same(in.size(), out.size(), "all_to_all_init: in and out differ in size");
+    same(in.size() % ranks(), 0, "all_to_all_init: in is not a multiple of size()");
+    return prepare([&](dl_persistent** p) {
+      return dl_all_to_all_init(get(), in.data(), out.data(), in.size() / ranks(),
+                                dtype_of<T>::value, p);
+    });
+  }
+  template <class T>
+  Persistent broadcast_init(std::span<T> buf, int root = 0) {
+    return prepare([&](dl_persistent** p) {
+      return dl_broadcast_init(get(), buf.data(), buf.size(), dtype_of<T>::value, root, p);
+    });
+  }
+  Persistent barrier_init() {
+    return prepare([&](dl_persistent** p) { return dl_barrier_init(get(), p); });
   }
   // Returns the sender.
   template <class T>
@@ -697,6 +802,23 @@ class Communicator : public detail::RangeCalls<Communicator> {
     dl_request* request = nullptr;
     check(start(&request));
     return Request(request, get());
+  }
+
+  template <class Make>
+  Persistent prepare(Make make) {
+    dl_persistent* made = nullptr;
+    check(make(&made));
+    return Persistent(made, get());
+  }
+  template <class Body>
+  void add_calls(Body& body) {
+    check(dl_batch_start(get()));
+    try {
+      body();
+    } catch (...) {
+      dl_batch_drop(get());
+      throw;
+    }
   }
 
   std::unique_ptr<dl_comm, Finalize> comm_;

@@ -69,7 +69,7 @@ TEST_CASE("options without effect are refused") {
   options.cpu = true;
   CHECK(refusal(options) == "accepted");
   options.json = "-";
-  CHECK(refusal(options).find("--cpu is a column of the table") == 0);
+  CHECK(refusal(options).find("--cpu adds a column to the table") == 0);
 }
 
 TEST_CASE("a comparison with NCCL needs a GPU and a collective that NCCL has") {

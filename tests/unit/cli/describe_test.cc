@@ -20,6 +20,13 @@ struct Case {
   Words without = {};  // beside the program
 };
 
+constexpr const char* kTwoSites = "alps=here:7000,sea=far:7000";
+const Words kAlps = {"--sites", kTwoSites, "--secret-file", "secret"};
+Words with_site(const char* option, const char* value) {
+  Words words = kAlps;
+  words.insert(words.end(), {option, value});
+  return words;
+}
 const Words kTwo = {"-H", "here,a", "--max-restarts", "1"};
 
 const std::map<std::string, Case> kCases = {
@@ -128,7 +135,15 @@ const std::map<std::string, Case> kCases = {
      {{"--nnodes", "2", "--rdzv", "tcp://here:29400", "--max-restarts", "1", "--journal", "/j"},
       "journal: /j",
       {"--nnodes", "2", "--rdzv", "tcp://here:29400", "--max-restarts", "1"}}},
+    {"sites", {kAlps, "sites: alps=here:7000,sea=far:7000"}},
+    {"site", {{"--sites", kTwoSites, "--secret-file", "secret", "--site", "sea"}, "site: sea"}},
+    {"site-grace", {with_site("--site-grace", "30s"), "site grace: 30 s", kAlps}},
+    {"site-timeout", {with_site("--site-timeout", "2s"), "site time-out: 2 s", kAlps}},
+    {"site-wait", {with_site("--site-wait", "2m"), "site wait: 120 s", kAlps}},
+    {"site-linger", {with_site("--site-linger", "2s"), "site linger: 2 s", kAlps}},
+    {"site-journal", {with_site("--site-journal", "j"), "site journal: /work/j", kAlps}},
     {"transport", {{"--transport", "tcp"}, "transport: tcp"}},
+    {"verify", {{"--verify", "full"}, "verify: full"}},
     {"debug", {{"--debug", "explain"}, "debug: explain"}},
     {"interface", {{"--interface", "lo"}, "interface: lo"}},
     {"port-range", {{"--port-range", "2000-2100"}, "ports: 2000-2100"}},

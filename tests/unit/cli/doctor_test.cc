@@ -7,6 +7,7 @@
 #include "cli/doctor/findings.h"
 #include "cli/doctor/findings_json.h"
 #include "cli/doctor/host_facts.h"
+#include "cli/doctor/sites.h"
 
 using namespace dlaunch;
 
@@ -97,6 +98,28 @@ TEST_CASE("hosts that are far apart, and sockets too small for that") {
   const auto found = cluster.found();
   REQUIRE(found.size() == 2);
   CHECK(found[0].starts_with("h2 to h3: at that speed and distance 38.15 MiB are in flight"));
+}
+
+TEST_CASE("hosts with long round trips between them are sites") {
+  Cluster cluster(5);
+  CHECK(sites_of(5, cluster.pairs) == std::vector<std::vector<int>>{{0, 1, 2, 3, 4}});
+  CHECK(sites_text(cluster.hosts, cluster.pairs).empty());
+  const auto site_of = [](int host) { return host == 1 || host == 4 ? 1 : host == 3 ? 2 : 0; };
+  for (auto& pair : cluster.pairs) {
+    if (site_of(pair.a) != site_of(pair.b)) pair.round_trip_s = pair.b == 3 ? 0.09 : 0.04;
+  }
+  CHECK(sites_of(5, cluster.pairs) == std::vector<std::vector<int>>{{0, 2}, {1, 4}, {3}});
+  const auto text = sites_text(cluster.hosts, cluster.pairs);
+  CHECK(text.find("These are 3 sites, with round trips of 40 ms to 90 ms") != std::string::npos);
+  const auto list = text.substr(text.find("site1"));
+  CHECK(list == "site1 h0:29600  # h0 h2\nsite2 h1:29600  # h1 h4\nsite3 h3:29600  # h3\n");
+  // A chain of short lines joins hosts.
+  for (auto& pair : cluster.pairs) {
+    if (pair.a == 0 && pair.b == 1) pair.round_trip_s = 0.0049;
+  }
+  CHECK(sites_of(5, cluster.pairs) == std::vector<std::vector<int>>{{0, 1, 2, 4}, {3}});
+  const auto json = json_report_of(cluster.hosts, cluster.pairs, {});
+  CHECK(json.find("\"sites\": [\n    [\n      \"h0\",\n      \"h1\"") != std::string::npos);
 }
 
 TEST_CASE("one finding names all hosts with the same fault") {

@@ -91,6 +91,15 @@ TEST_CASE("a pod's GPUs are those of --gpus, whatever this machine has") {
   }
 }
 
+TEST_CASE("--emit refuses the options of several sites") {
+  const auto checked =
+      check_emit(*read_options({"--emit", "kubernetes", "--image", "i", "--sites", "s", "p"}));
+  REQUIRE(!checked);
+  CHECK(checked.error().what ==
+        "--sites and --emit contradict each other: what is written has a secret of its own, and "
+        "its pods have no address that other sites reach");
+}
+
 TEST_CASE("files and warnings of a pod do not concern this machine") {
   FakeMachine fake;
   fake.terminal = true;

@@ -110,7 +110,7 @@ TEST_CASE("an impossible setting is refused in one line") {
     return machine(variables, others).refused(words);
   };
   CHECK(refused(kPbs, {{"PBS_NODEFILE", "gone"}}) ==
-        "66 PBS_NODEFILE: read gone: No such file or directory; say --standalone, or --hosts");
+        "66 PBS_NODEFILE: read gone: No such file or directory; give --standalone, or --hosts");
   CHECK(refused(kPbs, {{"PBS_NODEFILE", "empty"}}) ==
         "65 PBS_NODEFILE: empty:1: no host in this file");
   CHECK(refused(kPbs, {{"PBS_JOBCOOKIE", ""}}).starts_with("64 PBS: PBS_JOBCOOKIE is not set"));

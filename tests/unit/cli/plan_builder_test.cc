@@ -49,13 +49,13 @@ TEST_CASE("workers: per node, in total, both, by machine") {
   fake.cpus.quota = 2.5;
   CHECK(fake.plan({"--nproc", "auto", "p"}).nproc == 3);
   CHECK(fake.refused({"-n", "4", "--nproc", "2", "p"}) ==
-        "64 --nproc asks for 2 workers and -n for 4, on one machine these are the same");
+        "64 --nproc asks for 2 workers and -n for 4; on one machine both must be the same");
   CHECK(
       fake.refused({"--nproc", "0", "p"}) ==
       "64 --nproc: '0' is not a whole number from 1 to 16384, auto, gpu, numa, socket, l3 or core");
   CHECK(fake.refused({"-np", "-1", "p"}) == "64 -np: '-1' is not a whole number from 1 to 16384");
   CHECK(fake.refused({"--nproc", "gpu", "p"}) ==
-        "64 --nproc: there is no GPU here: no driver says so in /proc/driver/nvidia/gpus");
+        "64 --nproc: there is no GPU here: /proc/driver/nvidia/gpus lists none");
   CHECK(fake.refused({"--nproc", "99999999999", "p"}).starts_with("64 --nproc: '99999999999'"));
 }
 

@@ -95,11 +95,11 @@ TEST_CASE("flux: what cannot work is refused in one line") {
   FakeMachine fake = in_flux(kFluxStep);
   fake.flux[kFluxJobs] = "here\n";
   CHECK(fake.refused({"p"}) ==
-        "64 Flux: FLUX_TASK_RANK 1 is not of the 1 hosts that flux jobs lists");
+        "64 Flux: FLUX_TASK_RANK 1 does not number one of the 1 hosts that flux jobs lists");
   fake.flux[kFluxJobs] = "";
-  CHECK(fake.refused({"p"}) == "64 Flux: '' is no list of hosts; say --standalone, or --hosts");
+  CHECK(fake.refused({"p"}) == "64 Flux: '' is no list of hosts; give --standalone, or --hosts");
   fake.flux.clear();
   CHECK(fake.refused({"p"}) == "64 flux " + kFluxJobs +
-                                   " ended with exit code 1: no broker; say --standalone, or "
+                                   " ended with exit code 1: no broker; give --standalone, or "
                                    "--hosts");
 }

@@ -319,7 +319,7 @@ TEST_CASE("several hosts: the leader and its address") {
   CHECK(journal({"--max-restarts", "1", "--journal", "x"}) == "./x");
   CHECK(fake.refused({"--nnodes", "2", "--rdzv", "here", "--journal", "x", "p"})
             .starts_with("64 --journal: a job without --max-restarts"));
-  CHECK(fake.refused({"--journal", "x", "p"}).starts_with("64 --journal: only hosts that"));
+  CHECK(fake.refused({"--journal", "x", "p"}).starts_with("64 --journal: only a job whose hosts"));
   CHECK(fake.refused({"--nnodes", "2", "--rdzv", "here", "--max-restarts", "1", "--journal",
                       "/full/x", "p"})
             .find("--journal: write /full/x~: No space") != std::string::npos);
@@ -327,7 +327,7 @@ TEST_CASE("several hosts: the leader and its address") {
             .warnings.at(0)
             .starts_with("no --secret-file: "));
   CHECK(fake.refused({"--nnodes", "2", "-np", "5", "--rdzv", "here", "p"})
-            .starts_with("64 -np 5: that many workers cannot"));
+            .starts_with("64 -np 5: this is no multiple of 2, the number of hosts"));
   CHECK(fake.refused({"--nnodes", "2", "--node-rank", "0", "--rdzv", "far", "p"})
             .starts_with("64 --rdzv: node rank 0 leads the job, but 'far' is not"));
   CHECK(fake.refused({"--nnodes", "2", "--rdzv", "here:0", "p"})
@@ -459,7 +459,7 @@ TEST_CASE("slurm: a journal is for a requeued job") {
   CHECK_FALSE(nodes({"--journal", "x"}).outlives_leader());
   CHECK(fake.refused({"--journal", "x", "p"}).starts_with("64 --journal: a job without"));
   CHECK(fake.refused({"--journal", "x", "--rdzv", "file:///f", "--max-restarts", "1", "p"})
-            .starts_with("64 --journal: only hosts"));
+            .starts_with("64 --journal: only a job whose hosts"));
   fake.env["SLURM_NODEID"] = "1";
   CHECK(nodes({"--journal", "x"}).journal.empty());
   fake.env.erase("SLURM_STEP_ID");

@@ -98,9 +98,9 @@ TEST_CASE("without Slurm there is no place, and a broken environment is refused"
   CHECK_FALSE(*none);
   CHECK_FALSE(*read_slurm(environment({{"SLURM_JOB_ID", "1"}})));
   CHECK(step_refused(with(kStep, {{"SLURM_NODEID", "2"}})) ==
-        "Slurm: SLURM_NODEID 2 is not of the 2 nodes in SLURM_STEP_NODELIST");
+        "Slurm: SLURM_NODEID 2 does not number one of the 2 nodes in SLURM_STEP_NODELIST");
   CHECK(step_refused(with(kStep, {{"SLURM_STEP_TASKS_PER_NODE", "1(x3)"}})) ==
-        "Slurm: SLURM_STEP_TASKS_PER_NODE '1(x3)' is not for 2 nodes");
+        "Slurm: SLURM_STEP_TASKS_PER_NODE is '1(x3)', which does not fit 2 nodes");
   CHECK(step_refused(with(kStep, {{"SLURM_STEP_NODELIST", "host[1-"}}))
             .starts_with("SLURM_STEP_NODEL"));
   CHECK(step_refused(with(kStep, {{"SLURM_STEP_NODELIST", ""}})).find("is not set") !=

@@ -137,7 +137,8 @@ TEST_CASE("several hosts: programs fill them in order, and each host gets all pr
   CHECK(by_hand.nproc == 2);
   CHECK(what_must_agree(by_hand).ends_with(", programs of ranks 0 : 1-3"));
   CHECK(fake.refused({"--nnodes", "2", "--rdzv", "tcp://here:1", "a", ":", "-n", "2", "b"}) ==
-        "64 -n of all programs 3: that many workers cannot be shared out to 2 hosts alike");
+        "64 -n of all programs 3: this is no multiple of 2, the number of hosts, which get equal "
+        "shares");
 }
 
 TEST_CASE("mpirun's file has a program a line, with comments and a shell's quotes") {

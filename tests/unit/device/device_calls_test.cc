@@ -3,6 +3,7 @@
 #include <cstring>
 #include <thread>
 
+#include <dlaunch/bucket_hooks.hpp>
 #include <dlaunch/outer.h>
 
 #include "device_world.h"
@@ -452,6 +453,29 @@ TEST_CASE("device: DLAUNCH_BACKEND=cpu uses no NCCL") {
   ::unsetenv("DLAUNCH_BACKEND");
 }
 
+TEST_CASE("device: hooks of buckets refuse gradients on a GPU") {
+  all_well({1, "shm"}, [](int rank, dl_comm*& comm) {
+    auto world = dl::Communicator::adopt(std::exchange(comm, nullptr));
+    DeviceVector<float> memory(8, 0, 1);
+    const dl::CompressedBuckets compressed(world, dl::Codec::int8, 8);
+    const dl::PowerSgdBuckets power_sgd(world, {{1, 8}});
+    const dl::SomeBuckets<float> some(world, dl::SomeOptions(1));
+    for (const dl::BucketHook<float>& hook :
+         {dl::BucketHook<float>(compressed), dl::BucketHook<float>(power_sgd),
+          dl::BucketHook<float>(some)}) {
+      dl::GradientBucketer<float> bucketer(world, {std::span(memory.data(), 8)}, {}, hook);
+      auto code = DL_OK;
+      try {
+        bucketer.finish();
+      } catch (const dl::Error& e) {
+        code = e.code();
+      }
+      EXPECT(code == DL_ERR_UNSUPPORTED);
+    }
+    return 0;
+  });
+}
+
 TEST_CASE("device: the backend is chosen for each communicator, before its first call on a GPU") {
   all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
     dl_comm* host = nullptr;
@@ -597,6 +621,38 @@ TEST_CASE(
     EXPECT(result == DL_OK);
     EXPECT(host == std::vector<int>(3, 5));
     dl_finalize(group);
+    return 0;
+  });
+}
+
+TEST_CASE("device: a batch refuses wrong buffers at once, and an error of its end ends all") {
+  all_well({2, "shm"}, [](int rank, dl_comm*& comm) {
+    DeviceVector<float> x(3, rank, 1), y(3, rank, 1), elsewhere(3, rank + 4);
+    std::vector<float> host(3), sum(3, 7);
+    dl_op op = DL_OP_ANY_INT;
+    EXPECT(dl_op_create([](const void*, void*, std::size_t, dl_dtype, void*) { return 0; }, 1,
+                        nullptr, &op) == DL_OK);
+    const auto reduce = [&](const void* in, void* out, dl_op by) {
+      return dl_all_reduce(comm, in, out, 3, DL_FLOAT32, by);
+    };
+    EXPECT(dl_batch_start(comm) == DL_OK && reduce(host.data(), sum.data(), DL_SUM) == DL_OK);
+    EXPECT(reduce(x.data(), host.data(), DL_SUM) == DL_ERR_INVALID);
+    EXPECT(dl_batch_end(comm) == DL_ERR_INVALID);
+    EXPECT(dl_batch_start(comm) == DL_OK && reduce(host.data(), sum.data(), DL_SUM) == DL_OK);
+    EXPECT(reduce(x.data(), x.data(), op) == DL_ERR_UNSUPPORTED);
+    EXPECT(dl_batch_end(comm) == DL_ERR_UNSUPPORTED);
+    EXPECT(sum[0] == 7);
+
+    EXPECT(dl_batch_start(comm) == DL_OK && reduce(x.data(), x.data(), DL_SUM) == DL_OK);
+    EXPECT(reduce(y.data(), y.data(), DL_SUM) == DL_OK && dl_batch_end(comm) == DL_OK);
+    EXPECT(x[0] == 2 && y[2] == 2);
+    // Each rank finds this after the first call, or learns of it from the other one.
+    EXPECT(dl_batch_start(comm) == DL_OK && reduce(x.data(), x.data(), DL_SUM) == DL_OK);
+    EXPECT(reduce(elsewhere.data(), elsewhere.data(), DL_SUM) == DL_OK);
+    EXPECT(dl_batch_end(comm) != DL_OK);
+    EXPECT(std::string(dl_last_error(comm)).find("is on GPU") != std::string::npos);
+    EXPECT(dl_barrier(comm) != DL_OK);
+    EXPECT(dl_op_free(op) == DL_OK);
     return 0;
   });
 }

@@ -84,8 +84,8 @@ TEST_CASE("while a rank is traced nothing is replaced, and time stands still") {
     world.set(traced, ProcessState::traced);
     world.run(3600s);
     CHECK(world.take_log() ==
-          Log{fmt::format("20.25 warn {0}: rank {0} is traced, by a debugger perhaps; nothing that "
-                          "hangs is replaced meanwhile",
+          Log{fmt::format("20.25 warn {0}: rank {0} is traced, by a debugger perhaps; dlaunch "
+                          "replaces no worker that hangs meanwhile",
                           traced)});
     world.set(traced, ProcessState::sleeping);
     world.run(9s);

@@ -24,6 +24,16 @@ TEST_CASE("the user's signals end the job, the second one at once") {
   CHECK(world.finish->signal == SIGINT);
 }
 
+TEST_CASE("a signal ends a job that has not started") {
+  JobCore core(of(2, 3));
+  const auto actions = core.step({}, JobCore::Signal{SIGTERM});
+  REQUIRE(actions.size() == 1);
+  const auto& finish = std::get<JobCore::Finish>(actions.front());
+  CHECK(finish.end == JobEnding::interrupted);
+  CHECK(finish.signal == SIGTERM);
+  CHECK(core.state() == JobState::ended);
+}
+
 TEST_CASE("signals that come together count as one, whichever they are") {
   for (const auto& [first, second] :
        {std::pair(SIGTERM, SIGHUP), {SIGHUP, SIGTERM}, {SIGTERM, SIGINT}}) {
@@ -205,14 +215,13 @@ TEST_CASE("the first failure decides, whichever is reported first") {
       CHECK(
           world.finish->why ==
           "the same failure as in round 1, also within a minute of the start: it would come again "
-          "(--same-failure-limit 2; off: go on)");
+          "(--same-failure-limit 2; with off the job goes on)");
       CHECK(world.finish->ended_by == "--same-failure-limit");
     }
     SUBCASE("a code that means: no restart") {
       fail_in_turn(world, 2, 7);
       REQUIRE(world.finish);
-      CHECK(world.finish->why ==
-            "exit code 7 means that a restart is of no use (--no-restart-codes)");
+      CHECK(world.finish->why == "exit code 7 is one of --no-restart-codes");
       CHECK(world.finish->ended_by == "--no-restart-codes");
     }
   }

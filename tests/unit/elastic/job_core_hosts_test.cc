@@ -315,3 +315,67 @@ TEST_CASE("a host's share of the restarts never ends a job that needs the host")
   CHECK(world.finish->why.starts_with("the budget of 8 restarts within 1h"));
   CHECK(world.finish->ended_by == "--max-restarts");
 }
+
+TEST_CASE("a member that a draining host lacks comes back elsewhere, or not at all") {
+  for (const bool late : {false, true}) {  // the order to drain comes after the successor's start
+    CAPTURE(late);
+    JobWorld world(one_each(3, 2, 3));
+    world.mute = {2};
+    world.running.erase(2);
+    world.left.erase(2);
+    world.feed_now(JobCore::Ended{.slot = 2, .well = false, .kind = FailureKind::corrupt});
+    if (late) {
+      world.feed(JobCore::Clock{});
+      REQUIRE(world.running.contains(2));
+    }
+    world.feed(JobCore::NodeDrain{2});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 1});
+    CHECK_FALSE(world.running.contains(2));
+    CHECK(world.core.nobody_on(2));
+    CHECK(world.core.target_size() == 2);
+    world.mute = {};
+    world.feed(JobCore::NodeBack{2});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 1, 2});
+  }
+}
+
+TEST_CASE("a spare takes the place of a member that a draining host lacks") {
+  JobConfig config = one_each(3, 3, 4);
+  config.max_size = 3;
+  config.spares = 1;
+  JobWorld world(config);
+  REQUIRE(world.roster == Slots{0, 1, 2});
+  world.running.erase(1);
+  world.left.erase(1);
+  world.mute = {1};
+  SUBCASE("which is drained after its failure") {
+    world.feed_now(JobCore::Ended{.slot = 1, .well = false, .kind = FailureKind::corrupt});
+    world.feed(JobCore::NodeDrain{1});
+  }
+  SUBCASE("which was drained before") {
+    world.feed(JobCore::NodeDrain{1});
+    world.feed(JobCore::Ended{.slot = 1, .well = false, .kind = FailureKind::corrupt});
+  }
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 3, 2});
+  CHECK(world.core.nobody_on(1));
+}
+
+TEST_CASE("a job that needs a draining host starts a lost member there again") {
+  JobWorld world(one_each(3, 3, 3));
+  world.feed(JobCore::NodeDrain{2});
+  world.fail(2);
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1, 2});
+}
+
+TEST_CASE("a member that fails on a draining host does not start there again") {
+  JobWorld world(one_each(3, 2, 3));
+  world.feed(JobCore::NodeDrain{2});
+  world.fail(2);
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1});
+  CHECK(world.core.nobody_on(2));
+}

@@ -194,6 +194,63 @@ TEST_CASE("rounds that members give up although none failed end with the restart
   CHECK(world.announced.back() == 4);
 }
 
+TEST_CASE("each round with different results costs a restart, also after a commit") {
+  JobWorld world(of(2, 2));
+  const auto differ = [&](std::uint64_t version) {
+    for (const Slot slot : {0, 1}) {
+      world.feed(JobCore::Ready{slot, world.left[slot], version, "they differ", true});
+    }
+  };
+  differ(1);
+  CHECK(world.core.restarts_used() == 1);
+  differ(2);
+  CHECK(world.core.restarts_used() == 2);
+  CHECK(world.announced == std::vector<int>{1, 2, 3});
+  differ(3);
+  for (const Slot slot : {0, 1}) world.feed(JobCore::Ended{slot, false});
+  REQUIRE(world.finish);
+  CHECK(world.finish->end == JobEnding::given_up);
+  CHECK(world.finish->corrupt);
+  CHECK(world.finish->given_up == "they differ");
+  CHECK(world.finish->ended_by == "--max-restarts");
+}
+
+TEST_CASE("different results are not the same failure, however often they come") {
+  JobWorld world(of(2, 9));
+  for (int round = 1; round < 6; ++round) {
+    world.now += 20s;
+    for (const Slot slot : {0, 1}) {
+      world.feed(JobCore::Ready{slot, round, 0, "they differ", true});
+    }
+  }
+  CHECK_FALSE(world.finish);
+  CHECK(world.core.restarts_used() == 5);
+}
+
+TEST_CASE("different results in a group count, and explain the other members' words") {
+  JobWorld world(of(3, 0));
+  world.feed(JobCore::Ready{0, 1, 0, "they differ", true});
+  world.feed(JobCore::Ready{1, 1, 0, "zzz: the round is over"});
+  world.feed(JobCore::Ready{2, 1});
+  for (const Slot slot : {0, 1, 2}) world.feed(JobCore::Ended{slot, false});
+  REQUIRE(world.finish);
+  CHECK(world.finish->corrupt);
+  CHECK(world.finish->given_up == "they differ");
+  // With the loss of a member they are one failure.
+  JobWorld lost(of(3, 1));
+  lost.feed(JobCore::Ready{0, 1, 0, "they differ", true});
+  lost.fail(1);
+  lost.feed(JobCore::Ready{2, 1, 0, "they differ", true});
+  CHECK(lost.announced.size() == 2);
+  CHECK(lost.core.restarts_used() == 1);
+  lost.feed(JobCore::Ready{0, lost.left[0], 0, "it stands still"});
+  for (const Slot slot : {1, 2}) lost.rejoin(slot);
+  REQUIRE_FALSE(lost.stopped.empty());
+  for (const Slot slot : {0, 1, 2}) lost.feed(JobCore::Ended{slot, false});
+  REQUIRE(lost.finish);
+  CHECK_FALSE(lost.finish->corrupt);  // that was in an earlier round
+}
+
 TEST_CASE("a round that is given up because of a lost member counts once") {
   for (const bool first : {true, false}) {
     JobWorld world(of(3, 1));
@@ -274,7 +331,7 @@ TEST_CASE("a worker that cannot be ended ends the job, and no limit is to blame 
   JobWorld world(of(2, 3));
   world.feed(JobCore::Unkillable{1});
   REQUIRE(world.finish);
-  CHECK(world.finish->why == "a worker cannot be ended, so that nobody can take its place");
+  CHECK(world.finish->why == "dlaunch cannot end a worker, so no process can take its place");
   CHECK(world.finish->ended_by.empty());
 }
 
@@ -337,6 +394,49 @@ TEST_CASE("a newcomer that does not come in time is replaced, a survivor that co
   CHECK(world.stopped == Slots{1});
   world.rejoin(2);
   CHECK(world.announced.size() == 2);
+}
+
+TEST_CASE("a process with corrupt data that does not end is replaced") {
+  JobWorld world(of(4, 2));
+  const auto accuse = [&](Slot slot, int rank) {
+    world.feed(JobCore::Ready{slot, world.left[slot], 0, "", true, rank});
+  };
+  accuse(0, 2);
+  CHECK_FALSE(world.core.deadline());  // one member alone may be wrong
+  accuse(0, 2);
+  CHECK_FALSE(world.core.deadline());
+  accuse(3, 2);
+  accuse(1, 7);  // no member
+  REQUIRE(world.core.deadline());
+  CHECK(*world.core.deadline() == world.now + kCorruptEnds);
+  world.now += kCorruptEnds - 1s;
+  world.feed(JobCore::Clock{});
+  CHECK(world.stopped.empty());
+  world.now += 1s;
+  world.feed(JobCore::Clock{});
+  CHECK(world.stopped == Slots{2});
+  CHECK(world.signals == std::set<int>{SIGKILL});
+  CHECK(world.core.restarts_used() == 1);
+  CHECK(world.running.contains(2));
+  CHECK(world.announced.size() == 2);
+  CHECK_FALSE(world.core.deadline());
+}
+
+TEST_CASE("a process with corrupt data that ends by itself, or asks for a round, is not killed") {
+  JobWorld world(of(3, 2));
+  for (const Slot slot : {0, 1}) {
+    world.feed(JobCore::Ready{slot, 1, 0, "", true, 2});
+  }
+  SUBCASE("it ends, and its successor is slow") {
+    world.mute = {2};
+    world.running.erase(2);
+    world.feed(JobCore::Ended{.slot = 2, .well = false, .kind = FailureKind::corrupt});
+    REQUIRE(world.running.contains(2));
+  }
+  SUBCASE("it asks") { world.rejoin(2); }
+  world.now += kCorruptEnds;
+  world.feed(JobCore::Clock{});
+  CHECK(world.stopped.empty());
 }
 
 TEST_CASE("also at the start, a member does not wait for ever") {

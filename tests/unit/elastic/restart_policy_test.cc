@@ -264,7 +264,7 @@ TEST_CASE("exit codes that mean: no restart") {
   const auto decision = world.fail({.code = 78});
   CHECK_FALSE(decision.restart);
   CHECK(decision.reason == StopReason::exit_code);
-  CHECK(decision.why == "exit code 78 means that a restart is of no use (--no-restart-codes)");
+  CHECK(decision.why == "exit code 78 is one of --no-restart-codes");
   CHECK(option_of(decision.reason) == "--no-restart-codes");
 }
 
@@ -277,7 +277,7 @@ TEST_CASE("the same failure at the same commit is deterministic, whichever slot 
   CHECK(decision.reason == StopReason::same_failure);
   CHECK(decision.why ==
         "the same failure as in round 1, also within a minute after commit 40: it would come again "
-        "(--same-failure-limit 2; off: go on)");
+        "(--same-failure-limit 2; with off the job goes on)");
   CHECK(option_of(decision.reason) == "--same-failure-limit");
 }
 
@@ -309,7 +309,7 @@ TEST_CASE("before any commit: the same failure twice within a minute of the star
   CHECK_FALSE(decision.restart);
   CHECK(decision.why ==
         "the same failure as in round 1, also within a minute of the start: it would come again "
-        "(--same-failure-limit 2; off: go on)");
+        "(--same-failure-limit 2; with off the job goes on)");
   World late(with(10));
   CHECK(late.fail_like(7, 0, 2h).restart);
   late.now += 10s;
@@ -382,7 +382,7 @@ TEST_CASE("the number of same failures that ends the job, or off") {
   CHECK(world.fail_like(8, 40).restart);
   CHECK(world.fail_like(7, 40).why ==
         "the same failure as in rounds 1, 2 and 3, also within a minute after commit 40: it would "
-        "come again (--same-failure-limit 4; off: go on)");
+        "come again (--same-failure-limit 4; with off the job goes on)");
   config.same_failures = 0;
   World off(config);
   int count = 0;
@@ -434,6 +434,7 @@ TEST_CASE("a worker that was ended from outside is never the same failure") {
   }
   CHECK(granted(FailureKind::lost, 0) == 50);
   CHECK(granted(FailureKind::hung, 0) == 50);
+  CHECK(granted(FailureKind::corrupt, 1) == 50);
   // The program does these itself.
   for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGXCPU}) {
     CAPTURE(signal);
@@ -447,9 +448,12 @@ TEST_CASE("a worker that was ended from outside is never the same failure") {
 
 TEST_CASE("rounds that are given up use the job's budget, and may be the same failure") {
   const auto give_up = [](World& world, int round, std::uint64_t words = 0, Duration after = 10s) {
-    return world.policy.given_up(
-        world.now,
-        {.round = round, .signature = words, .exact = words, .version = 5, .after = after});
+    return world.policy.given_up(world.now, {.round = round,
+                                             .kind = FailureKind::gave_up,
+                                             .signature = words,
+                                             .exact = words,
+                                             .version = 5,
+                                             .after = after});
   };
   World world(with(2));
   CHECK(give_up(world, 1).restart);
@@ -496,7 +500,7 @@ TEST_CASE("whether the latest restart was for a worker that SIGTERM had ended") 
   CHECK(used(FailureKind::signal, SIGKILL) == 0);
   World world(with(3));
   world.fail({.kind = FailureKind::signal, .code = SIGTERM});
-  world.policy.given_up(world.now, {.round = ++world.round});
+  world.policy.given_up(world.now, {.round = ++world.round, .kind = FailureKind::gave_up});
   CHECK(world.policy.used_for_sigterm() == 0);
 }
 

@@ -63,7 +63,7 @@ TEST_CASE("goodput report: a job that failed after a minute says it, and one tha
   CHECK_FALSE(says(failed));
   failed.ended = kStart + 61s;
   CHECK(says(failed));
-  JobFacts well = facts({exited(0, 9000, 0)}, JobEnd::succeeded);
+  JobFacts well = facts({exited(0, 9000, 0)}, JobEnding::succeeded);
   well.goodput = accounts();
   CHECK_FALSE(says(well));
   well.shows_goodput = true;
@@ -71,7 +71,7 @@ TEST_CASE("goodput report: a job that failed after a minute says it, and one tha
 }
 
 TEST_CASE("goodput report: a job that ended well names a rank that cost a fifth of its time") {
-  JobFacts well = facts({exited(0, 9000, 0)}, JobEnd::succeeded);
+  JobFacts well = facts({exited(0, 9000, 0)}, JobEnding::succeeded);
   Goodput goodput = accounts();
   goodput.sees_waits = true;
   auto& worst = goodput.costs.at(0);

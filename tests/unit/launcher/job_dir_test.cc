@@ -133,6 +133,24 @@ TEST_CASE("the error file of a failed worker is read, unless reading would block
   CHECK(other.error_file.empty());
   CHECK(other.peer_lost == -1);
 
+  std::ofstream(folder.path / "corrupt.5") << "5\nall_reduce #7: rank 5 holds other results\n";
+  std::ofstream(folder.path / "corrupt.6") << "-1\nranks 6-7 hold different results\n";
+  std::ofstream(folder.path / "corrupt.7") << "7";  // torn
+  WorkerEnd corrupt{.rank = 5}, perhaps{.rank = 6}, torn{.rank = 7};
+  for (WorkerEnd* const each : {&corrupt, &perhaps, &torn}) {
+    note_left_files(*each, {.rank = each->rank, .round_dir = folder.path});
+  }
+  CHECK(corrupt.is_corrupt());
+  CHECK(corrupt.corrupt == "all_reduce #7: rank 5 holds other results");
+  CHECK_FALSE(perhaps.is_corrupt());
+  CHECK(perhaps.corrupt == "ranks 6-7 hold different results");
+  CHECK(torn.corrupt.empty());
+  CHECK_FALSE(corrupt_note({.rank = 7, .round_dir = folder.path}));
+  CHECK_FALSE(corrupt_note({.rank = 8, .round_dir = folder.path}));
+  CHECK_FALSE(corrupt_note({.rank = 5}));
+  REQUIRE(corrupt_note({.rank = 6, .round_dir = folder.path}));
+  CHECK(corrupt_note({.rank = 6, .round_dir = folder.path})->rank == -1);
+
   fs::create_symlink("/etc/passwd", folder.path / "link");
   CHECK(read_left_file(folder.path / "link").empty());
   std::ofstream(folder.path / "huge") << std::string(3 << 20, 'x');

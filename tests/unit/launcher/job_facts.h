@@ -62,7 +62,7 @@ inline const std::vector<std::string> kReset = {"RuntimeError: Connection reset 
 inline const std::vector<std::string> kTraceback = {"Traceback (most recent call last):", "  f()",
                                                     "ValueError: x"};
 
-inline JobFacts facts(std::vector<WorkerEnd> workers, JobEnd end = JobEnd::worker_failed) {
+inline JobFacts facts(std::vector<WorkerEnd> workers, JobEnding end = JobEnding::worker_failed) {
   JobFacts f;
   f.end = end;
   f.job_id = "job";

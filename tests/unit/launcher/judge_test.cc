@@ -64,9 +64,52 @@ TEST_CASE("the earliest own failure is the root, and its code is ours") {
   for (const auto& c : cases) check(c);
 }
 
+TEST_CASE("a rank with corrupt data is the root, also when its end was slow") {
+  const auto corrupt = [](WorkerEnd w, int rank) {
+    w.corrupt = "all_reduce #7: other results";
+    w.corrupt_rank = rank;
+    return w;
+  };
+  const auto loses = [](WorkerEnd w, int peer) {
+    w.peer_lost = peer;
+    return w;
+  };
+  const Case cases[] = {
+      {"it ends last",
+       {loses(exited(0, 5, 1), 1), loses(exited(2, 6, 1), 1), corrupt(exited(1, 9, 3), 1)},
+       1,
+       kExitCorrupt,
+       {},
+       {0, 2},
+       {}},
+      {"dlaunch ends it",
+       {loses(exited(0, 5, 1), 1), corrupt(stopped(1, 9), 1)},
+       1,
+       kExitCorrupt,
+       {},
+       {0},
+       {}},
+      {"none is known",
+       {corrupt(exited(1, 5, 1), -1), corrupt(exited(0, 6, 1), -1)},
+       1,
+       kExitCorrupt,
+       {0},
+       {},
+       {}},
+  };
+  for (const auto& c : cases) check(c);
+  const auto named = facts(cases[1].workers), unknown = facts(cases[2].workers);
+  const auto headline = [](const JobFacts& f) { return render_text(f, judge(f), false).front(); };
+  CHECK(headline(named).find(" had corrupt data (all_reduce #7: other results): ") !=
+        std::string::npos);
+  CHECK(headline(unknown).starts_with("the ranks had different results (all_reduce #7: other "));
+  CHECK(failure_kind(named.workers[1]) == FailureKind::corrupt);
+  CHECK(failure_kind(unknown.workers[1]) == FailureKind::corrupt);
+}
+
 TEST_CASE("a host that is lost is the cause where nobody had failed by himself before") {
   JobFacts facts;
-  facts.end = JobEnd::worker_failed;
+  facts.end = JobEnding::worker_failed;
   facts.lost_host = "b";
   facts.lost_ranks = {2, 3};
   facts.workers = {exited(0, 10, 0), exited(1, 500, 1), stopped(4, 600)};
@@ -453,20 +496,23 @@ TEST_CASE("the last traceback has the last words, whatever was written after it"
 }
 
 TEST_CASE("exit codes of our own") {
-  CHECK(judge(facts({}, JobEnd::succeeded)).exit_code == 0);
-  CHECK(judge(facts({}, JobEnd::timed_out)).exit_code == kExitTimeout);
-  CHECK(judge(facts({stopped(0, 5)}, JobEnd::given_up)).exit_code == kExitRendezvous);
-  CHECK_FALSE(judge(facts({stopped(0, 5)}, JobEnd::given_up)).root);
-  CHECK(judge(facts({}, JobEnd::setup_failed)).exit_code == kExitCannotCreate);
-  CHECK(judge(facts({}, JobEnd::worker_failed)).exit_code == kExitInternal);
-  auto f = facts({stopped(0, 5), told(killed(1, 6, SIGSEGV))}, JobEnd::interrupted);
+  CHECK(judge(facts({}, JobEnding::succeeded)).exit_code == 0);
+  CHECK(judge(facts({}, JobEnding::timed_out)).exit_code == kExitTimeout);
+  CHECK(judge(facts({stopped(0, 5)}, JobEnding::given_up)).exit_code == kExitRendezvous);
+  CHECK_FALSE(judge(facts({stopped(0, 5)}, JobEnding::given_up)).root);
+  auto differed = facts({stopped(0, 5)}, JobEnding::given_up);
+  differed.corrupt = true;
+  CHECK(judge(differed).exit_code == kExitCorrupt);
+  CHECK(judge(facts({}, JobEnding::setup_failed)).exit_code == kExitCannotCreate);
+  CHECK(judge(facts({}, JobEnding::worker_failed)).exit_code == kExitInternal);
+  auto f = facts({stopped(0, 5), told(killed(1, 6, SIGSEGV))}, JobEnding::interrupted);
   f.signal_received = SIGTERM;
   const auto verdict = judge(f);
   CHECK(verdict.exit_code == 143);
   CHECK_FALSE(verdict.root);
   CHECK(verdict.stopped == std::vector<std::size_t>{0});
   CHECK(verdict.own_failures == std::vector<std::size_t>{1});
-  f = facts({}, JobEnd::spawn_failed);
+  f = facts({}, JobEnding::spawn_failed);
   f.failed_stage = Stage::exec;
   f.failed_errno = ENOENT;
   CHECK(judge(f).exit_code == kExitNotFound);

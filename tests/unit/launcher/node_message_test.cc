@@ -44,6 +44,8 @@ TEST_CASE("the end of a worker arrives completely, with times as ages") {
       Traceback{kHere - 2ms, {"Traceback", "E: x"}, {"more"}, "E: x", {"E: y"}, "E: y", 3};
   end.flight = {{"all_reduce #1", FlightState::failed, kHere - 2s, kHere - 1s}};
   end.peer_lost = 7;
+  end.corrupt = "other results";
+  end.corrupt_rank = 5;
   const WorkerEnd got = over(ended).end;
   CHECK(got.rank == 5);
   CHECK(got.pid == 4711);
@@ -72,6 +74,8 @@ TEST_CASE("the end of a worker arrives completely, with times as ages") {
   CHECK(got.flight[0].state == FlightState::failed);
   CHECK(got.flight[0].ended == kThere - 1s);
   CHECK(got.peer_lost == 7);
+  CHECK(got.is_corrupt());
+  CHECK(got.corrupt == "other results");
   end.traceback.reset();
   CHECK_FALSE(over(ended).end.traceback);
 }
@@ -195,6 +199,8 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(over(NodeStartFailed{1, {Stage::exec, 2, "exec 'x'"}}).error.stage == Stage::exec);
   CHECK(over(NodeReady{1, 4, 77, "it stands still"}).version == 77);
   CHECK(over(NodeReady{1, 4, 77, "it stands still"}).why == "it stands still");
+  CHECK(over(NodeReady{1, 4, 77, "they differ", true, 3}).corrupt);
+  CHECK(over(NodeReady{1, 4, 77, "they differ", true, 3}).corrupt_rank == 3);
   CHECK(over(NodeFence{4, 1}).lost == 1);
   NodeJoin again{"host", 2, 8, "job", "10.0.0.1", 7, "4f", {}, 5, {4711, 4712}};
   again.found.push_back(

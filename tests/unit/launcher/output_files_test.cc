@@ -44,7 +44,7 @@ TEST_CASE("a reader that has gone away does no harm, and a warning names it") {
   put(a.err, "still here\n");
   h.turn();
   CHECK(available(h.err.reading) ==
-        "dlaunch: warning: our stdout has lost its reader; dlaunch shows nothing more there\n"
+        "dlaunch: warning: dlaunch's stdout has lost its reader; dlaunch shows nothing more there\n"
         "[0] still here\n");
   h.hub->worker_ended(0);
   bool done = false;
@@ -64,9 +64,10 @@ TEST_CASE("an output that cannot be written is reported once") {
     put(a.out, "x\n");
     h.turn();
   }
-  CHECK(available(h.err.reading) ==
-        "dlaunch: warning: write to our stdout: No space left on device; dlaunch shows nothing "
-        "more there\n");
+  CHECK(
+      available(h.err.reading) ==
+      "dlaunch: warning: write to dlaunch's stdout: No space left on device; dlaunch shows nothing "
+      "more there\n");
 }
 
 TEST_CASE("a log file that cannot be written costs one warning with its name") {

@@ -48,7 +48,7 @@ TEST_CASE("a failure with everything that may follow it") {
             "rank 2 (pid 102 on host h) failed first: exit code 7 after 1.203 s",
             "  the other 3 workers were sent SIGTERM",
         });
-  CHECK(text(facts({}, JobEnd::succeeded)).empty());
+  CHECK(text(facts({}, JobEnding::succeeded)).empty());
   auto logged = says(exited(2, 1203, 7), {"disk on fire"});
   logged.stderr_log = "logs/1/2/stderr";
   CHECK(text(facts({logged})) ==
@@ -324,7 +324,7 @@ TEST_CASE("nor can what another host says of a worker") {
   root.hung = root.oom_text = root.stderr_log = bad;
   root.oom_evidence = true;
   root.flight = {{.what = bad}};
-  auto failed = facts({}, JobEnd::spawn_failed);
+  auto failed = facts({}, JobEnding::spawn_failed);
   failed.failed_what = bad;
   auto lines = text(failed);
   for (const auto& line : text(facts({root}))) lines.push_back(line);
@@ -369,27 +369,27 @@ TEST_CASE("the longest report fits a small screen and says how much it left out"
 }
 
 TEST_CASE("ends that no worker is to blame for") {
-  auto f = facts({stopped(0, 5, SIGINT), stopped(1, 6, SIGKILL)}, JobEnd::interrupted);
+  auto f = facts({stopped(0, 5, SIGINT), stopped(1, 6, SIGKILL)}, JobEnding::interrupted);
   f.signal_received = SIGINT;
   CHECK(text(f) == Lines{"ended by SIGINT (interrupt) after 9 s",
                          "  all 2 workers were sent SIGINT; 1 had to be killed"});
-  CHECK(text(facts({stopped(0, 5)}, JobEnd::timed_out)) ==
+  CHECK(text(facts({stopped(0, 5)}, JobEnding::timed_out)) ==
         Lines{"the job's --timeout passed: stopped after 9 s", "  the worker was sent SIGTERM"});
-  f = facts({stopped(0, 5)}, JobEnd::timed_out);
+  f = facts({stopped(0, 5)}, JobEnding::timed_out);
   f.waits = Lines{"rank 1 has not entered barrier #3, where rank 0 is waiting, for 2 m"};
   CHECK(text(f) ==
         Lines{"the job's --timeout passed: stopped after 9 s",
               "  as it stood: rank 1 has not entered barrier #3, where rank 0 is waiting, for 2 m",
               "  the worker was sent SIGTERM"});
   CHECK(render_json(f, judge(f)).find("\"waits\"") != std::string::npos);
-  f = facts({stopped(0, 5)}, JobEnd::given_up);
+  f = facts({stopped(0, 5)}, JobEnding::given_up);
   f.given_up = "all_reduce stands still";
   f.why_no_restart = "the only restart (--max-restarts 1) is used";
   CHECK(text(f) ==
         Lines{"the workers gave up a round, though none was lost: all_reduce stands still",
               "  the worker was sent SIGTERM",
               "  no restart: the only restart (--max-restarts 1) is used"});
-  f = facts({}, JobEnd::spawn_failed);
+  f = facts({}, JobEnding::spawn_failed);
   f.failed_rank = 0;
   f.failed_what = "exec 'trian': No such file or directory";
   CHECK(text(f) == Lines{"rank 0 could not be started: exec 'trian': No such file or directory"});
@@ -412,10 +412,11 @@ TEST_CASE("a worker that had printed a traceback and still ran is the likely cau
   for (const auto& [silent, shown] : {std::pair(4s, "4 s"), {9s, "9 s"}, {10s, "10 s"}}) {
     thrower.silent_since_traceback = silent;
     cause[0] = fmt::format(kCause, shown);
-    auto interrupted = facts({stopped(0, 5000, SIGINT), thrower}, JobEnd::interrupted);
+    auto interrupted = facts({stopped(0, 5000, SIGINT), thrower}, JobEnding::interrupted);
     interrupted.signal_received = SIGINT;
     CHECK(tells(interrupted) == (silent >= kSuspicious));
-    CHECK(tells(facts({stopped(0, 5000), thrower}, JobEnd::timed_out)) == (silent >= kSuspicious));
+    CHECK(tells(facts({stopped(0, 5000), thrower}, JobEnding::timed_out)) ==
+          (silent >= kSuspicious));
   }
   thrower.silent_since_traceback = 4s;
   cause[0] = fmt::format(kCause, "4 s");
@@ -431,7 +432,7 @@ TEST_CASE("a worker that had printed a traceback and still ran is the likely cau
   CHECK_FALSE(tells(facts({killed(0, 4900, SIGSEGV), thrower})));
   // Nor where it had gone on.
   thrower.silent_since_traceback = {};
-  CHECK_FALSE(tells(facts({stopped(0, 5000), thrower}, JobEnd::timed_out)));
+  CHECK_FALSE(tells(facts({stopped(0, 5000), thrower}, JobEnding::timed_out)));
 }
 
 TEST_CASE("of several likely causes the earliest is quoted, and the root refers to itself") {
@@ -440,7 +441,8 @@ TEST_CASE("of several likely causes the earliest is quoted, and the root refers 
     end.silent_since_traceback = 15s - std::chrono::milliseconds(ms);
     return end;
   };
-  const auto f = facts({thrower(0, 2000), thrower(1, 1000), thrower(2, 1500)}, JobEnd::timed_out);
+  const auto f =
+      facts({thrower(0, 2000), thrower(1, 1000), thrower(2, 1500)}, JobEnding::timed_out);
   const auto lines = text(f);
   CHECK(lines.at(1).starts_with("  likely cause: rank 1 (pid 101 on host h) had printed"));
   CHECK(lines.at(3) == "    E: 1");
@@ -502,7 +504,7 @@ TEST_CASE("the JSON holds everything, and bytes that are no UTF-8 do not break i
   CHECK(nlohmann::json::parse(render_json(
             facts({exited(1, 5, 0), lost(1, exited(0, 6, 2))}),
             judge(facts({exited(1, 5, 0), lost(1, exited(0, 6, 2))}))))["left_early"] == 1);
-  const auto fine = facts({exited(0, 5, 0)}, JobEnd::succeeded);
+  const auto fine = facts({exited(0, 5, 0)}, JobEnding::succeeded);
   CHECK(nlohmann::json::parse(render_json(fine, judge(fine)))["exit_code"] == 0);
 }
 

@@ -346,3 +346,22 @@ TEST_CASE("NCCL gets our profiler plug-in, unless the user has one or wants no r
   place.nccl_profiler = "/" + std::string(300, 'x');
   CHECK_FALSE(times_set(worker_environment(plan(), place, {}), "NCCL_PROFILER_PLUGIN"));
 }
+
+TEST_CASE("workers get the sites of the training, and not those of an outer job") {
+  const std::vector<std::string> outer = {"DLAUNCH_SITES=x=h:1,y=h:2", "DLAUNCH_SITE=x",
+                                          "DLAUNCH_SITE_JOURNAL=/old"};
+  CHECK_FALSE(times_set(worker_environment(plan(), kPlace, outer), "DLAUNCH_SITES"));
+  Plan with_sites = plan();
+  with_sites.sites = {.list = *parse_site_list("a=h:1,b=h:2"), .own = "b"};
+  with_sites.sites.grace = std::chrono::milliseconds(1500);
+  const auto env = worker_environment(with_sites, kPlace, outer);
+  CHECK(has(env, "DLAUNCH_SITES=a=h:1,b=h:2"));
+  CHECK(has(env, "DLAUNCH_SITE=b"));
+  CHECK(has(env, "DLAUNCH_SITE_GRACE=1500ms"));
+  CHECK(has(env, "DLAUNCH_SITE_TIMEOUT=5000ms"));
+  CHECK(has(env, "DLAUNCH_SITE_WAIT=1800000ms"));
+  CHECK(has(env, "DLAUNCH_SITE_LINGER=60000ms"));
+  CHECK_FALSE(times_set(env, "DLAUNCH_SITE_JOURNAL"));
+  with_sites.sites.journal = "/j";
+  CHECK(has(worker_environment(with_sites, kPlace, outer), "DLAUNCH_SITE_JOURNAL=/j"));
+}

@@ -1,4 +1,6 @@
 // Calls that the communicator composes, between processes: dl_all_reduce_shards(), dl_scan().
+#include <stdlib.h>
+
 #include <string>
 
 #include "tests/unit/ring/process_world.h"
@@ -224,4 +226,35 @@ TEST_CASE("scans: ranks that differ learn it, and an average has no meaning") {
                 said.npos));
     return 0;
   });
+}
+
+// Each rank adds up all values itself, and gets them by way of the other ranks: DLAUNCH_VERIFY
+// finds that one has other sums, but cannot tell which rank has changed a value.
+TEST_CASE("shards: where values pass from rank to rank, no rank is named for another sum") {
+  ::setenv("DLAUNCH_VERIFY", "results", 1);
+  for (const bool ring : {false, true}) {
+    CAPTURE(ring);
+    ::setenv("DLAUNCH_PLAN", ring ? "all_gather::ring" : "", 1);
+    all_well({.ranks = 3, .transport = "tcp"}, [&](int rank, dl_comm*& comm) {
+      const auto add = [](const void* in, void* inout, std::size_t count, dl_dtype, void* wrong) {
+        for (std::size_t i = 0; i < count; ++i) {
+          static_cast<int*>(inout)[i] += static_cast<const int*>(in)[i] + (wrong != nullptr);
+        }
+        return 0;
+      };
+      dl_op op{};
+      EXPECT(dl_op_create(add, 1, rank == 2 ? &rank : nullptr, &op) == DL_OK);
+      const int own = 1;
+      const void* const in[] = {&own};
+      int sum = 0;
+      EXPECT(dl_all_reduce_shards(comm, 3, in, &sum, 1, DL_INT32, op) == DL_OK);
+      EXPECT(dl_verify(comm) == DL_ERR_CORRUPT);
+      EXPECT(dl_peer_lost(comm) == (ring || rank == 2 ? -1 : 2));
+      const bool named = std::string(dl_last_error(comm)).find("another rank") == std::string::npos;
+      EXPECT(named == !ring);
+      return 0;
+    });
+  }
+  ::unsetenv("DLAUNCH_PLAN");
+  ::unsetenv("DLAUNCH_VERIFY");
 }

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "process_world.h"
+#include "tests/unit/sanitized.h"
 
 namespace dlaunch {
 namespace {
@@ -49,6 +50,7 @@ dl_comm* group_of(dl_comm* comm, const std::vector<int>& ranks, int tag) {
 }  // namespace
 
 TEST_CASE("groups: two groups of the same ranks work at once, in threads of their own") {
+  constexpr int kRounds = kSanitized ? 3 : 6;
   for (const int ranks : {2, 3}) {
     for (const int cores : {1, 8}) {
       CAPTURE(ranks);
@@ -62,9 +64,9 @@ TEST_CASE("groups: two groups of the same ranks work at once, in threads of thei
         EXPECT(one != nullptr);
         EXPECT(other != nullptr);
         bool right[3] = {};
-        std::thread first([&] { right[0] = calls_right(one, 6); });
-        std::thread second([&] { right[1] = calls_right(other, 6); });
-        right[2] = calls_right(comm, 6);
+        std::thread first([&] { right[0] = calls_right(one, kRounds); });
+        std::thread second([&] { right[1] = calls_right(other, kRounds); });
+        right[2] = calls_right(comm, kRounds);
         first.join();
         second.join();
         EXPECT(right[0]);
@@ -81,12 +83,13 @@ TEST_CASE("groups: two groups of the same ranks work at once, in threads of thei
 }
 
 TEST_CASE("groups: one is made, used and freed while another is busy") {
+  constexpr int kRounds = kSanitized ? 6 : 20;
   all_well({.ranks = 3}, [](int rank, dl_comm*& comm) {
     dl_comm* const busy = group_of(comm, {0, 1, 2}, 1);
     EXPECT(busy != nullptr);
     bool right = false;
-    std::thread other([&] { right = calls_right(busy, 20); });
-    for (int i = 0; i < 20; ++i) {
+    std::thread other([&] { right = calls_right(busy, kRounds); });
+    for (int i = 0; i < kRounds; ++i) {
       dl_comm* const group = group_of(comm, {2, 0, 1}, 100 + i);
       EXPECT(group != nullptr);
       EXPECT(calls_right(group, 1));

@@ -77,9 +77,11 @@ TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
                     {"DLAUNCH_INTERFACE", "eth0"},
                     {"DLAUNCH_PORT_RANGE", "29600-29700"},
                     {"DLAUNCH_LINK_TIMEOUT", "30"},
-                    {"DLAUNCH_TRANSPORT", "tcp"}});
+                    {"DLAUNCH_TRANSPORT", "tcp"},
+                    {"DLAUNCH_VERIFY", "results"}});
   auto job = resolve_job(nullptr, nullptr, env(variables));
   REQUIRE(job);
+  CHECK(job->verify == VerifyMode::results);
   CHECK(job->store_url == "tcp://127.0.0.1:1");
   CHECK(job->job_id == "j");
   CHECK(job->round == 3);
@@ -203,6 +205,9 @@ TEST_CASE("an impossible value is refused, with the name of its variable") {
   bad = torchrun();
   bad["DLAUNCH_TRANSPORT"] = "pigeon";
   refused(nullptr, nullptr, bad, "pigeon");
+  bad = torchrun();
+  bad["DLAUNCH_VERIFY"] = "often";
+  refused(nullptr, nullptr, bad, "DLAUNCH_VERIFY");
   for (const char* ports : {"", "a-b", "5-3", "0-7", "1-65536", "3-", "-3"}) {
     bad = torchrun();
     bad["DLAUNCH_PORT_RANGE"] = ports;

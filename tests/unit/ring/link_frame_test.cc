@@ -168,4 +168,13 @@ TEST_CASE("link frames: the first ABORT is the sender's last word, with a rank o
   }
 }
 
+TEST_CASE("link frames: they carry each kind of failure, and no number beyond") {
+  for (int code = 0; code <= static_cast<int>(kLastErrc) + 1; ++code) {
+    const std::string abort = encode({.code = static_cast<Errc>(code), .rank = 1, .text = "why"});
+    const auto error = error_in_frames(abort, 4);
+    CHECK(error.has_value() == (code <= static_cast<int>(kLastErrc)));
+    if (error) CHECK(error->code == static_cast<Errc>(code));
+  }
+}
+
 }  // namespace dlaunch

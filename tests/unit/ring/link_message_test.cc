@@ -101,3 +101,17 @@ TEST_CASE("link messages: only descriptors beyond the process's limit are missin
           return receive_link_message(link.b.get(), soon()) ? 0 : 4;
         })) == 0);
 }
+
+TEST_CASE("link messages: they carry each kind of failure, and no number beyond") {
+  const Pair link;
+  for (int code = 0; code <= static_cast<int>(kLastErrc) + 1; ++code) {
+    const LinkMessage sent{.answer = LinkMessage::Answer::no,
+                           .error = {.code = static_cast<Errc>(code), .what = "why"},
+                           .cpus = "",
+                           .fds = {}};
+    REQUIRE(send_link_message(link.a.get(), sent, {}, soon()));
+    const auto got = receive_link_message(link.b.get(), soon());
+    CHECK(got.has_value() == (code <= static_cast<int>(kLastErrc)));
+    if (got) CHECK(got->error.code == static_cast<Errc>(code));
+  }
+}

@@ -11,7 +11,8 @@ namespace {
 const RankAddress kOwn{.at = {"rank 1 (pid 5 on a)", "1f", "dlring-00", {"10.0.0.1", 4711}},
                        .ranks = 4,
                        .plan = "all_reduce::ring",
-                       .links = LinkChoice::few};
+                       .links = LinkChoice::few,
+                       .verify = VerifyMode::full};
 
 std::string mismatch(const RankAddress& other) {
   const auto checked = check_common(kOwn, other, 2);
@@ -29,6 +30,7 @@ TEST_CASE("rank address: it is read as it was written") {
   CHECK(encode(*read) == encode(kOwn));
   CHECK(read->at.tcp.port == 4711);
   CHECK(read->links == LinkChoice::few);
+  CHECK(read->verify == VerifyMode::full);
 }
 
 TEST_CASE("rank address: no prefix of one is an address, nor is one with an unknown choice") {
@@ -39,6 +41,9 @@ TEST_CASE("rank address: no prefix of one is an address, nor is one with an unkn
   RankAddress later = kOwn;
   later.links = static_cast<LinkChoice>(3);
   CHECK_FALSE(decode_rank_address(encode(later)));
+  later = kOwn;
+  later.verify = static_cast<VerifyMode>(4);
+  CHECK_FALSE(decode_rank_address(encode(later)));
 }
 
 TEST_CASE("rank address: what ranks do not have in common is named, with both values") {
@@ -46,6 +51,8 @@ TEST_CASE("rank address: what ranks do not have in common is named, with both va
   other.at.who = "rank 2 (pid 6 on a)";
   other.at.unix_name = "dlring-01";
   CHECK(mismatch(other).empty());
+  other.verify = VerifyMode::off;
+  CHECK(mismatch(other).find("DLAUNCH_VERIFY: 'full' and 'off'") != std::string::npos);
   other.links = LinkChoice::automatic;
   CHECK(mismatch(other) ==
         "init: rank 1 (pid 5 on a) and rank 2 (pid 6 on a) have different DLAUNCH_LINKS: 'few' and "

@@ -1,5 +1,6 @@
 // The requests, keys and groups of a round when its processes continue with the next round. An
 // agent forms the rounds.
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -45,7 +46,10 @@ int serve_rounds(const UniqueFd& listener, const std::string& folder, int ranks,
       ::send(members[static_cast<std::size_t>(r)].get(), notice.data(), notice.size(), 0);
     }
   }
-  for (const auto& member : members) (void)said(member);
+  for (const auto& member : members) {
+    // No further round: all see the agent's end.
+    if (std::holds_alternative<Ready>(said(member))) return 0;
+  }
   return 0;
 }
 
@@ -120,6 +124,24 @@ TEST_CASE("rejoin: requests of the old round end with it and do not disturb the 
       return 0;
     });
   }
+}
+
+TEST_CASE("rejoin: ends a batch, and persistent calls of the old round") {
+  all_well_elastic(2, 2, "auto", [](int rank, dl_comm*& comm) {
+    int x = 1;
+    dl_persistent* call = nullptr;
+    EXPECT(dl_all_reduce_init(comm, &x, &x, 1, DL_INT32, DL_SUM, &call) == DL_OK);
+    EXPECT(dl_batch_start(comm) == DL_OK);
+    EXPECT(dl_persistent_run(call) == DL_OK);
+    EXPECT(dl_rejoin(comm, 1) == DL_OK);
+    EXPECT(dl_batch_end(comm) == DL_ERR_INVALID);
+    EXPECT(dl_persistent_run(call) == DL_ERR_INVALID);
+    EXPECT(std::string(dl_last_error(comm)) ==
+           "the persistent call is of an earlier round: make one in each round");
+    dl_persistent_free(call);
+    EXPECT(x == 1 && dl_all_reduce(comm, &x, &x, 1, DL_INT32, DL_SUM) == DL_OK && x == 2);
+    return 0;
+  });
 }
 
 TEST_CASE("rejoin: the new round does not see keys of the old one") {
@@ -267,4 +289,42 @@ TEST_CASE("rejoin: a group of the old round returns an error that says so") {
     dl_finalize(group);
     return 0;
   });
+}
+
+namespace {
+
+// A processor that adds wrongly, on this rank.
+int add_one_more(const void* in, void* inout, std::size_t count, dl_dtype, void* wrong) {
+  const auto* from = static_cast<const int*>(in);
+  auto* to = static_cast<int*>(inout);
+  for (std::size_t i = 0; i < count; ++i) to[i] += from[i] + (wrong != nullptr ? 1 : 0);
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "rejoin: a rank with corrupt data is in no further round, and later news do not hurt it") {
+  ::setenv("DLAUNCH_VERIFY", "full", 1);
+  Gate refused;
+  all_well_elastic(3, 1, "shm", [&](int rank, dl_comm*& comm) {
+    ::mallopt(M_PERTURB, 0x5a);  // freed memory holds nonsense
+    dl_op op{};
+    EXPECT(dl_op_create(add_one_more, 1, rank == 2 ? &rank : nullptr, &op) == DL_OK);
+    int sum = 1;
+    EXPECT(dl_all_reduce(comm, &sum, &sum, 1, DL_INT32, op) == DL_OK);
+    EXPECT(dl_verify(comm) == DL_ERR_CORRUPT);
+    EXPECT(dl_peer_lost(comm) == (rank == 2 ? -1 : 2));
+    if (rank == 2) {
+      EXPECT(dl_rejoin(comm, 1) == DL_ERR_ABORTED);
+      refused.open();
+      for (int ms = 0; ms < 20'000 && dl_round_over(comm) == 0; ++ms) ::usleep(1000);
+      EXPECT(dl_round_over(comm) == 1);
+    } else if (rank == 0) {
+      refused.pass();
+      EXPECT(dl_rejoin(comm, 1) == DL_ERR_IO);
+    }
+    return 0;
+  });
+  ::unsetenv("DLAUNCH_VERIFY");
 }

@@ -39,6 +39,17 @@ int main(void) {
   EXPECT(dl_all_reduce_some(comm, in, out, 2, DL_FLOAT64, DL_AVG, &some, &given, &fate) == DL_OK);
   EXPECT(out[1] == 2.5 && given == 1 && fate == DL_FATE_IN && dl_some_behind(comm) == 0);
   EXPECT(dl_barrier(comm) == DL_OK);
+  out[1] = 0;
+  dl_request* batch = NULL;
+  EXPECT(dl_batch_start(comm) == DL_OK);
+  EXPECT(dl_all_reduce(comm, in, out, 2, DL_FLOAT64, DL_SUM) == DL_OK && out[1] == 0);
+  EXPECT(dl_ibatch_end(comm, &batch) == DL_OK && dl_wait(&batch) == DL_OK && out[1] == 2.5);
+  dl_persistent* often = NULL;
+  EXPECT(dl_all_gather_init(comm, in, out, 1, DL_FLOAT64, &often) == DL_OK);
+  out[0] = 0;
+  EXPECT(dl_persistent_run(often) == DL_OK && out[0] == 1.5);
+  dl_persistent_free(often);
+  dl_batch_drop(comm);
   EXPECT(strcmp(dl_last_error(comm), "") == 0);
   EXPECT(dl_send(comm, in, 2, DL_FLOAT64, 0, 0) == DL_ERR_INVALID);
   EXPECT(dl_recv(comm, out, 2, DL_FLOAT64, 1, 0) == DL_ERR_INVALID);

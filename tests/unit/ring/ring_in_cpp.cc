@@ -182,6 +182,45 @@ TEST_CASE("ring in C++: operations of the program") {
                     doctest::Contains("returned -1"));
 }
 
+TEST_CASE("ring in C++: batches and persistent calls") {
+  auto comm = dl::Communicator::init();
+  const std::vector<float> in = {1, 2};
+  std::vector<float> a(2), b(2), c(2);
+  comm.batch([&] {
+    comm.all_reduce(in, a);
+    comm.batch([&] { comm.all_gather(in, b); });
+    CHECK(a[0] + b[0] == 0);
+  });
+  CHECK((a == in && b == in));
+  a = {0, 0};
+  dl::Request request = comm.ibatch([&] { comm.all_reduce(in, a); });
+  request.wait();
+  CHECK(a == in);
+  CHECK_THROWS_WITH(comm.batch([&] {
+    comm.all_reduce(in, c);
+    comm.send(in, 0);
+  }),
+                    "send: peer 0 is not another rank");
+  CHECK(c[0] == 0);
+  CHECK_THROWS_WITH(comm.batch([&] { comm.isend(in, 0); }), doctest::Contains("a batch is open"));
+
+  std::vector<dl::Persistent> calls;
+  calls.push_back(comm.all_reduce_init(given(in), std::span(a), dl::Op::max));
+  calls.push_back(comm.all_gather_init(given(a), std::span(b)));
+  calls.push_back(comm.reduce_scatter_init(given(b), std::span(c)));
+  calls.push_back(comm.all_to_all_init(given(in), std::span(b)));
+  calls.push_back(comm.reduce_init(given(in), std::span(b)));
+  calls.push_back(comm.all_reduce_init(std::span(c)));
+  calls.push_back(comm.broadcast_init(std::span(c)));
+  calls.push_back(comm.barrier_init());
+  for (int round = 0; round < 2; ++round) {
+    a = b = c = {0, 0};
+    for (auto& call : calls) round == 0 ? call.run() : call.start().wait();
+    CHECK((a == in && b == in && c == in));
+  }
+  CHECK_THROWS_AS(comm.broadcast_init(std::span(c), 1), dl::Error);
+}
+
 TEST_CASE("ring in C++: in the background") {
   auto comm = dl::Communicator::init();
   const std::vector<float> in = {1, 2};

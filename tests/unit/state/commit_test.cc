@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "elastic/state/rounds.h"
 #include "thread_world.h"
 
 using namespace dlaunch;
@@ -155,4 +156,18 @@ TEST_CASE("sync: samplers with different virtual shards are an error, too") {
   CHECK(job.ends(0).front() ==
         "rank 1 has registered sampler 's': 5 virtual shards, rank 0 sampler 's': 4 virtual "
         "shards");
+}
+
+TEST_CASE("rounds: a failure on one rank is that of all, whatever its kind") {
+  Job job;
+  std::atomic<int> alike = 0;
+  job.start({0, 1}, [&](Member& m) {
+    for (int code = 0; code <= static_cast<int>(kLastErrc); ++code) {
+      const Error own{.code = static_cast<Errc>(code), .what = "why"};
+      const auto agreed = agree(m.rounds, m.rank() == 1 ? Result<void>(own) : Result<void>());
+      alike += !agreed && agreed.error().code == own.code;
+    }
+  });
+  job.wait();
+  CHECK(alike == 2 * (static_cast<int>(kLastErrc) + 1));
 }

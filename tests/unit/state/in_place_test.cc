@@ -139,3 +139,34 @@ TEST_CASE("in place: snapshots are whole commits, and a job continues from the l
   CHECK(run(9) == 7);
   CHECK(run(9) == 9);
 }
+
+TEST_CASE("in place: a commit verifies calls that came after its update, too") {
+  ::setenv("DLAUNCH_VERIFY", "full", 1);
+  Job job({.in_place = true});
+  std::atomic<int> found = 0;
+  job.start({0, 1, 2}, [&](Member& m) {
+    std::vector<double> w(10);
+    m.state.replicated("w", w);
+    m.state.sync();
+    m.state.update();
+    // Another sum on rank 2, in a call that an update should not make.
+    const auto add = [](const void* in, void* inout, std::size_t count, dl_dtype, void* wrong) {
+      for (std::size_t i = 0; i < count; ++i) {
+        static_cast<int*>(inout)[i] += static_cast<const int*>(in)[i] + (wrong != nullptr);
+      }
+      return 0;
+    };
+    dl_op op{};
+    CHECK(dl_op_create(add, 1, m.rank() == 2 ? &m : nullptr, &op) == DL_OK);
+    int sum = 1;
+    CHECK(dl_all_reduce(m.comm(), &sum, &sum, 1, DL_INT32, op) == DL_OK);
+    try {
+      m.state.commit();
+    } catch (const dl::Corrupt&) {
+      ++found;
+    }
+  });
+  job.wait();
+  ::unsetenv("DLAUNCH_VERIFY");
+  CHECK(found == 3);
+}
