@@ -330,8 +330,8 @@ DL_API dl_result dl_barrier(dl_comm* comm);
  *
  * dl_verify() compares what the ranks have not compared yet, as dl_barrier() does: call it before
  * results leave the job, into a file say. Commits of elastic state call it. Collective; without
- * DLAUNCH_VERIFY, or a call since the last one, it returns at once: DL_OK, or the error that has
- * ended the communicator. */
+ * DLAUNCH_VERIFY, or a call since the last one, it returns DL_OK at once, even if a rank has been
+ * lost. */
 DL_API dl_result dl_verify(dl_comm* comm);
 
 /* Point to point. The library matches messages by (peer, tag) in the order of sending; tag >= 0.

@@ -171,3 +171,34 @@ TEST_CASE("rounds: a failure on one rank is that of all, whatever its kind") {
   job.wait();
   CHECK(alike == 2 * (static_cast<int>(kLastErrc) + 1));
 }
+
+TEST_CASE("commit: one that needs no other rank succeeds after a rank is lost") {
+  struct Kind {
+    bool in_place;
+    const char* verify;
+  };
+  for (const Kind kind : {Kind{false, "off"}, Kind{true, "off"}, Kind{true, "full"}}) {
+    CAPTURE(kind.in_place);
+    CAPTURE(kind.verify);
+    ::setenv("DLAUNCH_VERIFY", kind.verify, 1);
+    Job job({.in_place = kind.in_place});
+    Meeting done(3);
+    std::atomic<int> committed = 0;
+    job.start({0, 1, 2}, [&](Member& m) {
+      std::vector<double> w(10);
+      m.state.replicated("w", w);
+      m.state.sync();
+      m.all_reduce(w);
+      if (kind.in_place) m.state.update();
+      done.come();
+      if (m.slot == 2) throw Killed();
+      int none = 0;
+      CHECK(dl_recv(m.comm(), &none, 1, DL_INT32, 2, 0) == DL_ERR_PEER_LOST);
+      m.state.commit(DL_STATE_SPANNED);
+      committed += m.state.committed().number == 1;
+    });
+    for (const int slot : {0, 1}) CHECK(job.ends(slot).at(0) == "");
+    ::unsetenv("DLAUNCH_VERIFY");
+    CHECK(committed.load() == 2);
+  }
+}
