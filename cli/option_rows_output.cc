@@ -46,8 +46,8 @@ constexpr OptionRow kOutputRows[] = {
      &Options::tmux},
     {"goodput", "", "", "", "", Group::output,
      "Print at the job's end where its time went, and which ranks cost how much of it. dlaunchctl "
-     "goodput prints the same for a running job. Without this option only the report of a job that "
-     "ends in any other way than well, after a minute or more, has it",
+     "goodput prints the same for a running job. Without this option the report of a job that does "
+     "not succeed has it, if the job took a minute or more",
      &Options::goodput},
     {"trace", "", "", "FILE", "", Group::output,
      "Write a timeline of all ranks to this file at the job's end, in Chrome's trace event format: "

@@ -11,7 +11,6 @@ namespace dlaunch {
 namespace {
 
 constexpr int kMaxSlots = 65536;
-constexpr const char* kWayOut = "give --standalone, or --hosts";
 
 std::string value(const Environment& env, const char* name) { return env(name).value_or(""); }
 
@@ -67,9 +66,8 @@ Result<void> check_first_task(const Environment& env) {
   if (task.empty() || task == "1") return {};
   return refuse(
       "PBS started this dlaunch as task {} of the job, by pbsdsh: start dlaunch once, without "
-      "pbsdsh, and it starts the other hosts itself; or give --standalone, or --nnodes, "
-      "--node-rank and --rdzv",
-      task);
+      "pbsdsh, and it starts the other hosts itself; or {}",
+      task, kWayOutOnEachHost);
 }
 
 Result<BatchAllocation> read_pbs(const Environment& env, const ReadFile& read_file) {
@@ -81,7 +79,8 @@ Result<BatchAllocation> read_pbs(const Environment& env, const ReadFile& read_fi
   if (allocation.hosts.size() > 1 && value(env, "PBS_JOBCOOKIE").empty()) {
     return refuse(
         "PBS: PBS_JOBCOOKIE is not set, and the hosts of the job need it to recognise each other; "
-        "give --standalone, or --hosts, which starts them by ssh");
+        "{}, which starts them by ssh",
+        kWayOut);
   }
   return allocation;
 }

@@ -14,9 +14,7 @@ constexpr std::string_view kFlorin = "\u0192";  // Flux's IDs begin with it, or 
 Result<int> flux_number(const Environment& env, const char* name, int low) {
   const auto text = env(name);
   if (!text) {
-    return refuse(
-        "Flux: {} is not set; give --standalone, or --hosts, or --nnodes, --node-rank and --rdzv",
-        name);
+    return refuse("Flux: {} is not set; {}", name, kWayOutOnEachHost);
   }
   return parse_int(*text, low, kMaxTasks, name);
 }
@@ -24,11 +22,11 @@ Result<int> flux_number(const Environment& env, const char* name, int low) {
 Result<std::vector<std::string>> flux_hosts(const AskFlux& ask,
                                             const std::vector<std::string>& words) {
   const auto text = ask(words);
-  if (!text) return refuse("{}; give --standalone, or --hosts", text.error().what);
+  if (!text) return refuse("{}; {}", text.error().what, kWayOut);
   const auto line = text->substr(0, text->find('\n'));
   auto hosts = parse_host_list(line);
   if (!hosts || hosts->empty()) {
-    return refuse("Flux: '{}' is no list of hosts; give --standalone, or --hosts", line);
+    return refuse("Flux: '{}' is no list of hosts; {}", line, kWayOut);
   }
   std::vector<std::string> names;
   for (const HostEntry& host : *hosts) names.push_back(host.host);

@@ -23,6 +23,11 @@
 
 namespace dlaunch {
 
+// What to do where a scheduler's variables are of no use.
+inline constexpr const char* kWayOut = "give --standalone, or --hosts";
+inline constexpr const char* kWayOutOnEachHost =
+    "give --standalone, or --hosts, or --nnodes, --node-rank and --rdzv";
+
 struct PlanDraft {
   const Options& options;
   const Machine& machine;

@@ -20,9 +20,7 @@ constexpr std::string_view kNoSteps[] = {"4294967290", "4294967291", "4294967292
 Result<std::string> get(const Environment& env, const std::string& name) {
   auto value = env(name);
   if (value && !value->empty()) return *value;
-  return refuse(
-      "Slurm: {} is not set; give --standalone, or --hosts, or --nnodes, --node-rank and --rdzv",
-      name);
+  return refuse("Slurm: {} is not set; {}", name, kWayOutOnEachHost);
 }
 
 Result<int> get_number(const Environment& env, const std::string& name, int low) {

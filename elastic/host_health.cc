@@ -58,8 +58,8 @@ void HostHealth::on(const Tested& tested) {
   failure.next = deadline_after(now_, pause);
   if (std::exchange(failure.why, tested.why) == tested.why) return;
   actions_.push_back(
-      Tell{fmt::format("host {} gets no workers, it failed its health check: {}; "
-                       "it is tested again in {}, later less and less often",
+      Tell{fmt::format("host {} failed its health check and gets no workers: {}; "
+                       "dlaunch tests it again in {}, later less and less often",
                        host, tested.why, format_duration(pause))});
 }
 

@@ -62,8 +62,9 @@ double parse_skew(const std::string& text) {
 
 // --plan measures nothing, so options for a measurement are refused.
 void check_plan(const CLI::App& app, const KindInfo& kind) {
-  if (kind.kind == Kind::sendrecv)
+  if (kind.kind == Kind::sendrecv) {
     throw usage("--plan: sendrecv is two messages and no collective: choose another");
+  }
   for (const char* name : {"-n", "-w", "-c", "--alloc", "--rotate", "--skew", "--overlap", "--cpu",
                            "--calibrate", "--device", "--compare", "--queue", "--csv", "--json"}) {
     if (app.count(name) > 0) throw usage(std::string("--plan measures nothing: leave out ") + name);
@@ -186,8 +187,9 @@ void check_outputs(const Options& options) {
 }
 
 void check_without_collective(const CLI::App& app, const Options& options) {
-  if (!options.calibrate)
+  if (!options.calibrate) {
     throw usage("name a collective, or give --calibrate or --model; see --help");
+  }
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     const bool fits = name == "--calibrate" || name == "--csv" || name == "--json";

@@ -74,7 +74,7 @@ int suffer(const Fault& fault, const std::string& next_url, Stops& stops, int ra
   const auto begun = std::chrono::steady_clock::now();
   const dl_result result = dl_all_reduce(comm, x.data(), x.data(), 100, DL_FLOAT32, DL_SUM);
   const std::string told = dl_last_error(comm);
-  const bool slow = fault.late && fault.expected == DL_ERR_PEER_LOST && late(result);
+  const bool slow = fault.late && fault.expected == DL_ERR_PEER_LOST && late(comm, result);
   EXPECT((slow || result == fault.expected));
   if (fault.killed >= 0) EXPECT(dl_peer_lost(comm) == fault.killed);
   if (rank == 0 && !slow) EXPECT(told.find(fault.text) != std::string::npos);
@@ -179,7 +179,7 @@ TEST_CASE("device failure: in stream order the next call and the end return the 
     }
     const dl_result result = dl_sync(comm);
     const std::string told = dl_last_error(comm);
-    const bool slow = late(result);
+    const bool slow = late(comm, result);
     EXPECT((slow || result == DL_ERR_PEER_LOST));
     EXPECT((slow || told.find("all_reduce #2 hangs on the GPUs") != std::string::npos));
     EXPECT(dl_all_reduce(comm, x.data(), x.data(), 10, DL_FLOAT32, DL_SUM) == result);

@@ -31,7 +31,8 @@ int trials() {
 // What all processes of a test count together.
 struct Tally {
   std::atomic<int> played{0}, survivors{0}, lost_in_time{0}, named{0};
-  std::atomic<int> late{0};  // of no account: see late()
+  std::atomic<int> calls{0};
+  std::atomic<int> late{0};  // these calls do not count: see late()
   std::atomic_flag told;
   char other[300] = "";  // the first error that was not the expected one
 };
@@ -110,8 +111,9 @@ bool play(Tally& tally, const std::string& url, double limit, Order order, int r
     const auto begun = std::chrono::steady_clock::now();
     const dl_result result = add_up(comm, x);
     const double seconds = seconds_since(begun);
-    lane.seen->late[rank] = late(result);
-    if (late(result)) {
+    ++tally.calls;
+    lane.seen->late[rank] = late(comm, result);
+    if (lane.seen->late[rank]) {
       ++tally.late;
     } else {
       count(tally, comm, result, seconds, limit + kAfter, -1);
@@ -150,6 +152,7 @@ void check_by_command(const char* command, double limit, int lanes, Order order)
   CHECK(tally->lost_in_time == tally->survivors);
   CHECK(tally->named == tally->survivors);
   CHECK(tally->survivors >= 2 * tally->played);
+  CHECK(tally->survivors + tally->late == tally->calls);
   if (limit != kShort) CHECK(tally->late == 0);
   MESSAGE(std::string(command) << ": " << tally->lost_in_time.load() << " of "
                                << tally->survivors.load());

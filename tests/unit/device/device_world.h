@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,13 @@ inline CUstream make_stream(int gpu) {
 
 // At its deadline a call asks the other ranks. On a busy machine a rank may not answer within 200
 // ms, or may not have begun its call yet. Such a result says nothing of NCCL.
-inline bool late(dl_result result) { return result == DL_ERR_TIMEOUT; }
+inline bool late(dl_comm* comm, dl_result result) {
+  constexpr std::array kStates = {"(no answer)", "(not in this call)", "(in an earlier call)"};
+  const std::string told = dl_last_error(comm);
+  return result == DL_ERR_TIMEOUT && std::ranges::any_of(kStates, [&](const char* state) {
+           return told.find(state) != std::string::npos;
+         });
+}
 
 // Elements in device memory. Nobody but the fakes may touch them at data().
 template <class T>

@@ -87,7 +87,7 @@ TEST_CASE("a host that fails stays out, for longer each time, with one warning f
   now = *health.deadline();
   (void)step(health, now, HostHealth::Clock{});
   const auto other = step(health, now, HostHealth::Tested{7, "cold"});
-  CHECK(other.told.find("host a gets no workers, it failed its health check: cold; ") == 0);
+  CHECK(other.told.find("host a failed its health check and gets no workers: cold; ") == 0);
   const auto words = health.words(now);
   REQUIRE(words.size() == 1);
   CHECK(words[0].find("a: not healthy, tested again in ") == 0);

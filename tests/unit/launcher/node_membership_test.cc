@@ -132,8 +132,9 @@ TEST_CASE("membership: a sick host gets no workers, and is tested again") {
   world.comes(2, "c");
   REQUIRE(world.got<NodeTest>(2));
   world.membership.message(2, NodeTested{"no GPU\n"});
-  CHECK(world.last_warning().starts_with(
-      "host c gets no workers, it failed its health check: no GPU\\x0a; it is tested again in "));
+  CHECK(
+      world.last_warning().starts_with("host c failed its health check and gets no workers: no "
+                                       "GPU\\x0a; dlaunch tests it again in "));
   CHECK(world.membership.newcomers().at(0).starts_with("c: not healthy, tested again in "));
   CHECK_FALSE(world.got<NodeTest>(2));
   REQUIRE(world.membership.deadline());
