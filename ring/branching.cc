@@ -131,6 +131,7 @@ Result<void> Communicator::open_messenger() {
   const StreamOptions options{.local_ranks = job_.size,
                               .usable_cores = job_.local_cores,
                               .agreed_cores = job_.local_cores,
+                              .has_left = [this](int peer) { return links_->has_left(peer); },
                               .source = links_.get()};
   std::vector<UniqueFd> none(static_cast<std::size_t>(job_.size));
   auto group =

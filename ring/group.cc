@@ -152,7 +152,8 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>
 // some not. Ranks that left the bootstrap did so because of a lost rank, and have reported it.
 Error Communicator::failed_split(Error error, const JobView& group) {
   if (error.code == Errc::usage || error.code == Errc::unsupported) return error;
-  (void)abort_.told();
+  const bool lost = error.code == Errc::peer_lost;
+  (void)abort_.told(lost ? AbortFlag::kCauseOfLoss : AbortFlag::kBetterReason);
   const int world_rank = group.world_rank(error.rank);
   for (int r = 0; error.rank >= 0 && r < job_.size; ++r) {
     if (job_.world_rank(r) == world_rank) {

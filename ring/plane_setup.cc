@@ -189,6 +189,7 @@ Result<void> Communicator::open_planes(Bootstrapped& ready) {
                         .usable_cores = ready.cores,
                         .agreed_cores = ready.least_cores,
                         .sent_in_vain = [this](int peer) { tell_of_loss(peer); },
+                        .has_left = [this](int peer) { return links_->has_left(peer); },
                         .leaves_host = std::any_of(
                             ready.facts.begin(), ready.facts.end(), [&](const RankFacts& rank) {
                               return on_other_host(ready.facts.front(), rank);

@@ -1,18 +1,10 @@
 #include "ring/call/abort_flag.h"
 
-#include <chrono>
 #include <utility>
 
 #include "base/failpoint.h"
 
 namespace dlaunch {
-namespace {
-
-// The control thread gets the cause at the same moment, but on a busy machine it must wait for its
-// turn.
-constexpr std::chrono::milliseconds kRootCausePatience{100};
-
-}  // namespace
 
 Error AbortFlag::error() const {
   const std::lock_guard lock(mutex_);
@@ -20,9 +12,9 @@ Error AbortFlag::error() const {
   return error_;
 }
 
-bool AbortFlag::told() const {
+bool AbortFlag::told(Duration patience) const {
   std::unique_lock lock(mutex_);
-  return now_raised_.wait_for(lock, kRootCausePatience, [this] { return raised(); });
+  return now_raised_.wait_for(lock, patience, [this] { return raised(); });
 }
 
 bool AbortFlag::raise(Error error) {

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 
 namespace dlaunch {
@@ -19,10 +21,15 @@ class AbortFlag {
   bool raised() const { return raised_.load(std::memory_order_relaxed); }
   // The first error; call only after raised() was true.
   Error error() const;
-  // After a failure here: waits a moment for the control thread to learn the root cause, because
-  // ranks that fail because of another one end their connections, too. True: the flag has a better
-  // error.
-  bool told() const;
+  // After a failure here: waits for the control thread to learn the root cause, because ranks that
+  // fail because of another one end their connections, too. True: the flag has a better error.
+  bool told(Duration patience) const;
+  // A connection ended: its rank has died, which the control thread will hear, or has failed and
+  // told all ranks why before. On a busy machine the control thread must wait for its turn. Without
+  // a cause, because only this connection broke, the error comes so much later.
+  static constexpr Duration kCauseOfLoss = std::chrono::seconds(3);
+  // The time is up: perhaps another rank knows more.
+  static constexpr Duration kBetterReason = std::chrono::milliseconds(100);
   // Returns false if it was raised before. Wakers run on the calling thread, before raise returns.
   bool raise(Error error);
   // Wakers must not block or raise. A waker registered after the flag was raised runs at once.

@@ -57,7 +57,8 @@ ShmExchange::ShmExchange(int rank, Give give, Take take, AbortFlag& abort)
 Result<ShmRegion> ShmExchange::exchange(ShmData own, const std::vector<std::size_t>& bytes,
                                         TimePoint deadline) {
   const auto failed = [&](std::size_t r, Error error) {
-    if (error.code == Errc::peer_lost ? abort_.told() : abort_.raised()) return abort_.error();
+    const bool lost = error.code == Errc::peer_lost;
+    if (lost ? abort_.told(AbortFlag::kCauseOfLoss) : abort_.raised()) return abort_.error();
     error.what = fmt::format("dl_alloc: rank {}: {}", r, error.what);
     error.rank = static_cast<int>(r);
     return error;

@@ -289,7 +289,7 @@ std::string Messenger::activity_with(int peer) const {
 }
 
 Error Messenger::timed_out() {
-  if (sockets_->abort().told()) return sockets_->abort().error();
+  if (sockets_->abort().told(AbortFlag::kBetterReason)) return sockets_->abort().error();
   const TimePoint deadline = next_deadline();
   TransferPtr late;
   for_each_under_way([&](const TransferPtr& transfer) {
@@ -302,7 +302,7 @@ Error Messenger::timed_out() {
 }
 
 Error Messenger::lost(int peer, int os_errno) {
-  if (sockets_->abort().told()) return sockets_->abort().error();
+  if (sockets_->told_of_loss(peer)) return sockets_->abort().error();
   return connection_failed(peer, activity_with(peer), os_errno);
 }
 

@@ -34,6 +34,9 @@ struct StreamOptions {
   // A call has stood still for 5 s, and unanswered data to this peer may be the reason. Called once
   // for each peer.
   std::function<void(int peer)> sent_in_vain = {};
+  // This rank knows that the peer has left after its last call. Null: nothing will raise the flag
+  // when a peer is lost.
+  std::function<bool(int peer)> has_left = {};
   // Some ranks are on other hosts. The same on all ranks.
   bool leaves_host = false;
   // The most sockets to one peer.
@@ -70,6 +73,12 @@ class SocketGroup {
   void close_in_child() const;
   StreamPeer& operator[](int r) { return *peers_[static_cast<std::size_t>(r)]; }
   AbortFlag& abort() { return abort_; }
+  // The connection to this peer has ended in a call that needs it. Waits for the cause; true: the
+  // flag has it.
+  bool told_of_loss(int peer) const {
+    const bool cause_comes = has_left_ && !has_left_(peer);
+    return abort_.told(cause_comes ? AbortFlag::kCauseOfLoss : AbortFlag::kBetterReason);
+  }
   bool leaves_host() const { return leaves_host_; }  // StreamOptions::leaves_host
   // All ranks are on one host, with fewer cores than ranks. All ranks agree.
   bool crowded() const { return !leaves_host_ && agreed_cores_ < ranks_; }
@@ -150,7 +159,8 @@ class SocketGroup {
         sockets_each_(options.sockets_each),
         source_(options.source),
         peers_(static_cast<std::size_t>(ranks)),
-        sent_in_vain_(options.sent_in_vain) {}
+        sent_in_vain_(options.sent_in_vain),
+        has_left_(options.has_left) {}
   bool may_poll_on(TimePoint now);
   bool leave_shared_core(TimePoint now);
   Result<void> prepare(int peer, int fd) const;
@@ -185,6 +195,7 @@ class SocketGroup {
   std::vector<pollfd> poll_;    // for one sleep; after the peers' entries wake_ and `extra`
   std::vector<Polled> polled_;  // the peers of poll_
   std::function<void(int peer)> sent_in_vain_;
+  std::function<bool(int peer)> has_left_;
   std::set<int> in_vain_;   // the peers already reported
   TimePoint idle_since_{};  // zero while the call moves
   bool looked_ = false;     // looked for losses since then

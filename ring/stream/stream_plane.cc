@@ -308,8 +308,8 @@ Result<bool> SocketPlane::admit(int peer) {
 }
 
 Error SocketPlane::lost(int peer, int os_errno) {
-  return sockets_->abort().told() ? sockets_->abort().error()
-                                  : connection_failed(peer, activity_of(call_), os_errno);
+  return sockets_->told_of_loss(peer) ? sockets_->abort().error()
+                                      : connection_failed(peer, activity_of(call_), os_errno);
 }
 
 Error SocketPlane::timed_out() {
@@ -322,7 +322,7 @@ Error SocketPlane::timed_out() {
 
 Error SocketPlane::timed_out_as_seen() {
   // The error of a rank that hears from all others is better than that of one that hears from few.
-  if (sockets_->abort().told()) return sockets_->abort().error();
+  if (sockets_->abort().told(AbortFlag::kBetterReason)) return sockets_->abort().error();
   RankSet arrived{rank_}, missing, unfinished;
   bool hearsay = false;  // a rank that this one exchanges nothing with in this call
   for (int r = 0; r < ranks_; ++r) {

@@ -73,25 +73,28 @@ TEST_CASE("a peer that dies in the middle of a call is named, and later calls fa
   }
 }
 
-TEST_CASE("the abort flag's error is preferred to the socket's") {
-  // The control thread of rank 0 learns the truth a moment after rank 1 has left because of rank 2.
-  // Rank 0 gives it a few milliseconds; a busy machine may use them up now and then.
-  int preferred = 0;
-  for (int round = 0; round < 20; ++round) {
-    StreamWorld world(3);
+TEST_CASE("the abort flag's error is preferred to the socket's, unless its rank had left") {
+  // On a busy machine the control thread of rank 0 learns late why rank 1 has failed.
+  for (const bool left : {false, true}) {
+    CAPTURE(left);
+    StreamWorld world(3, Wire::unix_socket, 0, {.has_left = [left](int) { return left; }});
+    std::atomic<bool> ended = false;
     const auto outcomes = world.each<Result<void>>([&](int rank) -> Result<void> {
-      if (rank == 0) return world.ends[0]->run(Ones(100'000).call);
+      if (rank == 0) {
+        auto outcome = world.ends[0]->run(Ones(100'000).call);
+        ended = true;
+        return outcome;
+      }
       if (rank == 2) return {};
       wait_for_bytes(world, 1, 0);
       world.ends[1].reset();
-      for (const auto left = steady_now(); steady_now() - left < milliseconds(1);) continue;
+      std::this_thread::sleep_for(milliseconds(300));
+      while (left && !ended) std::this_thread::sleep_for(milliseconds(1));
       world.flags[0]->raise({.code = Errc::peer_lost, .what = "rank 2 was killed", .rank = 2});
       return {};
     });
-    REQUIRE(!outcomes[0]);
-    preferred += words(outcomes[0]) == "rank 2 was killed";
+    CHECK(is(outcomes[0], Errc::peer_lost, left ? 1 : 2));
   }
-  CHECK(preferred > 10);
 }
 
 TEST_CASE("raising the abort flag wakes a waiting rank long before its deadline") {
