@@ -34,7 +34,7 @@ culprit, maybe = int(sys.argv[1]), sys.argv[2] == "1"
 report = json.load(open("report.json"))
 suspects, certain = report.get("suspect_ranks", []), report.get("only_suspect", False)
 right = suspects == [culprit]
-# dlaunch takes stacks for a second, in which a busy machine may not come to all of them.
+# dlaunch takes stacks for 2.4 s, in which a busy machine may not come to all of them.
 has_stack = any(culprit in place["ranks"] and place["frames"] for place in report.get("stacks", []))
 if right and maybe and not has_stack:
     sys.exit(print("without the culprit's stack"))

@@ -17,7 +17,7 @@
 
 namespace dlaunch {
 
-inline constexpr Duration kStackHold = std::chrono::seconds(1);
+inline constexpr Duration kStackHold = std::chrono::seconds(3);
 
 class StackHold {
  public:
