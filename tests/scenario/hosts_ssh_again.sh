@@ -40,7 +40,7 @@ round_of "$before" 2 && fail "it cost the others a round"
 rm ill
 wait_until 60 round_of "$before" 3 || fail "host 3 is not taken back"
 [ "$(sort -u asked)" = host3 ] || fail "tested were: $(sort -u asked)"
-[ "$(grep -c 'host host3 gets no workers' err)" = 2 ] || fail "told more than once for each reason"
+[ "$(grep -c 'host host3 failed its health check and gets no workers' err)" = 2 ] || fail "told more than once for each reason"
 expect_err 'warning: host host3 has joined'
 
 # A host's ssh is lost, and the host does not notice. The next dlaunch on this host takes the place, and

@@ -24,7 +24,7 @@ all_clean 1 2
 on 2 umount "$(host_dir 2)/tmp"; on 2 umount "$BUILD/cli"
 
 # A host need not have the C++ library and fmt, if the launcher contains them.
-if ! readelf -d "$BUILD/cli/dlaunch" | grep -q 'libstdc++'; then
+if ! readelf -d "$BUILD/cli/dlaunch" | grep -qE 'lib(stdc\+\+|fmt)'; then
   libs=$(/sbin/ldconfig -p | awk '/lib(fmt|stdc\+\+|gcc_s)\.so/ { print $NF }' | xargs realpath | sort -u)
   [ "$(echo "$libs" | wc -l)" -ge 3 ] || fail "which libraries there are: $libs"
   for lib in $libs; do on 2 mount --bind /dev/null "$lib"; done
