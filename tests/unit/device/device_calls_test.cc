@@ -604,7 +604,7 @@ TEST_CASE(
 
 TEST_CASE(
     "device: a copy behind work that stands still ends in time, and the next one waits for it") {
-  all_well({1, "auto", 30, 0.2}, [](int rank, dl_comm*& comm) {
+  all_well({1, "auto", 30, 1}, [](int rank, dl_comm*& comm) {
     DeviceVector<int> x(3, rank, 5);
     std::vector<int> host(3);
     Gate gate;

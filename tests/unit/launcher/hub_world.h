@@ -41,7 +41,7 @@ inline std::string available(const UniqueFd& fd) {
 
 template <class Condition>
 void turn_until(asio::io_context& loop, Condition condition) {
-  const auto end = steady_now() + std::chrono::seconds(10);
+  const auto end = steady_now() + std::chrono::seconds(30);
   while (!condition()) {
     REQUIRE(steady_now() < end);
     loop.restart();

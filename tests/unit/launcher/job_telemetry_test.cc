@@ -47,7 +47,7 @@ TEST_CASE("a job ends only when its run folder is written") {
     for (ssize_t got; (got = ::read(pipe.get(), filling.data(), filling.size())) > 0;)
       text.append(filling, 0, static_cast<std::size_t>(got));
   };
-  for (const TimePoint deadline = steady_now() + 10s; !closed && steady_now() < deadline;) {
+  for (const TimePoint deadline = steady_now() + 30s; !closed && steady_now() < deadline;) {
     read_all();
     loop.restart();
     loop.run_for(10ms);

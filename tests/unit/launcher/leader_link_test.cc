@@ -171,7 +171,7 @@ struct LeaderAndPeer {
 TEST_CASE("node links: the end of a job waits for each host to close its end, or for a lease") {
   for (const bool leaves : {true, false}) {
     CAPTURE(leaves);
-    constexpr auto kLease = milliseconds(400);
+    constexpr auto kLease = seconds(2);
     LeaderAndPeer world(leaves ? seconds(60) : Duration(kLease));
     bool over = false, over_before = false;
     int exit_code = -1;

@@ -19,7 +19,7 @@ TEST_CASE("machine rates: copies of each size, in a moment") {
   const TimePoint begin = steady_now();
   const auto rates = measure_copies(2);
   CHECK(steady_now() - begin <
-        std::chrono::seconds(5));  // a busy machine may take longer than 40 ms
+        std::chrono::seconds(20));  // a busy machine may take longer than 40 ms
   REQUIRE(rates.size() == kTallySizeClasses);
   for (const double rate : rates) {
     CHECK(rate > 1e6);

@@ -57,10 +57,10 @@ TEST_CASE("node exchange: a wait in vain can be ended, and texts are removed") {
   });
   REQUIRE_FALSE(heard);
   CHECK(heard.error().code == Errc::aborted);
-  auto store = open_store(folder.url(), kOfTest, steady_now() + std::chrono::seconds(5));
+  auto store = open_store(folder.url(), kOfTest, steady_now() + std::chrono::seconds(30));
   REQUIRE(store);
   const auto there = [&] {
-    return (*store)->try_get("r1/1/0/0", steady_now() + std::chrono::seconds(5))->has_value();
+    return (*store)->try_get("r1/1/0/0", steady_now() + std::chrono::seconds(30))->has_value();
   };
   CHECK(there());
   exchange.forget("r1/1/", 0);

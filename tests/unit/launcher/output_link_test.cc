@@ -149,7 +149,7 @@ TEST_CASE("output link: a client that writes before the welcome is turned away")
   OutputTaker leader(secret);
   const RawClient client(leader.endpoint(), secret, "x");
   pollfd ended{client.fd(), POLLIN, 0};
-  REQUIRE(::poll(&ended, 1, 10'000) == 1);
+  REQUIRE(::poll(&ended, 1, 30'000) == 1);
   char byte = 0;
   CHECK(::read(client.fd(), &byte, 1) == 0);
 }

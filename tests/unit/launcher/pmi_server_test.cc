@@ -45,7 +45,7 @@ struct NodeWorld {
     CHECK(::send(rank.get(), line.data(), line.size(), MSG_NOSIGNAL) ==
           static_cast<ssize_t>(line.size()));
     loop.restart();
-    loop.run_for(std::chrono::milliseconds(5));  // the first time, it starts the thread
+    loop.run_for(std::chrono::milliseconds(50));  // the first time, it starts the thread
   }
   // "": the connection has ended.
   std::string heard() {

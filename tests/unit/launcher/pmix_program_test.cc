@@ -57,7 +57,7 @@ TEST_CASE("pmix program: the end of its stdin ends it, also while it waits for a
   pollfd over{.fd = exited.get(), .events = POLLIN, .revents = 0};
   for (int i = 0; i < 3000 && !waits(); ++i) REQUIRE(::poll(&over, 1, 10) == 0);
   writing.reset();
-  const bool ended = ::poll(&over, 1, 10'000) == 1;
+  const bool ended = ::poll(&over, 1, 30'000) == 1;
   CHECK(ended);
   if (!ended) ::kill(pid, SIGKILL);
   int status = 0;

@@ -60,7 +60,7 @@ struct Shell {
   // The pidfd tells the end; its status is returned.
   siginfo_t end() const {
     pollfd waited{worker.pidfd.get(), POLLIN, 0};
-    CHECK(::poll(&waited, 1, 10'000) == 1);
+    CHECK(::poll(&waited, 1, 30'000) == 1);
     siginfo_t info{};
     CHECK(::waitid(P_PID, static_cast<id_t>(worker.pid), &info, WEXITED) == 0);
     return info;

@@ -134,7 +134,7 @@ TEST_CASE("bytes after the handshake are not read") {
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
   const UniqueFd left(pair[0]), right(pair[1]);
   const Secret secret("0123456789abcdef");
-  const auto deadline = steady_now() + std::chrono::seconds(5);
+  const auto deadline = steady_now() + std::chrono::seconds(30);
   std::thread acceptor([&] {
     CHECK(handshake_accept(right.get(), secret, identity("a", 1, -1, 0), deadline));
     CHECK(::send(right.get(), "data", 4, 0) == 4);

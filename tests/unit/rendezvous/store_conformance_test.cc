@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-TimePoint soon() { return steady_now() + 10s; }
+TimePoint soon() { return steady_now() + 30s; }
 
 enum class Kind { tcp, file, etcd };
 

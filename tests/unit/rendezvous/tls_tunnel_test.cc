@@ -181,7 +181,7 @@ TEST_CASE("tls: a close does not wait for ever for a side that does not read") {
   };
   const std::string much(1 << 20, 'x');
   ssize_t n = 1;
-  while (n > 0 || wait_for(pair.a.get(), POLLOUT, 200)) {
+  while (n > 0 || wait_for(pair.a.get(), POLLOUT, 2000)) {
     n = ::send(pair.a.get(), much.data(), much.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   CHECK(limit() == 0);

@@ -82,7 +82,7 @@ TEST_CASE("agreement tree: all name the rank that stands still, wherever it is i
   for (const int silent : {0, 1, 4, 7, 8, 12}) {
     CAPTURE(silent);
     const auto all = meshes(13);
-    for (auto& verdict : agree(all, silent, steady_now() + 100ms, 1)) {
+    for (auto& verdict : agree(all, silent, steady_now() + 1s, 1)) {
       const LinkMessage got = verdict.get();
       CHECK(got.answer == Answer::failed);
       CHECK(got.error.code == Errc::timeout);

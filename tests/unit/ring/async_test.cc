@@ -402,6 +402,7 @@ TEST_CASE("groups: the failure of one does not end the others") {
   all_well({4, "auto"}, [](int rank, dl_comm*& comm) {
     dl_comm* pair = nullptr;
     EXPECT(dl_split(comm, rank / 2, 0, &pair) == DL_OK);
+    EXPECT(dl_barrier(comm) == DL_OK);  // the other one has its pair, too
     if (rank == 0) dl_abort(pair);
     const auto result = dl_barrier(pair);
     const auto want = rank == 0 ? DL_ERR_ABORTED : rank == 1 ? DL_ERR_PEER_LOST : DL_OK;
@@ -445,7 +446,7 @@ TEST_CASE("groups: a rank that dies during a split ends it for the others at onc
         const auto took = std::chrono::steady_clock::now() - before;
         failed.come(rank < victim ? rank : rank - 1);
         EXPECT(result == DL_ERR_PEER_LOST);
-        EXPECT(took < std::chrono::seconds(15));  // of the 30 that a bootstrap has
+        EXPECT(took < std::chrono::seconds(20));  // of the 30 that a bootstrap has
         EXPECT(group == nullptr);
         EXPECT(dl_peer_lost(comm) == victim);
         EXPECT(dl_barrier(comm) == DL_ERR_PEER_LOST);
@@ -461,7 +462,7 @@ TEST_CASE("groups: a rank that dies during a split ends it for the others at onc
 TEST_CASE("groups: a split ends with the time limit of an operation") {
   Gate gate;
   World world{2};
-  world.op_timeout_s = 2;
+  world.op_timeout_s = 4;
   const auto codes = run(world, [&gate](int rank, dl_comm*& comm) {
     if (rank == 1) {
       EXPECT(begin_split<2>(comm) == DL_OK);
@@ -473,7 +474,7 @@ TEST_CASE("groups: a split ends with the time limit of an operation") {
     const auto result = dl_split(comm, 0, 0, &group);
     gate.open();
     EXPECT(result == DL_ERR_TIMEOUT);
-    EXPECT(std::chrono::steady_clock::now() - before < std::chrono::seconds(15));
+    EXPECT(std::chrono::steady_clock::now() - before < std::chrono::seconds(20));
     EXPECT(dl_barrier(comm) == DL_ERR_TIMEOUT);
     return 0;
   });

@@ -57,9 +57,9 @@ struct HeldPort {
 // Until the rank has told the others where it can be reached.
 void wait_for_address(const TempFolder& folder, int rank) {
   auto store = open_store(folder.url(), {.job_id = "default", .secret = {}, .who = "the test"},
-                          steady_now() + 10s);
+                          steady_now() + 30s);
   REQUIRE(store);
-  REQUIRE((*store)->get("ring/r1/addr/" + std::to_string(rank), steady_now() + 10s));
+  REQUIRE((*store)->get("ring/r1/addr/" + std::to_string(rank), steady_now() + 30s));
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ TEST_CASE("bootstrap: a failed attempt can be made again") {
     const int rank = 0;
     dl_comm* comm = nullptr;
     World impatient{2};
-    impatient.init_timeout_s = 0.1;
+    impatient.init_timeout_s = 1;
     EXPECT(join(folder.url(), impatient, rank, comm) == DL_ERR_TIMEOUT);
     EXPECT(says(dl_last_error(nullptr), "rank 1 of 2 has not arrived"));
     come.open();
@@ -187,7 +187,7 @@ TEST_CASE("bootstrap: ranks that never come are named") {
     pids.push_back(start([&, rank] {
       dl_comm* comm = nullptr;
       World impatient{5};
-      impatient.init_timeout_s = 2;
+      impatient.init_timeout_s = 4;
       EXPECT(join(folder.url(), impatient, rank, comm) == DL_ERR_TIMEOUT);
       EXPECT(comm == nullptr);
       EXPECT(says(dl_last_error(nullptr), "rank 1-2,4 of 5 have not arrived"));
@@ -214,7 +214,7 @@ TEST_CASE("bootstrap: ranks that never come are named even if the store has ende
       pids.push_back(start([&, rank] {
         dl_comm* comm = nullptr;
         World impatient{absence.ranks};
-        impatient.init_timeout_s = rank == 0 ? 2.5 : 5;
+        impatient.init_timeout_s = rank == 0 ? 4 : 6.5;
         const dl_result joined = join(url, impatient, rank, comm);
         EXPECT(joined != DL_OK);
         EXPECT(says(dl_last_error(nullptr), absence.words));
@@ -247,7 +247,7 @@ TEST_CASE("bootstrap: a second process with a rank is refused by name, the job i
 TEST_CASE("bootstrap: ranks with different world sizes get an error that says so") {
   const TempFolder folder;
   World small{2};
-  small.init_timeout_s = 0.5;
+  small.init_timeout_s = 2;
   const pid_t zero = start_rank(folder.url(), small, 0, [](int, dl_comm*&) { return 0; });
   const pid_t one = start([&] {
     const int rank = 1;

@@ -235,6 +235,7 @@ TEST_CASE("shards: where values pass from rank to rank, no rank is named for ano
   for (const bool ring : {false, true}) {
     CAPTURE(ring);
     ::setenv("DLAUNCH_PLAN", ring ? "all_gather::ring" : "", 1);
+    Together<3> found;
     all_well({.ranks = 3, .transport = "tcp"}, [&](int rank, dl_comm*& comm) {
       const auto add = [](const void* in, void* inout, std::size_t count, dl_dtype, void* wrong) {
         for (std::size_t i = 0; i < count; ++i) {
@@ -248,7 +249,9 @@ TEST_CASE("shards: where values pass from rank to rank, no rank is named for ano
       const void* const in[] = {&own};
       int sum = 0;
       EXPECT(dl_all_reduce_shards(comm, 3, in, &sum, 1, DL_INT32, op) == DL_OK);
-      EXPECT(dl_verify(comm) == DL_ERR_CORRUPT);
+      const dl_result verified = dl_verify(comm);
+      found.come(rank);
+      EXPECT(verified == DL_ERR_CORRUPT);
       EXPECT(dl_peer_lost(comm) == (ring || rank == 2 ? -1 : 2));
       const bool named = std::string(dl_last_error(comm)).find("another rank") == std::string::npos;
       EXPECT(named == !ring);

@@ -93,7 +93,7 @@ TEST_CASE("connections: those with the same secret and address share one port") 
   CHECK(connections_here(true) != one);
   CHECK(connections_here(false, Secret("another secret of the job")) != one);
   const Endpoint endpoint = one->tcp_endpoint();
-  CHECK(connect_tcp(endpoint, steady_now() + 10s));
+  CHECK(connect_tcp(endpoint, steady_now() + 30s));
 }
 
 TEST_CASE("connections: the port is closed once no communicator needs it") {
@@ -158,16 +158,16 @@ TEST_CASE(
   const auto connections = connections_here();
   std::vector<UniqueFd> crowd;
   for (int i = 0; i < 300; ++i) {
-    auto stranger = connect_tcp(connections->tcp_endpoint(), steady_now() + 10s);
+    auto stranger = connect_tcp(connections->tcp_endpoint(), steady_now() + 30s);
     REQUIRE(stranger);
     crowd.push_back(std::move(*stranger));
   }
   KeptConnections client;
   const auto id = connections->add(of_rank(-1, 0), client);
   const auto begin = steady_now();
-  const auto member = connect_tcp(connections->tcp_endpoint(), steady_now() + 10s);
+  const auto member = connect_tcp(connections->tcp_endpoint(), steady_now() + 30s);
   REQUIRE(member);
-  CHECK(handshake_connect(member->get(), Secret(), of_rank(1, 0), steady_now() + 10s));
+  CHECK(handshake_connect(member->get(), Secret(), of_rank(1, 0), steady_now() + 30s));
   CHECK(client.await([&] { return client.come.size() == 1; }));
   CHECK(steady_now() - begin < 6s);  // 200 ms for each 64; until each has had its time: 8 s
   connections->remove(id);
@@ -202,7 +202,7 @@ TEST_CASE("connections: a rank that is not here yet gets no refusal, which would
   const auto connections = connections_here();
   KeptConnections client;
   const auto id = connections->add(of_rank(-1, 0), client);
-  const auto fd = connect_tcp(connections->tcp_endpoint(), steady_now() + 10s);
+  const auto fd = connect_tcp(connections->tcp_endpoint(), steady_now() + 30s);
   REQUIRE(fd);
   const auto got = handshake_connect(fd->get(), Secret(), of_rank(1, 5), steady_now() + 10s);
   REQUIRE_FALSE(got);
@@ -215,9 +215,9 @@ TEST_CASE("connections: what is posted comes after the connections that were wel
   KeptConnections client;
   const auto id = connections->add(of_rank(-1, 0), client);
   for (std::size_t i = 1; i <= 100; ++i) {
-    const auto fd = connect_tcp(connections->tcp_endpoint(), steady_now() + 10s);
+    const auto fd = connect_tcp(connections->tcp_endpoint(), steady_now() + 30s);
     REQUIRE(fd);
-    REQUIRE(handshake_connect(fd->get(), Secret(), of_rank(1, 0), steady_now() + 10s));
+    REQUIRE(handshake_connect(fd->get(), Secret(), of_rank(1, 0), steady_now() + 30s));
     connections->post(id, i);
   }
   REQUIRE(client.await([&] { return client.posted.size() == 100; }));

@@ -20,7 +20,7 @@ CallSignature few_call(std::uint64_t seq) {
 
 template <class Done>
 bool comes_true(Done done) {
-  const auto until = steady_now() + 10s;
+  const auto until = steady_now() + 30s;
   while (!done() && steady_now() < until) std::this_thread::sleep_for(1ms);
   return done();
 }
@@ -144,7 +144,7 @@ TEST_CASE("few links: a group meets on links that it makes") {
     return std::async(std::launch::async, [&, i] {
       RankSet missing;
       group[i]->join();
-      return bool(group[i]->await_all(steady_now() + 10s, nullptr, missing));
+      return bool(group[i]->await_all(steady_now() + 30s, nullptr, missing));
     });
   };
   SUBCASE("all at the same moment") {
@@ -159,9 +159,9 @@ TEST_CASE("few links: a group meets on links that it makes") {
       group[static_cast<std::size_t>(from)]->pass(to, Passed::region, read.get());
       group[static_cast<std::size_t>(from)]->pass(to, Passed::region, -1);
       auto first =
-          group[static_cast<std::size_t>(to)]->take(from, Passed::region, steady_now() + 10s);
+          group[static_cast<std::size_t>(to)]->take(from, Passed::region, steady_now() + 30s);
       auto second =
-          group[static_cast<std::size_t>(to)]->take(from, Passed::region, steady_now() + 10s);
+          group[static_cast<std::size_t>(to)]->take(from, Passed::region, steady_now() + 30s);
       REQUIRE(first);
       REQUIRE(second);
       CHECK(*first);

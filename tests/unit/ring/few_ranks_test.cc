@@ -166,7 +166,7 @@ TEST_CASE("few ranks: a rank that never comes is named by all, with a link to it
   for (const int absent : {0, 5}) {
     CAPTURE(absent);
     World impatient{kMany, transport};
-    impatient.init_timeout_s = 2;
+    impatient.init_timeout_s = 4;
     each_joins(
         [&](const std::string& url, int rank, dl_comm*& comm) {
           EXPECT(join(url, impatient, rank, comm) == DL_ERR_TIMEOUT);
@@ -181,23 +181,23 @@ TEST_CASE("few ranks: a rank that never comes is named by all, with a link to it
 TEST_CASE("few ranks: the rank that stands still gets the blame") {
   const FewInJob few;
   const char* const transport = each_transport();
-  World limited{kMany, transport};
-  limited.op_timeout_s = 2;
   const TempFolder folder;
   Gate through;
   std::vector<pid_t> pids;
   for (int started = 0; started < kMany; ++started) {
-    pids.push_back(start_rank(folder.url(), limited, started, [&](int rank, dl_comm*& comm) {
-      EXPECT(dl_barrier(comm) == DL_OK);
-      if (rank == 4) {
-        ::raise(SIGSTOP);
-        return 0;
-      }
-      through.pass();
-      EXPECT(dl_barrier(comm) == DL_ERR_TIMEOUT);
-      EXPECT(is_text(dl_last_error(comm), "rank 4"));
-      return 0;
-    }));
+    pids.push_back(
+        start_rank(folder.url(), {kMany, transport}, started, [&](int rank, dl_comm*& comm) {
+          EXPECT(dl_barrier(comm) == DL_OK);
+          if (rank == 4) {
+            ::raise(SIGSTOP);
+            return 0;
+          }
+          EXPECT(dl_set_op_timeout(comm, 4) == DL_OK);
+          through.pass();
+          EXPECT(dl_barrier(comm) == DL_ERR_TIMEOUT);
+          EXPECT(is_text(dl_last_error(comm), "rank 4"));
+          return 0;
+        }));
   }
   int status = 0;
   CHECK(::waitpid(pids[4], &status, WUNTRACED) == pids[4]);
@@ -332,7 +332,7 @@ TEST_CASE("few ranks: if one rank gets no shared memory, all use sockets") {
 TEST_CASE("few ranks: ranks with another choice of links get an error that says so") {
   const TempFolder folder;
   World impatient{kMany};
-  impatient.init_timeout_s = 3;
+  impatient.init_timeout_s = 5;
   const pid_t zero = start_rank(folder.url(), impatient, 0, [](int, dl_comm*&) { return 0; });
   const pid_t one = start([&] {
     const FewInJob few;

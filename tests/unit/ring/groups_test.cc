@@ -125,11 +125,12 @@ TEST_CASE("groups: a rank may be ahead by many groups, and each group reads its 
 
 // What rank 0 has staged before it gave up stays as it is: rank 1 may yet read it.
 TEST_CASE("groups: a call that fails half-way does not disturb other groups") {
-  all_well({.ranks = 3, .op_timeout_s = 0.5}, [](int rank, dl_comm*& comm) {
+  all_well({.ranks = 3}, [](int rank, dl_comm*& comm) {
     dl_comm* const fails = group_of(comm, {0, 1, 2}, 1);
     dl_comm* const works = group_of(comm, {0, 1, 2}, 2);
     std::vector<float> x(300000, 1.0f);
     if (rank != 2) {
+      EXPECT(dl_set_op_timeout(fails, 0.5) == DL_OK);
       EXPECT(dl_all_reduce(fails, x.data(), x.data(), x.size(), DL_FLOAT32, DL_SUM) != DL_OK);
     }
     dl_finalize(fails);
@@ -260,10 +261,15 @@ TEST_CASE("groups: a rank that cannot open a socket for messages tells its peer"
 }
 
 TEST_CASE("groups: a killed member is lost to all of its groups, and to no other group") {
+  Gate made;  // the others have their groups
   const auto codes = run(World{.ranks = 4}, [&](int rank, dl_comm*& comm) {
     dl_comm* const without = rank < 2 ? group_of(comm, {0, 1}, 2) : nullptr;
     dl_comm* const with = group_of(comm, {0, 1, 3}, 1);
-    if (rank == 3) ::raise(SIGKILL);
+    if (rank != 3) made.open();
+    if (rank == 3) {
+      made.pass(3);
+      ::raise(SIGKILL);
+    }
     if (rank == 2) return 0;
     EXPECT(with != nullptr);
     EXPECT(dl_barrier(with) == DL_ERR_PEER_LOST);

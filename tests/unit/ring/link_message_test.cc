@@ -27,7 +27,7 @@ struct Pair {
   UniqueFd a, b;
 };
 
-TimePoint soon() { return steady_now() + 10s; }
+TimePoint soon() { return steady_now() + 30s; }
 
 }  // namespace
 

@@ -72,10 +72,10 @@ TEST_CASE("links: only the slow link is reported as slow") {
 TEST_CASE("links: a late sender is not reported as a slow link") {
   StreamWorld world(3, Wire::tcp);
   const auto heard = listen(world, [](int rank) {
-    if (rank == 1) std::this_thread::sleep_for(4s);
+    if (rank == 1) std::this_thread::sleep_for(6s);
   });
   for (const auto& by_peer : heard) {
-    for (const auto& [from, link] : by_peer) CHECK(link.time < 3s);
+    for (const auto& [from, link] : by_peer) CHECK(link.time < 5s);
   }
 }
 

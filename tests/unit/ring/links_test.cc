@@ -121,7 +121,7 @@ TEST_CASE("links: the last frames of a dead rank still count") {
     trio.end(2, 1).reset();
     // What rank 1 sees for itself, rank 0 has from it.
     CHECK(trio[0].error().what == trio[1].error().what);
-    const auto until = steady_now() + 10s;
+    const auto until = steady_now() + 30s;
     while (!trio[0].links->has_left(2) && steady_now() < until) std::this_thread::yield();
     CHECK(trio[0].links->has_left(2));
   }
@@ -200,7 +200,7 @@ TEST_CASE("links: a decision out of order ends the communicator with the sender'
               static_cast<ssize_t>(bytes.size()));
     };
     decide(1);
-    const auto given = (*links)->await_decision(1, steady_now() + 10s);
+    const auto given = (*links)->await_decision(1, steady_now() + 30s);
     REQUIRE(given);
     CHECK(*given == SomeGiven{1, 0});
     decide(second);
@@ -232,7 +232,7 @@ TEST_CASE("links: a silent host is lost in time, one with stopped processes is n
   }
   CHECK(rank.error().code == Errc::peer_lost);
   CHECK(rank.error().what == "rank 2 was lost: its host does not answer any more");
-  CHECK(steady_now() - begin < 12s);
+  CHECK(steady_now() - begin < 20s);
 }
 
 TEST_CASE("links: a roll call finds ranks outside the collective and ranks that do not answer") {
@@ -251,7 +251,7 @@ TEST_CASE("links: a roll call finds ranks outside the collective and ranks that 
   const auto begin = steady_now();
   RollCall roll = roll_of(0, 5);
   CHECK(roll.behind == RankSet{1});
-  CHECK(steady_now() - begin < 10s);
+  CHECK(steady_now() - begin < 20s);
   trio[1].links->complete(4);
   roll = roll_of(0, 5);
   CHECK(roll.outside == RankSet{1});
@@ -317,7 +317,7 @@ TEST_CASE("links: ranks that wait in different calls learn it from each other") 
     CHECK(error.what.find("rank 0 called all_reduce(count 5, uint8, sum)") != std::string::npos);
     CHECK(error.what.find("rank 1 called barrier") != std::string::npos);
   }
-  CHECK(steady_now() - begin < 8s);
+  CHECK(steady_now() - begin < 20s);
 }
 
 TEST_CASE("links: the error of a rank in another call has the job's names") {

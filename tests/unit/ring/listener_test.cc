@@ -51,10 +51,10 @@ TEST_CASE("listener: takes the first free port of a range, and says when none is
 TEST_CASE("listener: loopback connections do not pace, others keep the system's setting") {
   auto listener = Listener::open("127.0.0.1", false);
   REQUIRE(listener);
-  const auto connected = connect_tcp(listener->tcp_endpoint(), steady_now() + 10s);
+  const auto connected = connect_tcp(listener->tcp_endpoint(), steady_now() + 30s);
   REQUIRE(connected);
   pollfd come{listener->tcp_socket().get(), POLLIN, 0};
-  REQUIRE(::poll(&come, 1, 10000) == 1);
+  REQUIRE(::poll(&come, 1, 30000) == 1);
   const UniqueFd accepted(::accept(listener->tcp_socket().get(), nullptr, nullptr));
   REQUIRE(accepted);
   CHECK(congestion_control(*connected) == "reno");

@@ -80,10 +80,10 @@ class Three {
   UniqueFd connect_as(int rank, int to, Purpose purpose, std::uint8_t more = 0) {
     const Connections::Target target = ranks[static_cast<std::size_t>(to)]->target();
     const std::string job = link_id_of("three", target.instance);
-    auto fd = connect_tcp(target.tcp, steady_now() + 10s);
+    auto fd = connect_tcp(target.tcp, steady_now() + 30s);
     REQUIRE(fd);
     REQUIRE(handshake_connect(fd->get(), Secret(), {purpose, job, 1, rank, to, "a rank", more},
-                              steady_now() + 10s));
+                              steady_now() + 30s));
     return std::move(*fd);
   }
 

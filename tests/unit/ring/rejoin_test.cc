@@ -307,13 +307,16 @@ TEST_CASE(
     "rejoin: a rank with corrupt data is in no further round, and later news do not hurt it") {
   ::setenv("DLAUNCH_VERIFY", "full", 1);
   Gate refused;
+  Together<3> found;
   all_well_elastic(3, 1, "shm", [&](int rank, dl_comm*& comm) {
     ::mallopt(M_PERTURB, 0x5a);  // freed memory holds nonsense
     dl_op op{};
     EXPECT(dl_op_create(add_one_more, 1, rank == 2 ? &rank : nullptr, &op) == DL_OK);
     int sum = 1;
     EXPECT(dl_all_reduce(comm, &sum, &sum, 1, DL_INT32, op) == DL_OK);
-    EXPECT(dl_verify(comm) == DL_ERR_CORRUPT);
+    const dl_result verified = dl_verify(comm);
+    found.come(rank);
+    EXPECT(verified == DL_ERR_CORRUPT);
     EXPECT(dl_peer_lost(comm) == (rank == 2 ? -1 : 2));
     if (rank == 2) {
       EXPECT(dl_rejoin(comm, 1) == DL_ERR_ABORTED);

@@ -415,10 +415,12 @@ TEST_CASE("shm: a rank that never comes is named at the deadline") {
 
 TEST_CASE("shm: raising the abort flag wakes a sleeping rank at once") {
   // Each 50 ms it looks by itself, so it is woken 5 ms after it did. A machine that has other
-  // things to do takes its time: the fastest of five counts.
+  // things to do takes its time: the fastest of many counts.
   for (const auto& sleeper : {Sleeper{1, 1}, Sleeper{1000000, 1}, Sleeper{1000000, 64}}) {
     Duration fastest = 1h;
-    for (int i = 0; i < 5; ++i) fastest = std::min(fastest, time_to_wake(sleeper, 55ms));
+    for (int i = 0; i < 25 && fastest >= 30ms; ++i) {
+      fastest = std::min(fastest, time_to_wake(sleeper, 55ms));
+    }
     CAPTURE(sleeper.count);
     CAPTURE(sleeper.cores);
     CHECK(fastest < 30ms);
@@ -484,7 +486,7 @@ TEST_CASE("shm: an error about different calls names both ranks") {
                       DL_SUM,
                       -1,
                       1,
-                      steady_now() + 5s};
+                      steady_now() + 60s};
       const auto done = world.plane(rank).run(call);
       REQUIRE_FALSE(done);
       CHECK(done.error().code == Errc::mismatch);
@@ -533,8 +535,8 @@ TEST_CASE("shm: a root that does not exist is an error") {
   AbortFlag abort;
   const auto plane = make_shm_plane(0, std::move(*memory), abort, ShmOptions{.usable_cores = 1});
   float x = 1;
-  const auto done =
-      plane->run({Collective::all_reduce, &x, &x, 1, DL_FLOAT32, DL_SUM, -1, 1, steady_now() + 5s});
+  const auto done = plane->run(
+      {Collective::all_reduce, &x, &x, 1, DL_FLOAT32, DL_SUM, -1, 1, steady_now() + 60s});
   REQUIRE_FALSE(done);
   CHECK(done.error().code == Errc::protocol);
 }

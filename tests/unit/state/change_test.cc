@@ -29,7 +29,7 @@ struct Counter {
 
 TEST_CASE("change: a newcomer in a dead member's place gets the last commit; nothing is lost") {
   Job job;
-  std::vector<std::string> log;
+  Meeting made(3);
   const auto end = [&](Member& m, Counter& counter) {
     while (counter.steps < 10) {
       counter.step(m);
@@ -56,6 +56,7 @@ TEST_CASE("change: a newcomer in a dead member's place gets the last commit; not
       counter.step(m);
       m.state.commit();
     }
+    made.come();  // commit 5 has ended on all
     if (m.slot == 1) {
       job.replace(1, newcomer);
       throw Killed();
@@ -82,6 +83,7 @@ TEST_CASE("change: a commit that only one has made is taken from it, or made aga
   for (const bool it_lives : {true, false}) {
     CAPTURE(it_lives);
     Job job;
+    Meeting done(3);
     job.start({0, 1, 2}, [&](Member& m) {
       Counter counter(m);
       m.state.sync();
@@ -89,6 +91,7 @@ TEST_CASE("change: a commit that only one has made is taken from it, or made aga
         counter.step(m);
         if (i < 3 || m.slot == 1) m.state.commit(DL_STATE_SPANNED);
       }
+      done.come();
       // Rank 1 has commit 4, the others have not.
       if (m.slot == (it_lives ? 2 : 1)) throw Killed();
       CHECK_THROWS_AS(counter.step(m), dl::PeerLost);

@@ -77,8 +77,10 @@ TEST_CASE("run_elastic: an exception of an on_change function is the end at once
 }
 
 TEST_CASE("run_elastic: no member leaves while another still needs its memory") {
-  // The last one to arrive dies at the end; the others, at the barrier, are still there for it.
+  // One dies at the end, when all have made the last commit. The others are still there for the
+  // newcomer.
   Job job;
+  Meeting made(3);
   std::atomic<int> ended = 0, steps_done = 0;
   Body body;
   std::atomic<bool> died = false;
@@ -87,6 +89,7 @@ TEST_CASE("run_elastic: no member leaves while another still needs its memory") 
     m.state.value("steps", steps);
     dl::run_elastic(m.state, [&] {
       if (steps == 5) {
+        made.come();
         if (m.slot == 2 && !died.exchange(true)) {
           job.replace(2, body);
           throw Killed();

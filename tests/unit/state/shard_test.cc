@@ -201,6 +201,7 @@ TEST_CASE("shard: the program's own way of cutting") {
                            return part;
                          });
     m.state.sync();
+    dl_barrier(m.comm());
     if (m.slot == 0) throw Killed();
     m.state.recover();
     std::vector<int> expected;
@@ -260,6 +261,7 @@ TEST_CASE("shard: a reshard function that fails ends the sync on all ranks") {
       return {};
     });
     m.state.sync();
+    dl_barrier(m.comm());
     if (m.slot == 0) throw Killed();
     m.state.recover();
   });
@@ -273,6 +275,7 @@ TEST_CASE("shard: without a reshard function another number of ranks is an error
     std::vector<int> mine(4);
     m.state.sharded("mine", mine, nullptr);
     m.state.sync();
+    dl_barrier(m.comm());
     if (m.slot == 0) throw Killed();
     m.state.recover();
   });

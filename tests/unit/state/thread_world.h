@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
@@ -132,6 +133,7 @@ class ThreadRounds : public RingRounds {
   ~ThreadRounds() override { dl_finalize(comm_); }
 
   dl_comm* comm() const { return comm_; }
+  const Launcher::Seat& seat() const { return seat_; }
   std::uint64_t round() const override { return seat_.round; }
   bool over() const override { return launcher_.over; }
   Result<void> rejoin(std::uint64_t version) override {
@@ -252,6 +254,16 @@ class Job {
   Launcher launcher;
 
  private:
+  // An error may be that of all members. A fast one must not abort the call from which a slow one
+  // still learns it.
+  void wait_for_errors_of_others(const Launcher::Seat& seat) {
+    std::unique_lock lock(mutex_);
+    ++failed_[seat.round];
+    one_failed_.notify_all();
+    one_failed_.wait_for(lock, std::chrono::seconds(10),
+                         [&] { return failed_[seat.round] >= seat.size; });
+  }
+
   void run(int slot, const Body& body) {
     std::string end;
     {
@@ -267,6 +279,7 @@ class Job {
         end = "killed";
       } catch (const std::exception& e) {
         end = e.what();
+        wait_for_errors_of_others(rounds.seat());
       }
       if (!end.empty()) dl_abort(rounds.comm());
     }
@@ -282,6 +295,8 @@ class Job {
 
   const StateConfig config_;
   std::mutex mutex_;
+  std::condition_variable one_failed_;
+  std::map<std::uint64_t, int> failed_;  // members that have ended with an error, by round
   std::vector<std::thread> threads_;
   std::map<int, Body> replacements_;
   std::map<int, std::vector<std::string>> ends_;
