@@ -46,6 +46,6 @@ end_steps() {
 job_fails() { tail -n 15 err.* out.* >&2; fail "$*"; }
 # Host H has no process of a job.
 nothing_left() {
-  wait_until 5 eval "[ \"\$(on $1 bash -c 'ls /proc | grep -cE ^[0-9]+$')\" -le 4 ]" ||
+  wait_until 30 eval "[ \"\$(on $1 bash -c 'ls /proc | grep -cE ^[0-9]+$')\" -le 4 ]" ||
     { on "$1" ps -ef >&2; fail "processes are left on host $1"; }
 }

@@ -38,7 +38,7 @@ start_pod() {
 }
 end_pod() { # INDEX: with 0
   local code
-  wait_until 30 eval "! alive ${dlaunch_of[$1]} 2>/dev/null" || { tail err.* out.* >&2; fail "pod $1 does not end"; }
+  wait_until 120 eval "! alive ${dlaunch_of[$1]} 2>/dev/null" || { tail err.* out.* >&2; fail "pod $1 does not end"; }
   wait "${dlaunch_of[$1]}"; code=$?
   [ $code = 0 ] || { tail err.* out.* >&2; fail "pod $1 exits with $code"; }
 }

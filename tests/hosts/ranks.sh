@@ -1,7 +1,7 @@
 # Ranks on test hosts without the launcher, for scenarios: sourced instead of hosts.sh.
 source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 master=host1  # MASTER_ADDR: rank 0 is on host 1
-export DLAUNCH_OP_TIMEOUT=2s DLAUNCH_INIT_TIMEOUT=20s MASTER_PORT=29500
+export DLAUNCH_OP_TIMEOUT=2s DLAUNCH_INIT_TIMEOUT=60s MASTER_PORT=29500
 
 # start_ranks RANKS HOSTS COMMAND…: spreads the ranks over hosts 1 to HOSTS, neighbours together. Their
 # output is in out.RANK and err.RANK, their processes in $rank_pids. With $host_of, an arithmetic expression of r

@@ -35,7 +35,7 @@ END
     disown
   done
   for h in "$@"; do
-    wait_until 10 on "$h" bash -c 'exec 3<>/dev/tcp/localhost/22' 2>/dev/null ||
+    wait_until 60 on "$h" bash -c 'exec 3<>/dev/tcp/localhost/22' 2>/dev/null ||
       fail "no sshd on host $h: $(cat "sshd.$h")"
   done
   ssh_command="ssh -F $tmp/ssh_config"
@@ -55,9 +55,9 @@ wait_launch() { # SECONDS
 all_clean() {
   local h
   for h in "$@"; do
-    wait_until 10 eval "[ \"\$(on $h bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cvxE 'bash|cat|grep|sshd|enter')\" = 0 ]" ||
+    wait_until 40 eval "[ \"\$(on $h bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cvxE 'bash|cat|grep|sshd|enter')\" = 0 ]" ||
       { on "$h" ps -ef >&2; fail "processes are left on host $h"; }
-    wait_until 10 eval "[ \"\$(on $h bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cx sshd)\" -le 1 ]" ||
+    wait_until 40 eval "[ \"\$(on $h bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cx sshd)\" -le 1 ]" ||
       { on "$h" ps -ef >&2; fail "sessions are left on host $h"; }
     [ -z "$(ls -A "$(host_dir "$h")/tmp")" ] || fail "files are left on host $h: $(ls -A "$(host_dir "$h")/tmp")"
   done

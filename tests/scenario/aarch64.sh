@@ -22,5 +22,5 @@ for instruction in 'fadd v[0-9]+\.4s' 'fadd v[0-9]+\.2d' 'add v[0-9]+\.4s' 'fcmg
   grep -qE " $instruction" code || fail "the reductions use no $instruction"
 done
 aarch64-linux-gnu-g++ -static ./*.o -o kernels || fail "not linked"
-run timeout 120 qemu-aarch64 kernels; expect_code 0
+run timeout 250 qemu-aarch64 kernels; expect_code 0
 expect_out 'test cases: +[1-9][0-9]* .* 0 failed'

@@ -41,7 +41,7 @@ for options in '' '--share-gpu 1' '--in-place 1'; do
   run dlaunch --nproc 2 --max-restarts 1 "$worker" --ordered 1 --die-at 7:1 $options; all_right 2 '[67]'
 done
 for options in '' '--in-place 1'; do
-  run env FAKE_NCCL=1:5:wedge DLAUNCH_OP_TIMEOUT=2 dlaunch --nproc 2 "$worker" --ordered 1 $options; all_right 2
+  run env FAKE_NCCL=1:5:wedge DLAUNCH_OP_TIMEOUT=4 dlaunch --nproc 2 "$worker" --ordered 1 $options; all_right 2
 done
 
 # A second rank dies while a rank sends the state: first the sender, then another rank. Neither has the shard of
@@ -61,12 +61,12 @@ run dlaunch --nproc 2 "$worker" --snapshot kept; all_right 2
 [ "$(grep -c 'of 2: from step 8,' out)" = 2 ] || { cat out; fail "not begun with the snapshot"; }
 
 # NCCL hangs in each round, at its first operation: no round reaches a commit.
-run env FAKE_NCCL=1:0:wedge DLAUNCH_OP_TIMEOUT=2 dlaunch --nproc 2 --max-restarts 2 --error-file report.json "$worker"
+run env FAKE_NCCL=1:0:wedge DLAUNCH_OP_TIMEOUT=4 dlaunch --nproc 2 --max-restarts 2 --error-file report.json "$worker"
 expect_code 69
 expect_err 'dlaunch: the workers gave up a round, though none was lost: broadcast #[0-9]+ hangs on the GPUs: .* ncclBroadcast has not ended'
 expect_err 'no restart: all 2 restarts \(--max-restarts\) are used'
 grep -q '"end": "given_up"' report.json || { cat report.json; fail "the report has no such end"; }
 grep -q 'from step' out && { cat out; fail "somebody got on"; }
 # NCCL hangs later in each round: every round reaches a commit, so none counts for --max-restarts.
-run env FAKE_NCCL=1:5:wedge DLAUNCH_OP_TIMEOUT=2 dlaunch --nproc 2 "$worker"; all_right 2
+run env FAKE_NCCL=1:5:wedge DLAUNCH_OP_TIMEOUT=4 dlaunch --nproc 2 "$worker"; all_right 2
 [ "$(grep -c 'from step' out)" = 6 ] || { cat out; fail "not three rounds"; }

@@ -59,7 +59,7 @@ run dlaunch --events events --nproc 2 --hang-timeout 3s "$rounds" --hang 1; expe
 holds "[(x['action'], x['ranks']) for x in e if x['event'] == 'hang'][-1] == ('replace', '1')"
 holds "('failure', 'hung') in [(x['event'], x.get('kind')) for x in e]"
 all_valid
-for try in 1 2 3; do
+for try in 1 2 3 4 5 6; do
   run dlaunch --events events --nproc 3 --straggler-window 300ms --straggler-ratio 1.5 "$rounds" --steps 800 --step-ms 4 --slow 1
   is "('slow', 1, None) in [(x['action'], x['rank'], x['peer']) for x in e if x['event'] == 'straggler']" && break
 done

@@ -1,13 +1,13 @@
 # The first failure ends the job at once, with its own exit code, and the report names it.
 source "$SOURCE/tests/scenario/common.sh"
 
-run dlaunch --nproc 4 sh -c '[ $RANK = 2 ] && exit 7; sleep 60'
-expect_code 7; expect_under 7000
+run dlaunch --nproc 4 --grace 50s sh -c '[ $RANK = 2 ] && exit 7; sleep 60'
+expect_code 7; expect_under 30000
 expect_err 'rank 2 \(pid [0-9]+ on .*\) failed first: exit code 7'
 expect_err 'the other 3 workers were sent SIGTERM'
 
-run dlaunch --nproc 4 sh -c '[ $RANK = 2 ] && kill -SEGV $$; sleep 60'
-expect_code 139; expect_under 7000
+run dlaunch --nproc 4 --grace 50s sh -c '[ $RANK = 2 ] && kill -SEGV $$; sleep 60'
+expect_code 139; expect_under 30000
 expect_err 'rank 2 .* failed first: killed by SIGSEGV'
 
 # A worker that ends well and early does not end the job.

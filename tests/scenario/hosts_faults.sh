@@ -54,7 +54,7 @@ for ((trial = 0; trial < faults; ++trial, ++seed)); do
   start_ranks "$ranks" "$hosts" "$BUILD/tests/support/random_ops" --seed "$seed" --seconds 100 --any-order --groups 0 \
     --max-bytes $((1 << (10 + RANDOM % 12))) --announce
   for ((r = 0; r < ranks; ++r)); do
-    wait_until 20 grep -q joined out.$r || ranks_fail "$what: rank $r does not join"
+    wait_until 60 grep -q joined out.$r || ranks_fail "$what: rank $r does not join"
   done
   read -rt "0.$(printf %03d $((RANDOM % 400)))" <> <(:)
   case $kind in
@@ -67,9 +67,9 @@ for ((trial = 0; trial < faults; ++trial, ++seed)); do
     [ $kind = freeze ] && [ $((r * hosts / ranks + 1)) = $victim ] || left+=("${rank_pids[r]}")
   done
   gone() { local p; for p in "${left[@]}"; do ! alive "$p" 2>/dev/null || return 1; done; }
-  wait_until 20 gone || ranks_fail "$what: ranks hang"
+  wait_until 40 gone || ranks_fail "$what: ranks hang"
   [ $kind != freeze ] || host_thaw $victim
-  ranks_end 20
+  ranks_end 40
   judge $victim || ranks_fail "$what"
   link_heal $victim
 done

@@ -15,9 +15,9 @@ wait_job 120 0
 
 mkdir quiet killed
 start_job "2 1" --nnodes 2 --nproc 1 --horovod "$python" "$here/horovod_elastic.py" "$PWD/quiet"
-wait_job 60 0
+wait_job 120 0
 start_job "2 1" --nnodes 2 --nproc 1 --max-restarts 3 --horovod "$python" "$here/horovod_elastic.py" "$PWD/killed" 0 1
-wait_job 90 0
+wait_job 150 0
 "$python" -c 'import torch
 quiet, killed = torch.load("quiet/weights.pt"), torch.load("killed/weights.pt")
 assert all(torch.equal(quiet[key], killed[key]) for key in quiet), (quiet, killed)' || job_fails "other weights"

@@ -8,7 +8,7 @@ source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 hosts_up 2
 link_delay 2 1ms; link_rate 1 100mbit; link_loss 1 1%; link_cut 1 reset; link_cut 2 drop
 start_on 1 bash -c 'setsid sleep 1000 & touch up.1; exec sleep 1000'
-wait_until 10 test -e up.1 || fail "host 1"
+wait_until 60 test -e up.1 || fail "host 1"
 host_freeze 1
 echo $TMPDIR $$ >&9
 case $1 in
@@ -29,16 +29,16 @@ for end in end exit TERM KILL; do
   rm -f inside; mkfifo inside
   env "$mark" bash hosts.sh $end >out 2>err </dev/null 9>inside & pid=$!
   started+=($pid)
-  read -rt 20 < inside || { wait $pid; [ $? = 77 ] && skip "$(cat out)"; fail "no hosts"; }
+  read -rt 60 < inside || { wait $pid; [ $? = 77 ] && skip "$(cat out)"; fail "no hosts"; }
   case $end in
     TERM) kill -TERM "$(cat /proc/$pid/task/$pid/children)" ;;
     KILL) [ -n "$(left)" ] || fail "no process found"; kill -KILL $pid ;;
   esac
   { wait $pid; code=$?; } 2>/dev/null
   case $end in end) expect_code 0 ;; exit) expect_code 3 ;; esac
-  wait_until 5 eval '[ -z "$(left)" ]' || fail "processes left after $end: $(left)"
+  wait_until 30 eval '[ -z "$(left)" ]' || fail "processes left after $end: $(left)"
   same() { what_there_is > after; cmp -s before after; }
-  wait_until 5 same || fail "left after $end: $(diff before after)"
+  wait_until 30 same || fail "left after $end: $(diff before after)"
 done
 
 if unshare --map-user=1000 true 2>/dev/null; then

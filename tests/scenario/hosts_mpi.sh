@@ -17,10 +17,10 @@ for library in mpich openmpi; do
     fail "it does not compile"
   rdzv=(--rdzv tcp://host1:29400 --secret-file "$PWD/secret")
   start_job "1 2 3" --nnodes 3 --nproc 2 "$program"
-  wait_job 60 0; all_summed 6 21 1
+  wait_job 120 0; all_summed 6 21 1
   start_job "3 1 2" --nnodes 3 --nproc 1 --tls --max-restarts 1 "$program" die "$PWD/mark.$library"
-  wait_job 60 0; all_summed 3 6 2
+  wait_job 120 0; all_summed 3 6 2
   rdzv=(--rdzv "file://$PWD/meet.$library" --secret-file "$PWD/secret")
   start_job "1 2" --nnodes 2 --nproc 2 "$program" abort
-  wait_job 60 7
+  wait_job 120 7
 done

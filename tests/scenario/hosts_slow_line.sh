@@ -7,7 +7,7 @@ hosts_up 3
 begin() {
   start_job "1 2 3" --nnodes 3 --straggler-window 1s --straggler-ratio 50 --error-file report.json --trace trace.json \
     "$BUILD/tests/support/rounds_worker" --until enough --step-ms 10 --bytes 1000000
-  wait_until 30 later_round 0 3 || job_fails "no round"
+  wait_until 60 later_round 0 3 || job_fails "no round"
 }
 ledger_says() { on 1 dlaunchctl goodput >ctl.out 2>&1 && grep -qE "$1" ctl.out; }
 check() { python3 "$SOURCE/tests/scenario/goodput_check.py" report.json "$@" >check.out 2>&1 || fail "$(cat check.out)"; }

@@ -5,7 +5,7 @@ hosts_up 4
 sshd_up 1 2 3
 only_here() { [ "$(find . -name 'ran*' | wc -l)" = 0 ] || fail "a worker ran"; }
 workers_on() { on "$1" bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cx sleep; }
-gone_from() { wait_until 8 eval "[ \"\$(workers_on $1)\" = 0 ]" || fail "workers are left on host $1"; }
+gone_from() { wait_until 30 eval "[ \"\$(workers_on $1)\" = 0 ]" || fail "workers are left on host $1"; }
 
 # One line for each host: no sshd, no such name, no folder, no program.
 mkdir hidden && cp "$(type -P touch)" hidden/prog
@@ -15,7 +15,7 @@ expect_err "^dlaunch: cannot start on 3 of 5 hosts:"
 expect_err "^dlaunch:   host2   exec './hidden/prog': No such file or directory"
 expect_err '^dlaunch:   host4   ssh: connect to host host4 port 22: Connection refused'
 expect_err '^dlaunch:   nohost  ssh: Could not resolve hostname nohost: '
-[ "$(wc -l < err)" = 4 ] || fail "more than the table"
+[ "$(more_than_waits err | wc -l)" = 4 ] || fail "more than the table"
 mkdir -p parent/child && on 2 mount -t tmpfs none "$PWD/parent"
 cd parent/child && launch 1 --hosts host1,host2,host3 touch ran
 mv out err "$tmp" && cd "$tmp"; expect_code 71; only_here; expect_err "host2  chdir to '.*parent/child': No such file"
@@ -44,14 +44,14 @@ all_clean 1 2 3
 # ^C, and SIGKILL of the launcher, of its ssh, and of its host.
 start() {
   start_launch 1 --hosts 'host[1-3]:2' "$@" sleep 1000
-  wait_until 20 eval '[ "$(workers_on 2)$(workers_on 3)" = 22 ]' || fail "no start"
+  wait_until 60 eval '[ "$(workers_on 2)$(workers_on 3)" = 22 ]' || fail "no start"
 }
-start; kill -INT $launcher; wait_launch 10; expect_code 130; all_clean 1 2 3
+start; kill -INT $launcher; wait_launch 60; expect_code 130; all_clean 1 2 3
 start; on 1 bash -c 'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = dlaunch ] && kill -9 ${p#/proc/}; done'
-wait_launch 10; gone_from 1; gone_from 2; gone_from 3
+wait_launch 60; gone_from 1; gone_from 2; gone_from 3
 all_clean 2 3; rm -rf "$(host_dir 1)"/tmp/*
 start --grace 1s
 on 1 bash -c 'for p in /proc/[0-9]*; do grep -qsz host3 $p/cmdline && [ "$(cat $p/comm)" = ssh ] && kill -9 ${p#/proc/}; done'
-wait_launch 20; expect_code 69; expect_err "host host3: its ssh was ended by SIGKILL"
+wait_launch 60; expect_code 69; expect_err "host host3: its ssh was ended by SIGKILL"
 expect_err "host host3 was lost with ranks 4-5 "; all_clean 1 2 3
-start; host_kill 1; wait_launch 10; gone_from 2; gone_from 3; all_clean 2 3
+start; host_kill 1; wait_launch 60; gone_from 2; gone_from 3; all_clean 2 3

@@ -15,7 +15,7 @@ same_weights() { # WAY
 by_hand() { # WAY URL
   rdzv=(--rdzv "$2" --secret-file "$PWD/secret" --job-id "$1")
   start_job "4 2 1 3" --nnodes 4 --nproc 2 "${training[@]}" --model "model.$1"
-  wait_job 60 0; same_weights "$1"
+  wait_job 150 0; same_weights "$1"
 }
 right() { grep -ohE 'epoch 1 .* accuracy [0-9.]+' out.* | sed 's/.*accuracy //' | sort -n | tail -n 1; }
 ways=
@@ -27,7 +27,7 @@ for codec in bf16 int8; do
   export DLAUNCH_WIRE_CODEC=$codec
   rdzv=(--rdzv tcp://host1:29400 --secret-file "$PWD/secret" --job-id $codec)
   start_job "4 2 1 3" --nnodes 4 --nproc 2 "${training[@]}" --model model.$codec
-  wait_job 60 0
+  wait_job 150 0
   unset DLAUNCH_WIRE_CODEC
   [ -s model.$codec ] || fail "$codec: no model"
   cmp -s model model.$codec && fail "$codec: the weights are those without it"

@@ -18,17 +18,17 @@ for victim in keeper agent group; do
   rm -f pids
   setsid dlaunch --nproc 3 bash worker.sh >out 2>err </dev/null & keeper=$!
   started+=("$keeper")
-  wait_until 10 enough || fail "workers did not start"
+  wait_until 60 enough || fail "workers did not start"
   agent=$(cat "/proc/$keeper/task/$keeper/children")
   case $victim in
     keeper) kill -9 "$keeper" ;;
     agent) kill -9 $agent ;;
     group) kill -9 -- -"$keeper" ;;  # as timeout -s KILL does
   esac
-  wait_until 5 gone || fail "processes left after SIGKILL of the $victim"
+  wait_until 30 gone || fail "processes left after SIGKILL of the $victim"
   wait "$keeper"; code=$?
   [ $victim = agent ] && { expect_code 70; expect_err "dlaunch's agent was lost \(SIGKILL"; }
-  wait_until 5 clean || fail "left in TMPDIR: $(ls "$TMPDIR")"
+  wait_until 30 clean || fail "left in TMPDIR: $(ls "$TMPDIR")"
 done
 
 # The next job removes the folder of an earlier job whose processes were all killed, and keeps the
@@ -36,7 +36,7 @@ done
 mkdir "$TMPDIR/dlaunch-job-old"; touch "$TMPDIR/dlaunch-job-old/lock"
 dlaunch --nproc 1 bash -c 'touch up; exec sleep 1000' >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
-wait_until 10 test -e up || fail "worker did not start"
+wait_until 60 test -e up || fail "worker did not start"
 folders() { (cd "$TMPDIR" && echo *); }
 mine=$(folders)
 case $mine in *old* | *" "*) fail "not swept: $mine" ;; esac
@@ -48,5 +48,5 @@ kill -TERM "$keeper"; wait "$keeper"
 rm -f pids
 run dlaunch --nproc 1 bash -c 'setsid sh -c "echo \$\$ >> pids; exec sleep 1000" & until [ -s pids ]; do read -rt 0.01 <> <(:); done; exit 3'
 expect_code 3
-wait_until 5 gone || fail "a grandchild outlived the job"
+wait_until 30 gone || fail "a grandchild outlived the job"
 clean || fail "left in TMPDIR"

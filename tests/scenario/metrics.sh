@@ -21,8 +21,8 @@ wait_until 60 shows 'collective_seconds_count\{job_id="j",kind="all_reduce",size
 for line in 'collective_seconds_bucket\{job_id="j",kind="all_reduce",size="256KiB",le="\+Inf"\} [1-9]' \
   'collective_bytes_per_second_bucket\{job_id="j",kind="all_reduce",size="256KiB",le="\+Inf"\} [1-9]' 'job_state\{job_id="j",state="running"\} 1' 'job_workers\{job_id="j"\} 3' 'rounds_total\{job_id="j"\} [1-9]' \
   'worker_up\{job_id="j",rank="2",host="[^"]+"\} 1' 'worker_memory_bytes\{job_id="j",rank="0",host="[^"]+"\} [1-9][0-9]{5}' \
-  'rank_step_seconds\{job_id="j",rank="1"\} 0\.0' 'host_ranks\{job_id="j",host="[^"]+"\} 3'; do
-  grep -qE "^dlaunch_$line" text || fail "no $line in $(cat text)"
+  'rank_step_seconds\{job_id="j",rank="1"\} 0\.[0-9]' 'host_ranks\{job_id="j",host="[^"]+"\} 3'; do
+  wait_until 60 shows "$line" || fail "no $line in $(cat text)"
 done
 grep -q EOF text && fail "OpenMetrics, for which nobody asked"
 get "$(where)" 'application/openmetrics-text; version=1.0.0' >open; [ "$(tail -1 open)" = '# EOF' ] || fail "no OpenMetrics: $(cat open)"
@@ -58,8 +58,8 @@ for one in idle[6:]: one.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
 open("idle", "w").close()
 for one in idle: one.recv(1 << 20)
 P
-idle=$!; started+=("$idle"); wait_until 20 test -e idle
-wait_until 20 shows 'job_workers' || fail "idle clients hold up others"
+idle=$!; started+=("$idle"); wait_until 60 test -e idle
+wait_until 60 shows 'job_workers' || fail "idle clients hold up others"
 kill "$idle" 2>/dev/null
 # At a path, which goes with the job.
 run dlaunch --metrics unix:sock --nproc 1 python3 -c '
@@ -85,11 +85,11 @@ import json, sys
 r = json.load(sys.stdin)['data']['result']
 sys.exit(0 if r and ($2) else 1)" 2>/dev/null; }
 wait_until 60 query 'up{job="dlaunch"}' 'r[0]["value"][1] == "1"' || fail "not scraped: $(cat prometheus.log)"
-query dlaunch_job_workers '(r[0]["metric"]["job_id"], r[0]["value"][1]) == ("j", "3")' || fail "no workers in Prometheus"
+wait_until 60 query dlaunch_job_workers '(r[0]["metric"]["job_id"], r[0]["value"][1]) == ("j", "3")' || fail "no workers in Prometheus"
 wait_until 60 query 'rate(dlaunch_steps_total[10s])' 'float(r[0]["value"][1]) > 0' || fail "no rate of steps"
 wait_until 60 query 'dlaunch:wait_ratio:by_culprit' 'all(0 <= float(x["value"][1]) < 1 for x in r)' || fail "no wait ratio"
 wait_until 60 query 'dlaunch:goodput:ratio30m' '0 < float(r[0]["value"][1]) <= 1' || fail "no goodput in Prometheus"
-query 'dlaunch_restarts_total{reason="signal"}' 'r[0]["value"][1] == "1"' || fail "no restarts"
+wait_until 60 query 'dlaunch_restarts_total{reason="signal"}' 'r[0]["value"][1] == "1"' || fail "no restarts"
 # Each expression of the dashboard means something to Prometheus.
 python3 - <<'P' >expressions
 import json

@@ -47,7 +47,7 @@ for library in "Open MPI" MPICH; do
       expect_out "^\[$r\] rank $r of $n: sum $((n * (n + 1) / 2)), $n names, $(((r + n - 1) % n)) before$"
     done
     run env "${settings[@]}" dlaunch --nproc $n "$python" program.py kill
-    expect_code 137; expect_err 'rank 1 \(pid [0-9]+ on host .*\) failed first: killed by SIGKILL'; expect_under 20000
+    expect_code 137; expect_err 'rank 1 \(pid [0-9]+ on host .*\) failed first: killed by SIGKILL'; expect_under 60000
   done
   run env "${settings[@]}" dlaunch --nproc 3 "$python" program.py abort
   expect_code 7; expect_err 'rank 1 .* failed first: exit code 7'

@@ -25,7 +25,7 @@ def show(text):
             if column >= columns: sys.exit(f"a row of more than {columns - 1} columns: {''.join(rows[at])}")
 def screen():
     return [re.sub(" *$", "", "".join(row)) for row in rows]
-rest, deadline = b"", time.monotonic() + 60
+rest, deadline = b"", time.monotonic() + 150
 while True:
     if time.monotonic() > deadline: sys.exit(f"it does not end; there stands {screen()}")
     try:

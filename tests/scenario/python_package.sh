@@ -51,7 +51,7 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 print("ends", flush=True)
 P
-run timeout 60 dlaunch --nproc 2 "$python" -X faulthandler ends.py
+run timeout 150 dlaunch --nproc 2 "$python" -X faulthandler ends.py
 expect_code 0; [ "$(grep -c ' ends$' out)" = 2 ] || fail "not every rank has come to its end"
 [ "$(grep -c 'refused: all_reduce: Python ends' out)" = 2 ] || fail "a call may use an Op after the end"
 

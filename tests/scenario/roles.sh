@@ -5,7 +5,7 @@ source "$SOURCE/tests/scenario/common.sh"
 config() { grep -o '{"cluster".*' out | sed 's/,"task".*//' | sort -u; }
 
 run dlaunch --roles chief,worker=2,ps --framework tensorflow bash -c 'echo $ROLE_NAME $ROLE_RANK/$ROLE_WORLD_SIZE $RANK/$WORLD_SIZE $TF_CONFIG; touch told.$RANK; [ $ROLE_NAME = chief ] || exec sleep 600; until [ -e told.1 ] && [ -e told.2 ] && [ -e told.3 ]; do sleep 0.02; done'
-expect_code 0; expect_under 20000
+expect_code 0; expect_under 60000
 expect_out '^\[0\] chief 0/1 0/4 .*"task":\{"type":"chief","index":0\}'
 expect_out '^\[2\] worker 1/2 2/4 .*"task":\{"type":"worker","index":1\}'
 expect_out '^\[3\] ps 0/1 3/4 '
@@ -21,7 +21,7 @@ run dlaunch --roles ps,worker=2 bash -c '[ $RANK = 0 ] && kill -9 $$; exec sleep
 expect_code 137; expect_err 'rank 0 \(.*failed first: killed by SIGKILL'
 # A server that ignores SIGTERM is killed after --grace.
 run dlaunch --roles ps,worker --grace 1s bash -c '[ $ROLE_NAME = worker ] && exit; trap "" TERM; sleep 600 & wait; wait'
-expect_code 0; expect_under 20000
+expect_code 0; expect_under 60000
 # A later round has a list of its own.
 run dlaunch --roles worker=2 --max-restarts 1 --framework tf bash -c 'echo $DLAUNCH_ROUND $TF_CONFIG; [ $DLAUNCH_ROUND = 2 ]'
 expect_code 0; [ "$(grep -c '] 2 {"cluster"' out)" = 2 ] || fail "no TF_CONFIG in the second round"

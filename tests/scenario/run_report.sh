@@ -40,7 +40,7 @@ grep -q '"caused_cause":"compute"' runs/slow/waiting.jsonl || fail "no cause of 
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "Chromium is not installed: the page is not shown"
 # shows FILE: the page after its script has run; its errors are in err.
 shows() {
-  run timeout 60 "$chromium" --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/profile" --enable-logging=stderr \
+  run timeout 150 "$chromium" --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/profile" --enable-logging=stderr \
     --window-size=390,844 --virtual-time-budget=5000 --dump-dom "file://$PWD/$1"
   expect_code 0
   grep -q 'CONSOLE' err && fail "the page's script fails: $(grep CONSOLE err)"
@@ -81,7 +81,7 @@ expect_out 'aria-label="rank 69: waiting [^"]*; for rank 2 \(GC\) 69.0 ms"'; exp
 grep -q 'aria-label="rank 5: waiting' out && fail "a rank that waited less is shown, too"
 
 # Of each of the last collectives the page says when it began and when it was over.
-run dlaunch --nproc 2 --run-dir runs/killed sh -c '[ "$RANK" != 1 ] || { sleep 1; kill -9 $$; } & exec "$0" --steps 1000 --step-ms 10' "$BUILD/tests/support/rounds_worker"
+run dlaunch --nproc 2 --run-dir runs/killed sh -c '[ "$RANK" != 1 ] || { sleep 3; kill -9 $$; } & exec "$0" --steps 1000 --step-ms 10' "$BUILD/tests/support/rounds_worker"
 expect_code 137
 run dlaunch report runs/killed; expect_code 0
 shows runs/killed/report.html

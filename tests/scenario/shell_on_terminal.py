@@ -28,7 +28,7 @@ def read_on(seconds):
 
 def until(what, condition):
     """Reads until the condition holds; `what` says which one."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         if time.monotonic() > deadline:
             sys.exit(f"not {what}; seen: {seen}")

@@ -11,7 +11,7 @@ run on 1 srun -w host[1-3] --ntasks-per-node=1 dlaunch --nproc 2 bash -c "$where
 for r in 0 1 2 3 4 5; do
   expect_out "^\[$r\] $r/6 $((r % 2))/2 $((r / 2))/3 10.77.0.1 host$((r / 2 + 1))$"
 done
-[ ! -s err ] || fail "words on stderr"
+[ -z "$(more_than_waits err)" ] || fail "words on stderr"
 [ "$(stat -c %a "$HOME/.dlaunch/key")" = 600 ] && [ "$(ls -A "$HOME/.dlaunch")" = key ] || fail "the key"
 run on 1 srun -w host[1-2] --ntasks-per-node=1 dlaunch --nproc 2 hello; expect_code 0
 # A failure of the job is a failure of the step, with the same exit code.
@@ -47,7 +47,7 @@ for line in '0/5 0/3 0/3 10.77.0.1 host1' '2/5 2/3 0/3 10.77.0.1 host1' '3/5 0/1
   '4/5 0/1 2/3 10.77.0.1 host3'; do
   grep -qx "\[${line%%/*}\] $line two  words" batch.out || { cat batch.out batch.err >&2; fail "no $line"; }
 done
-[ ! -s batch.err ] || { cat batch.err >&2; fail "words of the batch script"; }
+[ -z "$(more_than_waits batch.err)" ] || { cat batch.err >&2; fail "words of the batch script"; }
 
 # The example, with the Python that the package was built for.
 if compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null && /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
@@ -60,7 +60,7 @@ fi
 
 # Each node uses the GPUs that Slurm has given the job there. All workers get the number of a job array.
 start_on 1 srun -w host2 -n1 --gres=gpu:1 sleep 100 </dev/null >/dev/null 2>&1
-wait_until 10 eval '[ "$(on 1 squeue -h -t running -w host2 | wc -l)" = 1 ]' || fail "nobody holds host2's first GPU"
+wait_until 60 eval '[ "$(on 1 squeue -h -t running -w host2 | wc -l)" = 1 ]' || fail "nobody holds host2's first GPU"
 cat > array.sh <<'END'
 #!/bin/bash
 #SBATCH --nodelist=host[1-2] --ntasks=2 --gres=gpu:1 --array=7 --time=10 --output=array.out
@@ -77,4 +77,4 @@ run on 1 salloc -Q -w host[3-4] dlaunch --nproc 2 bash -c \
 expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host4\) failed first: exit code 7'
 tail -n 1 err | grep -q '^dlaunch:' || fail "the report is not the last"
 no_worker() { [ "$(on "$1" bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cE '^(dlaunch|sleep)$')" = 0 ]; }
-for h in 1 3 4; do wait_until 10 no_worker $h || { on $h ps -ef >&2; fail "processes are left on host $h"; }; done
+for h in 1 3 4; do wait_until 60 no_worker $h || { on $h ps -ef >&2; fail "processes are left on host $h"; }; done

@@ -24,8 +24,8 @@ TMPDIR=/no/such/tmp run dlaunch --nproc 1 true; expect_code 73; expect_err '/no/
 
 # A later worker cannot start: dlaunch reports it in the same way, and uses no restart for it.
 printf '#!/bin/sh\nexec sleep 1000\n' > worker.0; chmod +x worker.0
-run dlaunch --nproc 3 --max-restarts 3 './worker.${rank}'
-expect_code 127; expect_under 7000
+run dlaunch --nproc 3 --max-restarts 3 --grace 60s './worker.${rank}'
+expect_code 127; expect_under 30000
 expect_err "rank [12] could not be started: exec './worker.[12]': No such file"
 expect_err 'workers? w(as|ere) sent SIGTERM'
 

@@ -7,7 +7,7 @@ watch=(--straggler-window 300ms --straggler-ratio 1.5)
 # A busy machine may slow down all workers for the whole test.
 run_until_told() {
   local try
-  for try in 1 2 3; do
+  for try in 1 2 3 4 5; do
     run dlaunch --nproc 3 "${watch[@]}" "$@" "$worker" --steps 800 --step-ms 4 --slow 1
     grep -q 'rank 1 takes' err && return
   done

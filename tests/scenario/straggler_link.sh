@@ -19,7 +19,7 @@ tc qdisc delete dev lo root
 
 # begin OPTIONS…: starts a job of four ranks over TCP, in which each step moves 512 KiB over each link.
 begin() {
-  dlaunch --nproc 4 --transport tcp --straggler warn --straggler-window 400ms --straggler-ratio 1.5 \
+  dlaunch --progress none --nproc 4 --transport tcp --straggler warn --straggler-window 400ms --straggler-ratio 1.5 \
     "$BUILD/tests/support/rounds_worker" "$@" --step-ms 2 --bytes 1048576 >out 2>err & job=$!
   started+=($job)
 }
@@ -53,7 +53,7 @@ wait $job || fail "the job without a slow link ends with code $?"
 [ ! -s err ] || fail "a job without a slow link: $(cat err)"
 
 begin --until enough
-wait_until 30 find_data || fail "no connection of ranks $a and $b: $(ss -tnp)"
+wait_until 60 find_data || fail "no connection of ranks $a and $b: $(ss -tnp)"
 slow_down $ends || fail "the link could not be slowed down"
 wait_until 60 names_link || fail "the link of ranks $a and $b was not named"
 read -rt 2 <> <(:)  # five more windows, in which dlaunch must not repeat the warning

@@ -68,7 +68,7 @@ seen = b""
 def read_until(*words):
     global seen
     while not any(word in seen for word in words):
-        if not select.select([master], [], [], 20)[0]:
+        if not select.select([master], [], [], 60)[0]:
             sys.exit(f"nothing comes; seen: {seen}")
         try:
             seen += os.read(master, 4096)
@@ -83,7 +83,7 @@ agent = open(f"/proc/{job}/task/{job}/children").read().split()[0]
 def reads():
     return int(open(f"/proc/{agent}/io").read().split("syscr: ")[1].split()[0])
 enough = reads() + 2
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + 60
 while reads() < enough:
     if time.monotonic() > deadline:
         sys.exit("dlaunch does not wait for the foreground")
@@ -106,7 +106,7 @@ if pid == 0:
 seen = b""
 def read_until(word):
     global seen
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while word not in seen:
         if not select.select([master], [], [], max(0, deadline - time.monotonic()))[0]:
             sys.exit(f"no {word}; seen: {seen}")

@@ -34,7 +34,7 @@ expect_out '^   3 +[0-9]+ +1 .* 1 +41 +20 GiB of 80 GiB +51 +3 '
 dlaunchctl top --interval 0.2 >looks 2>&1 & watcher=$!
 started+=("$watcher")
 seen() { [ "$(grep -c '^job j: ' looks)" -ge 3 ]; }
-wait_until 30 seen || fail "not again: $(cat looks)"
+wait_until 60 seen || fail "not again: $(cat looks)"
 grep -q $'\x1b' looks && fail "as if to a terminal"
 end_job
 wait "$watcher"; code=$?; expect_code 0
