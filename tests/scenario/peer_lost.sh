@@ -4,7 +4,7 @@
 source "$SOURCE/tests/scenario/common.sh"
 
 for transport in shm tcp; do
-  run "$BUILD/tests/support/kill_rank" 4 "$transport" 10 1000 15000
+  run "$BUILD/tests/support/kill_rank" 4 "$transport" 10 300 15000
   cat out
   expect_code 0
 done
