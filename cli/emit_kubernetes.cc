@@ -85,9 +85,10 @@ Result<void> check_hosts(const Options& options) {
 }
 
 // Options that the YAML expresses otherwise, or that are not for the pods.
-const std::set<std::string_view> kNotForPods = {"emit",   "image", "gpus",        "queue",
-                                                "job-id", "env",   "config",      "dry-run",
-                                                "nnodes", "np",    "rdzv-backend"};
+const std::set<std::string_view> kNotForPods = {
+    "emit",   "image",      "gpus",         "queue",       "job-id",       "env",
+    "config", "dry-run",    "nnodes",       "np",          "rdzv-backend", "sites",
+    "site",   "site-grace", "site-timeout", "site-linger", "site-wait",    "site-journal"};
 
 // The options as words, in the order of the table.
 void add_options(const Options& options, std::vector<std::string>& words) {

@@ -305,12 +305,11 @@ void JobCore::note_corrupt(const Ready& event) {
 
 // A member of the last round whose data are corrupt is still there at `by` (kNever: ever).
 bool JobCore::overstays(Slot slot, TimePoint by) const {
-  const auto accused = accused_.find(slot);
-  if (accused == accused_.end() || state_ != JobState::forming) return false;
+  if (!accused(slot) || state_ != JobState::forming) return false;
   const Process& process = at(slot);
   const bool stayed = process.life == Life::running && process.rank >= 0 && !process.ready &&
                       process.in_round == live_;
-  return stayed && accused->second.by.size() > 1 && accused->second.ends_by <= by;
+  return stayed && accused_.at(slot).ends_by <= by;
 }
 
 // Failures of tasks share a round only while the next one is formed.

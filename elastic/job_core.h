@@ -266,6 +266,11 @@ class JobCore {
   }
   // Some member stays for the round that is being formed.
   bool some_stay() const;
+  // Several members of the last round have found that its data are corrupt.
+  bool accused(Slot slot) const {
+    const auto found = accused_.find(slot);
+    return found != accused_.end() && found->second.by.size() > 1;
+  }
   bool linked(Slot slot) const { return at(slot).linked; }
   // It has an announced round.
   bool joined(Slot slot) const { return at(slot).in_round > 0; }

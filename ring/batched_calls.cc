@@ -119,9 +119,11 @@ Result<void> Communicator::end_batch() {
   std::vector<StartedCall> messages;
   auto done = start_messages(**batch, messages);
   if (done) done = run_merged(**batch, [this](const Call& call) { return collective(call); });
+  // Other ranks may be in the batch: whatever the error is, it ends the communicator, before this
+  // rank waits for messages of ranks that wait for it.
+  if (!done) done = finish(std::move(done));
   auto received = await(messages);
-  // Other ranks may be in the batch: whatever the error is, it ends the communicator.
-  return finish(done ? received : done);
+  return done ? finish(std::move(received)) : done;
 }
 
 Result<std::vector<Communicator::StartedCall>> Communicator::start_batch() {

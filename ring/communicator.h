@@ -138,8 +138,7 @@ class Communicator : private ProcessEvents {
                                               double op_timeout_s);
 
   // Collective, if the ranks compare their results (DLAUNCH_VERIFY): they compare what they have
-  // not compared yet. Otherwise, and if there was no call since the last one, it only returns the
-  // error that has ended the communicator, if any.
+  // not compared yet. Otherwise, and if there was no call since the last one, it succeeds at once.
   Result<void> compare_now();
 
   // Collective. Zeroed memory; ranks may ask for different amounts. On one host with shared memory

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -349,6 +350,18 @@ dl_result finish_with_sites(dl_outer& outer) {
   return DL_OK;
 }
 
+// An exchange with the other sites needs memory. If this rank has none, it ends the communicator,
+// so that the other ranks of its site do not wait for it.
+dl_result among_sites(dl_outer& outer, dl_result (*exchange)(dl_outer&)) {
+  try {
+    return noted(outer, exchange(outer));
+  } catch (const std::bad_alloc&) {
+    dl_abort(outer.comm);
+    dlaunch::keep_error(outer.comm, "no memory for the exchange with the other sites");
+    return noted(outer, DL_ERR_IO);
+  }
+}
+
 }  // namespace
 
 void dl_outer_options_init(dl_outer_options* options) {
@@ -383,7 +396,7 @@ dl_result dl_outer_new(dl_comm* comm, const dl_outer_options* given, size_t tens
     if (!all) return all.error();
     const OuterRules rules = rules_of(options);
     const std::uint64_t form = form_of(options, *all);
-    *outer = new dl_outer{
+    auto made = std::make_unique<dl_outer>(dl_outer{
         .comm = comm,
         .plan = {.inner_steps = static_cast<std::uint64_t>(options.inner_steps),
                  .fragments = static_cast<std::uint64_t>(options.fragments),
@@ -393,15 +406,16 @@ dl_result dl_outer_new(dl_comm* comm, const dl_outer_options* given, size_t tens
         .form = form,
         .common = common_of(form, rules),
         .state = OuterState(rules, std::move(*all)),
-        .requests = std::vector<dl_request*>(static_cast<std::size_t>(options.fragments))};
-    (*outer)->state.counts().form = form;
+        .requests = std::vector<dl_request*>(static_cast<std::size_t>(options.fragments))});
+    made->state.counts().form = form;
     if (options.sites != nullptr) {
       const auto codec = static_cast<dlaunch::WireCodec>(options.codec);
       const std::uint64_t at_all_sites = dlaunch::hash_of(
-          std::array<std::size_t, 2>{(*outer)->common, static_cast<std::size_t>(options.codec)});
-      (*outer)->sites = std::make_unique<dlaunch::OuterSites>(*options.sites, (*outer)->state,
-                                                              codec, at_all_sites);
+          std::array<std::size_t, 2>{made->common, static_cast<std::size_t>(options.codec)});
+      made->sites =
+          std::make_unique<dlaunch::OuterSites>(*options.sites, made->state, codec, at_all_sites);
     }
+    *outer = made.release();
     return {};
   });
 }
@@ -414,7 +428,7 @@ void dl_outer_free(dl_outer* outer) {
 dl_result dl_outer_step(dl_outer* outer) {
   if (outer == nullptr) return DL_ERR_INVALID;
   dl_result done = ready(*outer);
-  if (outer->sites) return done == DL_OK ? noted(*outer, step_with_sites(*outer)) : done;
+  if (outer->sites) return done == DL_OK ? among_sites(*outer, step_with_sites) : done;
   const OuterDue due = next_due(*outer);
   const bool waits = outer->plan.delay == 0;
   if (done == DL_OK && due.apply >= 0) {
@@ -442,7 +456,7 @@ uint64_t dl_outer_steps(const dl_outer* outer) {
 dl_result dl_outer_finish(dl_outer* outer) {
   if (outer == nullptr) return DL_ERR_INVALID;
   dl_result done = ready(*outer);
-  if (outer->sites) return done == DL_OK ? noted(*outer, finish_with_sites(*outer)) : done;
+  if (outer->sites) return done == DL_OK ? among_sites(*outer, finish_with_sites) : done;
   for (int f = 0; done == DL_OK && f < outer->rules.fragments; ++f) {
     done = finish_fragment(*outer, f);
   }

@@ -6,12 +6,17 @@
 
 #include <fmt/format.h>
 
+#include "base/site_list.h"
 #include "base/units.h"
 
 namespace dlaunch {
 
 std::vector<std::vector<int>> sites_of(int hosts, const std::vector<PairFacts>& pairs) {
   std::vector<int> lowest(static_cast<std::size_t>(hosts));  // host that each is joined with
+  if (pairs.empty()) {  // one host, or the measurement has failed
+    std::iota(lowest.begin(), lowest.end(), 0);
+    return {lowest};
+  }
   std::iota(lowest.begin(), lowest.end(), 0);
   for (const auto& pair : pairs) {
     if (pair.round_trip_s >= kSiteRoundTrip_s) continue;
@@ -38,6 +43,12 @@ std::string sites_text(const std::vector<HostFacts>& hosts, const std::vector<Pa
     if (pair.round_trip_s < kSiteRoundTrip_s) continue;
     least = most == 0 ? pair.round_trip_s : std::min(least, pair.round_trip_s);
     most = std::max(most, pair.round_trip_s);
+  }
+  if (sites.size() > kLongestSiteList) {
+    return fmt::format(
+        "\nThese are {} sites, with round trips of {} to {} between them: more than the {} that "
+        "--sites takes.\n",
+        sites.size(), format_seconds(least), format_seconds(most), kLongestSiteList);
   }
   std::string text = fmt::format(
       "\nThese are {} sites, with round trips of {} to {} between them. One job over all hosts "

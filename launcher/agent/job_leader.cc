@@ -516,7 +516,13 @@ void JobLeader::on_back(int node, const std::string& host) {
       host);
 }
 
-void JobLeader::on_ended(Slot slot, const WorkerEnd& end) {
+void JobLeader::on_ended(Slot slot, const WorkerEnd& worker) {
+  WorkerEnd end = worker;
+  if (has_failed(end) && end.corrupt.empty() && job().accused(slot)) {
+    // It was killed outside the library's calls, so it could not leave a note.
+    end.corrupt = "other ranks have found that";
+    end.corrupt_rank = end.rank;
+  }
   story_.ended(end);
   telemetry_.worker_ended(slot, end, job());
   monitor_->ended(slot, end);
@@ -564,7 +570,7 @@ std::string JobLeader::pause_before(Slot slot) const {
 
 // About one worker, in a job that goes on with the others.
 void JobLeader::tell_loss(Slot slot, const WorkerEnd& end, int size_before) const {
-  if (end.signal_we_sent != 0 && end.hung.empty()) return;
+  if (end.signal_we_sent != 0 && end.hung.empty() && !end.is_corrupt()) return;
   story_.tell_loss(end, what_follows(job(), slot, end.rank, size_before, pause_before(slot)),
                    job());
 }

@@ -177,6 +177,7 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
 
 void JobControl::drain(const std::string& host) {
   look(false, [this, host](const JobStatus& now) {
+    if (now.state == JobState::ending || now.state == JobState::ended) return;
     const bool is_drained = std::ranges::any_of(now.all_hosts, [&](const HostStatus& other) {
       return other.name == host && other.drained;
     });

@@ -12,8 +12,8 @@ constexpr Duration kCommitsTogether = std::chrono::milliseconds(100);
 
 job_event::Ending how(const WorkerEnd& end) {
   if (!has_failed(end)) return job_event::Ending::well;
-  return end.signal_we_sent != 0 && end.hung.empty() ? job_event::Ending::stopped
-                                                     : job_event::Ending::failed;
+  const bool stopped = end.signal_we_sent != 0 && end.hung.empty() && !end.is_corrupt();
+  return stopped ? job_event::Ending::stopped : job_event::Ending::failed;
 }
 
 }  // namespace

@@ -281,7 +281,8 @@ class ShmPlane : public Plane {
     std::size_t count = 0;
     bool operator==(const PlanKey&) const = default;
     std::size_t slot() const {
-      return (count ^ count >> 7 ^ static_cast<std::size_t>(collective) * 5) % kPlans;
+      const std::size_t mixed = count * 0x9e3779b97f4a7c15;  // counts are often powers of two
+      return (mixed >> 32 ^ static_cast<std::size_t>(collective) * 5) % kPlans;
     }
   };
   struct Planned {

@@ -58,7 +58,7 @@ Result<ShmRegion> ShmExchange::exchange(ShmData own, const std::vector<std::size
                                         TimePoint deadline) {
   const auto failed = [&](std::size_t r, Error error) {
     const bool lost = error.code == Errc::peer_lost;
-    if (lost ? abort_.told(AbortFlag::kCauseOfLoss) : abort_.raised()) return abort_.error();
+    if (lost ? abort_.told(AbortFlag::kBetterReason) : abort_.raised()) return abort_.error();
     error.what = fmt::format("dl_alloc: rank {}: {}", r, error.what);
     error.rank = static_cast<int>(r);
     return error;

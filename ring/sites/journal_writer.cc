@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -88,6 +89,7 @@ class JournalWriter::File {
 
  private:
   void give_up(const std::string& why);  // with the lock
+  Result<void> write_records(const std::deque<Waiting>& records);
   Result<void> write(const Waiting& record);
   Result<void> append(std::string_view bytes);
   Result<void> sync();
@@ -133,13 +135,9 @@ void JournalWriter::File::main() {
     if (waiting_.empty()) break;
     std::deque<Waiting> records = std::exchange(waiting_, {});
     lock.unlock();
-    Result<void> ok;
     std::uint64_t bytes = 0;
-    for (const Waiting& record : records) {
-      bytes += record.bytes();
-      if (ok) ok = write(record);
-    }
-    if (ok) ok = sync();
+    for (const Waiting& record : records) bytes += record.bytes();
+    const Result<void> ok = write_records(records);
     records.clear();
     lock.lock();
     bytes_ -= bytes;
@@ -151,6 +149,18 @@ void JournalWriter::File::main() {
   fd_.reset();
   over_ = true;
   changed_.notify_all();
+}
+
+// A lack of memory ends the journal, not the job.
+Result<void> JournalWriter::File::write_records(const std::deque<Waiting>& records) {
+  try {
+    for (const Waiting& record : records) {
+      if (auto ok = write(record); !ok) return ok;
+    }
+    return sync();
+  } catch (const std::bad_alloc&) {
+    return Error{.code = Errc::io, .what = "no memory"};
+  }
 }
 
 bool JournalWriter::File::flush(Duration without_progress) {

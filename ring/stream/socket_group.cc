@@ -165,6 +165,16 @@ void SocketGroup::watch(int peer, Interest interest) {
   }
 }
 
+// The goodbye of a peer that has left, which raises no flag, may come later than the end of its
+// sockets.
+bool SocketGroup::told_of_loss(int peer) const {
+  const TimePoint until = steady_now() + AbortFlag::kCauseOfLoss;
+  while (has_left_ && !has_left_(peer) && steady_now() < until) {
+    if (abort_.told(std::chrono::milliseconds(20))) return true;
+  }
+  return abort_.told(AbortFlag::kBetterReason);
+}
+
 TimePoint SocketGroup::look_at() const {
   return leaves_host_ && sent_in_vain_ && !looked_ ? idle_since_ + kLookAfter : kNever;
 }

@@ -75,10 +75,7 @@ class SocketGroup {
   AbortFlag& abort() { return abort_; }
   // The connection to this peer has ended in a call that needs it. Waits for the cause; true: the
   // flag has it.
-  bool told_of_loss(int peer) const {
-    const bool cause_comes = has_left_ && !has_left_(peer);
-    return abort_.told(cause_comes ? AbortFlag::kCauseOfLoss : AbortFlag::kBetterReason);
-  }
+  bool told_of_loss(int peer) const;
   bool leaves_host() const { return leaves_host_; }  // StreamOptions::leaves_host
   // All ranks are on one host, with fewer cores than ranks. All ranks agree.
   bool crowded() const { return !leaves_host_ && agreed_cores_ < ranks_; }

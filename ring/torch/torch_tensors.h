@@ -60,9 +60,11 @@ inline const at::Tensor& only(const char* call, const Tensors& tensors) {
   return tensors[0];
 }
 
-// The tensor for libdlring: contiguous memory, so a copy if it is not contiguous. If libdlring
-// writes to the copy, copy it back.
-inline at::Tensor packed(const at::Tensor& tensor) { return tensor.contiguous(); }
+// The tensor for libdlring: contiguous memory, so a copy if it is not contiguous, or if PyTorch has
+// put off its conjugation or negation. If libdlring writes to the copy, copy it back.
+inline at::Tensor packed(const at::Tensor& tensor) {
+  return tensor.resolve_conj().resolve_neg().contiguous();
+}
 
 inline void check_writable(const char* call, const at::Tensor& tensor) {
   if (at::has_internal_overlap(tensor) != at::MemOverlap::Yes) return;

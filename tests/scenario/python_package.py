@@ -469,6 +469,13 @@ def batches():
     raises(ValueError, batch, first, lambda: comm.recv_any(np.ones(1)), says="not known before the end")
     raises(ZeroDivisionError, batch, first, lambda: 1 // 0)
 
+    def inner_fails():
+        try:
+            batch(first, lambda: 1 // 0)
+        except ZeroDivisionError:
+            pass
+    raises(dlaunch.InvalidError, batch, first, inner_fails, lambda: comm.barrier(), says="an inner batch was refused in it")
+
     def caught(call):
         try:
             call()

@@ -122,6 +122,14 @@ TEST_CASE("hosts with long round trips between them are sites") {
   CHECK(json.find("\"sites\": [\n    [\n      \"h0\",\n      \"h1\"") != std::string::npos);
 }
 
+TEST_CASE("hosts whose pairs could not be measured are no sites") {
+  const Cluster cluster(3);
+  CHECK(sites_of(3, {}) == std::vector<std::vector<int>>{{0, 1, 2}});
+  const auto text = report_of(cluster.hosts, {}, {{.bad = true, .what = "w", .fix = "f"}});
+  CHECK(text.find("sites") == std::string::npos);
+  CHECK(text.ends_with("1 problem, 0 warnings\n"));
+}
+
 TEST_CASE("one finding names all hosts with the same fault") {
   Cluster cluster(6);
   SUBCASE("clock") {

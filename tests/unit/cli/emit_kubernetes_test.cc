@@ -100,6 +100,13 @@ TEST_CASE("--emit refuses the options of several sites") {
         "its pods have no address that other sites reach");
 }
 
+TEST_CASE(
+    "options for sites, which the environment may set for other jobs, do not reach the pods") {
+  const auto job = job_of({"--emit", "kubernetes", "--image", "i", "--site-linger", "5m", "p"});
+  REQUIRE(job);
+  CHECK(kubernetes_yaml(*job).find("site-linger") == std::string::npos);
+}
+
 TEST_CASE("files and warnings of a pod do not concern this machine") {
   FakeMachine fake;
   fake.terminal = true;
