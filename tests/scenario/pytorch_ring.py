@@ -211,6 +211,9 @@ def narrow_types():
     dist.reduce(x, 1, dist.ReduceOp.PRODUCT)  # PyTorch itself refuses the all_reduce
     equal(x, torch.tensor([16 + 0j, 24] if rank == 1 else [2j, 1 + rank]))
     refused("products only", dist.reduce, x, 1, dist.ReduceOp.MAX)
+    x = torch.empty(2, dtype=torch.complex64)
+    dist.reduce_scatter_tensor(x, torch.tensor([1 + 2j, 3j] * size).conj())  # PyTorch puts the conjugation off
+    equal(x, torch.tensor([4 - 8j, -12j]))
     if hasattr(torch, "float8_e4m3fn"):
         x = torch.full((2,), 400.0).to(torch.float8_e4m3fn)
         dist.all_reduce(x, dist.ReduceOp.AVG)
