@@ -81,13 +81,19 @@ TEST_CASE("agreement tree: rank 0 decides on what all say, and all get its verdi
 TEST_CASE("agreement tree: all name the rank that stands still, wherever it is in the tree") {
   for (const int silent : {0, 1, 4, 7, 8, 12}) {
     CAPTURE(silent);
-    const auto all = meshes(13);
-    for (auto& verdict : agree(all, silent, steady_now() + 1s, 1)) {
-      const LinkMessage got = verdict.get();
-      CHECK(got.answer == Answer::failed);
-      CHECK(got.error.code == Errc::timeout);
-      CHECK(got.error.rank == silent);
+    // A rank that does not run for 300 ms is taken for the missing one: such a try does not count.
+    int others = -1;  // that are named instead
+    for (int i = 0; i < 5 && others != 0; ++i) {
+      others = 0;
+      const auto all = meshes(13);
+      for (auto& verdict : agree(all, silent, steady_now() + 1s, 1)) {
+        const LinkMessage got = verdict.get();
+        CHECK(got.answer == Answer::failed);
+        CHECK(got.error.code == Errc::timeout);
+        others += got.error.rank != silent;
+      }
     }
+    CHECK(others == 0);
   }
 }
 
