@@ -51,6 +51,8 @@ class Three {
     }
   }
 
+  ~Three() { ranks.clear(); }  // before what their callbacks use
+
   // Returns once the other rank knows it.
   void leaves(int rank, int other) {
     (void)of(other, Use::messages).take_sockets();
