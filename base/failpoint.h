@@ -13,6 +13,7 @@ namespace dlaunch {
 
 #ifdef DL_FAILPOINTS
 
+inline constexpr bool kHasFailpoints = true;  // for what only a failpoint needs
 // The test program defines it.
 void failpoint(const char* name);
 // Before a write of so many bytes to a stream: how many of them, at least one, to try.
@@ -22,6 +23,7 @@ void failpoint_data(const char* name, void* data, std::size_t bytes);
 
 #else
 
+inline constexpr bool kHasFailpoints = false;
 inline void failpoint(const char*) {}
 inline std::size_t failpoint_write(const char*, std::size_t bytes) { return bytes; }
 inline void failpoint_data(const char*, void*, std::size_t) {}

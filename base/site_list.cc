@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::size_t kLongestName = 64;
 
-Error fault_of(std::string what) { return Error{.code = Errc::usage, .what = std::move(what)}; }
-
 bool is_name(std::string_view name) {
   return !name.empty() && name.size() <= kLongestName &&
          std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -23,27 +21,27 @@ bool is_name(std::string_view name) {
 
 Result<void> add_site(SiteList& sites, std::string_view name, std::string_view address) {
   if (!is_name(name)) {
-    return fault_of(
+    return usage_error(
         fmt::format("'{}' is not a name of 1 to {} letters, digits and -_.", name, kLongestName));
   }
   auto endpoint = parse_endpoint(address);
-  if (!endpoint) return fault_of(fmt::format("site {}: {}", name, endpoint.error().what));
-  if (endpoint->port == 0) return fault_of(fmt::format("site {}: its port cannot be 0", name));
+  if (!endpoint) return usage_error(fmt::format("site {}: {}", name, endpoint.error().what));
+  if (endpoint->port == 0) return usage_error(fmt::format("site {}: its port cannot be 0", name));
   for (const SiteAddress& other : sites) {
-    if (other.name == name) return fault_of(fmt::format("site {} is there twice", name));
+    if (other.name == name) return usage_error(fmt::format("site {} is there twice", name));
     if (other.endpoint == *endpoint) {
-      return fault_of(fmt::format("sites {} and {} have the same address {}", other.name, name,
-                                  to_string(*endpoint)));
+      return usage_error(fmt::format("sites {} and {} have the same address {}", other.name, name,
+                                     to_string(*endpoint)));
     }
   }
   if (sites.size() == kLongestSiteList)
-    return fault_of(fmt::format("there are more than {} sites", kLongestSiteList));
+    return usage_error(fmt::format("there are more than {} sites", kLongestSiteList));
   sites.push_back({std::string(name), std::move(*endpoint)});
   return {};
 }
 
 Result<SiteList> complete(SiteList sites) {
-  if (sites.size() < 2) return fault_of("there are fewer than two sites");
+  if (sites.size() < 2) return usage_error("there are fewer than two sites");
   return sites;
 }
 
@@ -62,7 +60,7 @@ Result<SiteList> parse_site_file(std::string_view text) {
     const auto words = split_words(line, ' ');
     if (words.empty()) continue;
     const auto fault = [&](const std::string& what) {
-      return fault_of(fmt::format("line {}: {}", number, what));
+      return usage_error(fmt::format("line {}: {}", number, what));
     };
     if (words.size() != 2) return fault("a line has a NAME and a HOST:PORT");
     if (auto ok = add_site(sites, words[0], words[1]); !ok) return fault(ok.error().what);
@@ -74,7 +72,7 @@ Result<SiteList> parse_site_list(std::string_view text) {
   SiteList sites;
   for (const std::string_view item : split_words(text, ',')) {
     const auto equals = item.find('=');
-    if (equals == item.npos) return fault_of(fmt::format("'{}' is not NAME=HOST:PORT", item));
+    if (equals == item.npos) return usage_error(fmt::format("'{}' is not NAME=HOST:PORT", item));
     if (auto ok = add_site(sites, item.substr(0, equals), item.substr(equals + 1)); !ok) {
       return ok.error();
     }

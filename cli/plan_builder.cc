@@ -109,21 +109,10 @@ Result<void> plan_general(PlanDraft& draft) {
   }
   draft.plan().quiet = options.quiet.on;
   draft.plan().host = draft.machine.hostname;
-  if (options.transport) {
-    auto transport = one_of(options.transport, kTransportWords);
-    if (!transport) return transport.error();
-    draft.plan().transport = *transport;
-  }
-  if (options.verify) {
-    auto mode = one_of(options.verify, kVerifyWords);
-    if (!mode) return mode.error();
-    draft.plan().verify = *mode;
-  }
-  if (options.debug) {
-    auto kind = one_of(options.debug, kDebugWords);
-    if (!kind) return kind.error();
-    draft.plan().debug = *kind;
-  }
+  if (auto set = set_word(options.transport, kTransportWords, draft.plan().transport); !set)
+    return set;
+  if (auto set = set_word(options.verify, kVerifyWords, draft.plan().verify); !set) return set;
+  if (auto set = set_word(options.debug, kDebugWords, draft.plan().debug); !set) return set;
   draft.plan().tls = options.tls.on;
   if (options.port_range) {
     auto ports = parse_port_range(*options.port_range);

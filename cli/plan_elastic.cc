@@ -67,22 +67,13 @@ Result<void> plan_restarts(PlanDraft& draft) {
     if (!limit) return limit.error();
     plan.same_failures = *limit;
   }
-  if (options.restart_scope) {
-    auto scope = one_of(options.restart_scope, kRestartScopeWords);
-    if (!scope) return scope.error();
-    plan.restart_scope = *scope;
-  }
-  return {};
+  return set_word(options.restart_scope, kRestartScopeWords, plan.restart_scope);
 }
 
 Result<void> plan_stragglers(PlanDraft& draft) {
   const Options& options = draft.options;
   Plan& plan = draft.plan();
-  if (options.straggler) {
-    auto mode = one_of(options.straggler, kStragglerWords);
-    if (!mode) return mode.error();
-    plan.straggler = *mode;
-  }
+  if (auto set = set_word(options.straggler, kStragglerWords, plan.straggler); !set) return set;
   if (options.straggler_ratio) {
     auto ratio = parse_number(*options.straggler_ratio, 1.01, 100, options.straggler_ratio.source);
     if (!ratio) return ratio.error();
@@ -119,11 +110,8 @@ Result<void> plan_elastic(PlanDraft& draft) {
     if (auto set = set_duration(*option, *limit); !set) return set;
     if (*limit == Duration::zero()) *limit = Duration::max();
   }
-  if (options.nccl_record) {
-    auto record = one_of(options.nccl_record, kNcclRecordWords);
-    if (!record) return record.error();
-    plan.nccl_record = *record;
-  }
+  if (auto set = set_word(options.nccl_record, kNcclRecordWords, plan.nccl_record); !set)
+    return set;
   if (options.chaos) {
     auto chaos = parse_chaos(*options.chaos, options.chaos.source);
     if (!chaos) return chaos.error();

@@ -348,13 +348,9 @@ Result<void> plan_ssh(PlanDraft& draft) {
     if (!number) return number.error();
     draft.plan().nodes.logins = *number;
   }
-  if (const Text& tree = draft.options.ssh_tree) {
-    const auto word = one_of(tree, kSshTreeWords);
-    if (!word) return word.error();
-    draft.plan().nodes.tree = *word;
-  }
-  const Text& command = draft.options.ssh_command;
   NodesPlan& nodes = draft.plan().nodes;
+  if (auto set = set_word(draft.options.ssh_tree, kSshTreeWords, nodes.tree); !set) return set;
+  const Text& command = draft.options.ssh_command;
   nodes.starter = starter_of(draft);
   if (nodes.by_scheduler()) return leave_to_scheduler(draft);
   const std::string words = command.value.value_or("ssh");

@@ -111,11 +111,7 @@ Result<void> plan_bars(PlanDraft& draft) {
   const Text& option = draft.options.progress_bars;
   OutputPlan& output = draft.plan().output;
   output.cursor = draft.machine.environment("TERM").value_or("dumb") != "dumb";
-  if (!option) return {};
-  auto mode = one_of(option, kBarWords);
-  if (!mode) return mode.error();
-  output.bars = *mode;
-  return {};
+  return set_word(option, kBarWords, output.bars);
 }
 
 // Nothing is drawn where workers themselves write to our terminal.
@@ -130,11 +126,7 @@ Result<void> plan_progress(PlanDraft& draft) {
     output.progress = ProgressMode::none;
     return {};
   }
-  if (!option) return {};
-  auto mode = one_of(option, kProgressWords);
-  if (!mode) return mode.error();
-  output.progress = *mode;
-  return {};
+  return set_word(option, kProgressWords, output.progress);
 }
 
 Result<void> plan_stdin(PlanDraft& draft) {

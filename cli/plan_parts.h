@@ -140,4 +140,14 @@ Result<T> one_of(const Text& option, const WordTable<T, N>& words,
                 did_you_mean(*option, known));
 }
 
+// Sets the field to the value for the option's word, if the option is given.
+template <class T, std::size_t N>
+Result<void> set_word(const Text& option, const WordTable<T, N>& words, T& field) {
+  if (!option) return {};
+  const auto value = one_of(option, words);
+  if (!value) return value.error();
+  field = *value;
+  return {};
+}
+
 }  // namespace dlaunch

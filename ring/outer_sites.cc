@@ -263,7 +263,7 @@ dl_result OuterSites::send(MergeHead head) {
       pending_->back.assign(residual, residual + gradient.size());
     }
   }
-  pending_->payload = encode_payload(head, codec_, exact, residual);
+  pending_->payload = std::make_shared<std::string>(encode_payload(head, codec_, exact, residual));
   if (sites_.late == DL_SITES_CARRY) {
     std::ranges::transform(exact, exact.begin(), finite_or_0);
     pending_->back = std::move(exact);

@@ -98,8 +98,8 @@ class OuterSites {
   };
   struct Pending {
     MergeHead head;
-    std::string payload;      // of rank 0, like the next
-    std::vector<float> back;  // the residual if the contribution is late
+    std::shared_ptr<std::string> payload;  // of rank 0, like the next
+    std::vector<float> back;               // the residual if the contribution is late
   };
 
   // This rank has the endpoint; another one may in the next round.

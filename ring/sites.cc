@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "ring/api.h"
 #include "ring/links/job_view.h"
+#include "ring/links/mesh.h"
 #include "ring/outer_sites.h"
 
 using dlaunch::Duration;
@@ -29,7 +30,7 @@ static_assert(dlaunch::kLongestSiteList == dlaunch::kMostSites);
 static_assert(dlaunch::kLongestSiteList == DL_SITES_MOST);
 
 Error open_error(std::string what) {
-  return {.code = Errc::usage, .what = "dl_sites_open: " + std::move(what)};
+  return dlaunch::usage_error("dl_sites_open: " + std::move(what));
 }
 
 std::string text_of(const char* option, const char* variable) {
@@ -89,9 +90,7 @@ Result<void> set_rest(const dl_sites_options& options, const dlaunch::JobView& j
                     contract::kSecretFile));
   }
   config.secret.set_encrypts(job.tls);
-  char host[HOST_NAME_MAX + 1] = {};
-  (void)::gethostname(host, sizeof host - 1);
-  config.host = host;
+  config.host = dlaunch::own_host_name();
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/doctor/sites.h"
+#include "launcher/wire/json_text.h"
 
 namespace dlaunch {
 namespace {
@@ -99,7 +100,7 @@ std::string json_report_of(const std::vector<HostFacts>& hosts, const std::vecto
                                  [](const Finding& finding) { return finding.bad; });
   report["problems"] = bad;
   report["warnings"] = static_cast<std::ptrdiff_t>(findings.size()) - bad;
-  return report.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return json_text(report, 2) + "\n";
 }
 
 }  // namespace dlaunch

@@ -13,16 +13,13 @@ namespace dlaunch {
 
 std::vector<std::vector<int>> sites_of(int hosts, const std::vector<PairFacts>& pairs) {
   std::vector<int> lowest(static_cast<std::size_t>(hosts));  // host that each is joined with
-  if (pairs.empty()) {  // one host, or the measurement has failed
-    std::iota(lowest.begin(), lowest.end(), 0);
-    return {lowest};
-  }
   std::iota(lowest.begin(), lowest.end(), 0);
+  if (pairs.empty()) return {lowest};  // one host, or the measurement has failed
   for (const auto& pair : pairs) {
     if (pair.round_trip_s >= kSiteRoundTrip_s) continue;
     const auto [low, high] = std::minmax(
         {lowest[static_cast<std::size_t>(pair.a)], lowest[static_cast<std::size_t>(pair.b)]});
-    std::replace(lowest.begin(), lowest.end(), high, low);
+    if (low != high) std::replace(lowest.begin(), lowest.end(), high, low);
   }
   std::vector<std::vector<int>> sites;
   for (int first = 0; first < hosts; ++first) {
@@ -38,12 +35,11 @@ std::vector<std::vector<int>> sites_of(int hosts, const std::vector<PairFacts>& 
 std::string sites_text(const std::vector<HostFacts>& hosts, const std::vector<PairFacts>& pairs) {
   const auto sites = sites_of(static_cast<int>(hosts.size()), pairs);
   if (sites.size() < 2) return "";
-  double least = pairs.front().round_trip_s, most = 0;
+  std::vector<double> far;
   for (const auto& pair : pairs) {
-    if (pair.round_trip_s < kSiteRoundTrip_s) continue;
-    least = most == 0 ? pair.round_trip_s : std::min(least, pair.round_trip_s);
-    most = std::max(most, pair.round_trip_s);
+    if (pair.round_trip_s >= kSiteRoundTrip_s) far.push_back(pair.round_trip_s);
   }
+  const auto [least, most] = std::ranges::minmax(far);  // two sites have such a pair
   if (sites.size() > kLongestSiteList) {
     return fmt::format(
         "\nThese are {} sites, with round trips of {} to {} between them: more than the {} that "

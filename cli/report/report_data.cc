@@ -14,6 +14,7 @@
 #include "base/flight_tally.h"
 #include "base/version.h"
 #include "elastic/wait_finder.h"
+#include "launcher/wire/json_text.h"
 
 namespace dlaunch {
 namespace {
@@ -294,7 +295,7 @@ std::string report_data(const RunFiles& files) {
   data["job"] = job_of(job, events);
   data["events"] = std::move(events);
   data["notes"] = std::move(notes);
-  return without_tags(data.dump(-1, ' ', false, json::error_handler_t::replace));
+  return without_tags(json_text(data));
 }
 
 }  // namespace dlaunch

@@ -90,7 +90,7 @@ class JobLeader final : private AgentBase,
   void on_lost(int node, const std::string& host) override;
   void on_back(int node, const std::string& host) override;
   bool leaves(int node) override { return driver_ && drained_.leave(node); }
-  void on_ended(Slot slot, const WorkerEnd& end) override;
+  void on_ended(Slot slot, WorkerEnd end) override;
   void on_start_failed(Slot slot, const SpawnError& error) override {
     story_.start_failed(job().rank_of(slot), error);
     telemetry_.events().start_failed(job().rank_of(slot), error);
@@ -516,8 +516,7 @@ void JobLeader::on_back(int node, const std::string& host) {
       host);
 }
 
-void JobLeader::on_ended(Slot slot, const WorkerEnd& worker) {
-  WorkerEnd end = worker;
+void JobLeader::on_ended(Slot slot, WorkerEnd end) {
   if (has_failed(end) && end.corrupt.empty() && job().accused(slot)) {
     // It was killed outside the library's calls, so it could not leave a note.
     end.corrupt = "other ranks have found that";
@@ -570,7 +569,7 @@ std::string JobLeader::pause_before(Slot slot) const {
 
 // About one worker, in a job that goes on with the others.
 void JobLeader::tell_loss(Slot slot, const WorkerEnd& end, int size_before) const {
-  if (end.signal_we_sent != 0 && end.hung.empty() && !end.is_corrupt()) return;
+  if (end.was_stopped()) return;
   story_.tell_loss(end, what_follows(job(), slot, end.rank, size_before, pause_before(slot)),
                    job());
 }

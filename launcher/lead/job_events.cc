@@ -12,8 +12,7 @@ constexpr Duration kCommitsTogether = std::chrono::milliseconds(100);
 
 job_event::Ending how(const WorkerEnd& end) {
   if (!has_failed(end)) return job_event::Ending::well;
-  const bool stopped = end.signal_we_sent != 0 && end.hung.empty() && !end.is_corrupt();
-  return stopped ? job_event::Ending::stopped : job_event::Ending::failed;
+  return end.was_stopped() ? job_event::Ending::stopped : job_event::Ending::failed;
 }
 
 }  // namespace

@@ -115,14 +115,13 @@ Facts about_sites(const Plan& plan) {
   if (sites.list.empty()) return {};
   const SitesPlan usual;
   Facts lines = {{"sites", to_string(sites.list)}, {"site", sites.own}};
-  if (sites.grace != usual.grace) lines.emplace_back("site grace", format_duration(sites.grace));
-  if (sites.timeout != usual.timeout) {
-    lines.emplace_back("site time-out", format_duration(sites.timeout));
-  }
-  if (sites.wait != usual.wait) lines.emplace_back("site wait", format_duration(sites.wait));
-  if (sites.linger != usual.linger) {
-    lines.emplace_back("site linger", format_duration(sites.linger));
-  }
+  const auto time = [&](const char* key, Duration SitesPlan::*which) {
+    if (sites.*which != usual.*which) lines.emplace_back(key, format_duration(sites.*which));
+  };
+  time("site grace", &SitesPlan::grace);
+  time("site time-out", &SitesPlan::timeout);
+  time("site wait", &SitesPlan::wait);
+  time("site linger", &SitesPlan::linger);
   if (!sites.journal.empty()) lines.emplace_back("site journal", sites.journal);
   return lines;
 }

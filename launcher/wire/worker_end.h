@@ -47,10 +47,13 @@ struct WorkerEnd {
   bool flight_is_nccl = false;      // they are NCCL's, as it made none of libdlring
   int peer_lost = -1;               // the rank whose loss libdlring reported to it; -1: none
   std::string corrupt;              // --verify has found different results, in words; "": no
-  int corrupt_rank = -1;            // the rank with corrupt data; -1: none is known
+  int corrupt_rank = -1;            // its own rank if its data were corrupt; -1: not known whose
 
   bool is_corrupt() const { return !corrupt.empty() && corrupt_rank == rank; }
-  bool may_be_corrupt() const { return is_corrupt() || (!corrupt.empty() && corrupt_rank < 0); }
+  // Its failure is its own, also if dlaunch ended it.
+  bool is_to_blame() const { return !hung.empty() || is_corrupt(); }
+  // dlaunch ended it for the sake of others.
+  bool was_stopped() const { return signal_we_sent != 0 && !is_to_blame(); }
 };
 
 inline bool has_failed(const WorkerEnd& end) { return end.signal != 0 || end.exit_code != 0; }

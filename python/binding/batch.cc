@@ -51,8 +51,8 @@ PyObject* exit_batch(PyObject* self, PyObject* const* args, Py_ssize_t count, Py
     if (!parse(kExit, args, count, names, given)) return nullptr;
     Handle& handle = *parts_of<BatchParts>(self).handle;
     if (given[0] == Py_None) return end_batch(handle);
-    if (handle.batch_levels >
-        1) {  // the program may catch the error, and goes on with the outer one
+    // The program may catch the error in the outer batch, which then refuses at its end.
+    if (handle.batch_levels > 1) {
       (void)handle.refused("an inner batch");
       return end_batch(handle);
     }

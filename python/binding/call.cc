@@ -389,13 +389,8 @@ auto receiving_any(Call& c) { return std::tuple(c.to, c.count, c.dtype, c.tag, &
 PyObject* source_of(Call& call) { return PyLong_FromLong(call.source); }
 
 template <auto function, auto arguments>
-dl_result init_with(dl_comm* comm, Call& call, dl_persistent** made) {
-  return std::apply(function, std::tuple_cat(std::tuple(comm), arguments(call), std::tuple(made)));
-}
-
-template <auto function, auto arguments>
 constexpr Collective also_persistent(Collective collective) {
-  collective.init = init_with<function, arguments>;
+  collective.init = start_with<function, arguments, dl_persistent>;
   return collective;
 }
 

@@ -38,25 +38,24 @@ bool reduces(const Collective& what, std::size_t count, Call& call);
 // given: x, op and out of a reduction whose result has the form of x.
 bool prepare_like(const Collective& what, const Given& given, Call& call);
 
-// -- Rows of the table of calls. arguments(call): the function's, without the communicator and the
-// request.
+// -- Rows of the table of calls. arguments(call): the function's, without the communicator and what
+// it makes: a request, or a persistent call.
 
 template <auto function, auto arguments>
 dl_result run_with(dl_comm* comm, Call& call) {
   return std::apply(function, std::tuple_cat(std::tuple(comm), arguments(call)));
 }
-template <auto function, auto arguments>
-dl_result start_with(dl_comm* comm, Call& call, dl_request** request) {
-  return std::apply(function,
-                    std::tuple_cat(std::tuple(comm), arguments(call), std::tuple(request)));
+template <auto function, auto arguments, class Made>
+dl_result start_with(dl_comm* comm, Call& call, Made** made) {
+  return std::apply(function, std::tuple_cat(std::tuple(comm), arguments(call), std::tuple(made)));
 }
 
 template <auto blocking, auto background, auto arguments>
 constexpr Collective made_of(const Signature& signature,
                              bool (*prepare)(dl_comm*, const Given&, Call&),
                              PyObject* (*result)(Call&) = nullptr) {
-  return {signature, prepare, run_with<blocking, arguments>, start_with<background, arguments>,
-          result};
+  return {signature, prepare, run_with<blocking, arguments>,
+          start_with<background, arguments, dl_request>, result};
 }
 
 }  // namespace dlaunch::python

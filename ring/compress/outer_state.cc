@@ -15,20 +15,19 @@ static_assert(sizeof(OuterCounts) <= kCountBytes);
 
 OuterState::OuterState(const OuterRules& rules, std::vector<std::span<float>> tensors)
     : rules_(rules), tensors_(std::move(tensors)) {
-  std::size_t& elements = elements_;
   for (const auto& tensor : tensors_) {
-    begins_.push_back(elements);
-    elements += (tensor.size() + kCodecUnit - 1) / kCodecUnit * kCodecUnit;
+    begins_.push_back(elements_);
+    elements_ += (tensor.size() + kCodecUnit - 1) / kCodecUnit * kCodecUnit;
   }
-  parts_ = slices_of(elements, rules.fragments, kCodecUnit);
+  parts_ = slices_of(elements_, rules.fragments, kCodecUnit);
   const std::size_t arrays = rules.momentum > 0 ? 3 : 2;
-  shared_bytes_ = kCountBytes + arrays * elements * sizeof(float);
-  residuals_ = rules.encodes ? elements : 0;
+  shared_bytes_ = kCountBytes + arrays * elements_ * sizeof(float);
+  residuals_ = rules.encodes ? elements_ : 0;
   shared_ = std::make_unique<std::byte[]>(shared_bytes_ + residuals_ * sizeof(float));
   anchor_ = reinterpret_cast<float*>(shared_.get() + kCountBytes);
-  gradient_ = anchor_ + elements;
-  if (rules.momentum > 0) momentum_ = gradient_ + elements;
-  residual_ = anchor_ + arrays * elements;
+  gradient_ = anchor_ + elements_;
+  if (rules.momentum > 0) momentum_ = gradient_ + elements_;
+  residual_ = anchor_ + arrays * elements_;
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     std::copy(tensors_[t].begin(), tensors_[t].end(), anchor_ + begins_[t]);
   }

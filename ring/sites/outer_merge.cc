@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/codec.h"
+#include "ring/kernels/hash.h"
 
 namespace dlaunch {
 namespace {
@@ -171,12 +172,10 @@ void apply_merge(OuterState& state, const MergeId& id, const MergeHead& head) {
 }
 
 std::uint64_t hash_of_state(const OuterState& state) {
-  Mix hash;
-  hash.add(state.counts().merges);
-  hash.add(state.counts().merged);
-  hash.add(as_bytes(state.anchor()));
-  hash.add(as_bytes(state.momentum()));
-  return hash.value();
+  const std::array<std::uint64_t, 2> place{state.counts().merges, state.counts().merged};
+  std::uint64_t hash = hash_bytes(place.data(), sizeof place);
+  hash = hash_bytes(state.anchor().data(), state.anchor().size_bytes(), hash);
+  return hash_bytes(state.momentum().data(), state.momentum().size_bytes(), hash);
 }
 
 std::string copy_state(const OuterState& state, WireCodec codec, std::uint64_t common) {

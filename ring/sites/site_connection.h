@@ -68,7 +68,6 @@ class SiteConnection {
   Result<void> secure(TlsChannel::Side side);
   Result<void> begin_handshake();
   Result<void> shake_hands();
-  Result<void> greet();
   Result<void> read(TimePoint now, const OnFrame& on_frame);
   Result<void> take_frames(const OnFrame& on_frame);
   Result<void> write();

@@ -21,7 +21,6 @@ class SiteLookup {
   explicit SiteLookup(int wake);
   // Begins to look up the address of a site. No effect while it does so already.
   void ask(int site, const Endpoint& endpoint);
-  bool asks(int site) const { return asked_.contains(site); }
   // The answer, once.
   std::optional<Addresses> take(int site);
 

@@ -32,13 +32,6 @@ bool makes_sense(const Merge& merge, int sites) {
          !voters.empty() && merge.founding == givers.empty();
 }
 
-const Contribution* find_contribution(const Merge& merge, const SiteMember& member) {
-  for (const Contribution& it : merge.contributions) {
-    if (it.member == member) return &it;
-  }
-  return nullptr;
-}
-
 bool is_among(const std::vector<SiteMember>& members, const SiteMember& member) {
   return std::find(members.begin(), members.end(), member) != members.end();
 }

@@ -55,9 +55,6 @@ struct Merge {
 bool makes_sense(const Contribution& contribution, int sites = kMostSites);
 bool makes_sense(const Merge& merge, int sites = kMostSites);
 
-// The contribution of this member in the merge; null: the merge is without it.
-const Contribution* find_contribution(const Merge& merge, const SiteMember& member);
-
 bool is_among(const std::vector<SiteMember>& members, const SiteMember& member);
 
 // Whether a site with this state, whose hash this is, has that of the founding, and not yet its id.

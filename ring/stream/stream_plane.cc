@@ -268,8 +268,10 @@ Result<void> SocketPlane::push(int peer, bool& moved) {
 Result<void> SocketPlane::pull(int peer, bool& moved) {
   const auto received = [&]() -> Result<bool> {
     failpoint("stream.granule");
-    if (const Step* const step = run_.next_recv(peer)) {
-      failpoint_data("stream.taken_data", run_.at(step->location), step->bytes);
+    if constexpr (kHasFailpoints) {
+      if (const Step* const step = run_.next_recv(peer)) {
+        failpoint_data("stream.taken_data", run_.at(step->location), step->bytes);
+      }
     }
     meter_.received(peer, (*sockets_)[peer].header().bytes);
     run_.received(peer);

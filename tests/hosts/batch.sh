@@ -14,7 +14,7 @@ batch_up() {
     start_on "$h" python3 "$SOURCE/tests/hosts/batch_host.py" serve </dev/null 2>"batch/served.$h"; disown
   done
   for h in "$@"; do
-    wait_until 60 on "$h" bash -c 'exec 3<>/dev/tcp/localhost/15002' 2>/dev/null ||
+    wait_until on "$h" bash -c 'exec 3<>/dev/tcp/localhost/15002' 2>/dev/null ||
       fail "no daemon on host $h: $(cat "batch/served.$h")"
   done
 }
@@ -61,7 +61,7 @@ signal_job() { # SIGNAL H OTHERS…
 batch_clean() {
   local h
   for h in "$@"; do
-    wait_until 60 eval "[ -z \"\$(on $h ps -e -o comm= | grep -E '^(dlaunch|sleep|pbsdsh|blaunch|qrsh|flux)')\" ]" ||
+    wait_until eval "[ -z \"\$(on $h ps -e -o comm= | grep -E '^(dlaunch|sleep|pbsdsh|blaunch|qrsh|flux)')\" ]" ||
       { on "$h" ps -ef >&2; fail "processes are left on host $h"; }
     [ -z "$(ls -A "$(host_dir "$h")/tmp")" ] || fail "files are left on host $h: $(ls -A "$(host_dir "$h")/tmp")"
   done

@@ -59,7 +59,7 @@ hosts_up() {
   printf '%s localhost\n' 127.0.0.1 ::1 >> /run/hosts/names
   for ((h = 1; h <= $1; ++h)); do host_up "$h"; done
   for ((h = 1; h <= $1; ++h)); do
-    wait_until 60 test -e "$(host_dir "$h")/up" || fail "host $h does not come up"
+    wait_until test -e "$(host_dir "$h")/up" || fail "host $h does not come up"
     pid=${hosts_outer[h]}
     read -r "hosts_init[h]" < "/proc/$pid/task/$pid/children"
   done
@@ -106,7 +106,7 @@ hosts_down() {
   for h in "${!hosts_init[@]}"; do
     link_delay "$h" 0
     kill -9 "${hosts_outer[h]}"
-    wait_until 60 eval "! alive ${hosts_init[h]} 2>/dev/null" || fail "host $h does not end"
+    wait_until eval "! alive ${hosts_init[h]} 2>/dev/null" || fail "host $h does not end"
     ip link delete "host$h" && ip netns delete "host$h" && rm -rf "$(host_dir "$h")"
     unset "hosts_lossy[$h]"
   done
@@ -135,7 +135,7 @@ start_on() {
 host_kill() { on "$1" bash -c 'kill -KILL -1 2>/dev/null; :'; }
 host_freeze() {
   on "$1" bash -c 'kill -STOP -1 2>/dev/null; :'
-  wait_until 60 on "$1" bash -c "$all_stopped" || fail "host $1 does not stop"
+  wait_until on "$1" bash -c "$all_stopped" || fail "host $1 does not stop"
 }
 # A signal does not act at once: a thread that runs on another processor continues until it next enters
 # the kernel. Exit code 0: each thread is stopped, except those of the first process and of this shell.
@@ -227,5 +227,5 @@ link_delay() {
   log=$(host_dir "$h")/cable
   "$BUILD/tests/hosts/delay_link" "host$h" "cable$h" "$us" >"$log" 2>&1 & hosts_cable[h]=$!
   disown
-  wait_until 60 grep -qx up "$log" || fail "link_delay: $(cat "$log")"
+  wait_until grep -qx up "$log" || fail "link_delay: $(cat "$log")"
 }

@@ -47,13 +47,13 @@ END
     --socket /run/munge/socket --key-file /run/mungelib/key --pid-file /run/mungelib/pid \
     --seed-file /run/mungelib/seed --log-file /run/mungelib/log </dev/null >slurm/munged 2>&1 &
   started+=($!); disown
-  wait_until 60 test -S /run/munge/socket || skip "munged does not start: $(tail -n 2 slurm/munged)"
+  wait_until test -S /run/munge/socket || skip "munged does not start: $(tail -n 2 slurm/munged)"
   start_on 1 /usr/sbin/slurmctld -D >slurm/slurmctld 2>&1 </dev/null
   disown
   for h in "$@"; do
     start_on "$h" /usr/sbin/slurmd -D -N "host$h" >"slurm/slurmd$h" 2>&1 </dev/null
     disown
   done
-  wait_until 60 eval '[ "$(on 1 sinfo -h -N -t idle -o %n 2>/dev/null | wc -l)" = '$#' ]' ||
+  wait_until eval '[ "$(on 1 sinfo -h -N -t idle -o %n 2>/dev/null | wc -l)" = '$#' ]' ||
     skip "slurm does not come up here: $(tail -qn 2 slurm/slurmctld slurm/slurmd*)"
 }

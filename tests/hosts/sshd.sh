@@ -35,7 +35,7 @@ END
     disown
   done
   for h in "$@"; do
-    wait_until 60 on "$h" bash -c 'exec 3<>/dev/tcp/localhost/22' 2>/dev/null ||
+    wait_until on "$h" bash -c 'exec 3<>/dev/tcp/localhost/22' 2>/dev/null ||
       fail "no sshd on host $h: $(cat "sshd.$h")"
   done
   ssh_command="ssh -F $tmp/ssh_config"

@@ -45,13 +45,13 @@ for kind in pbs lsf sge flux; do
   expect_code 7; expect_err "rank $last \(pid [0-9]+ on host host3\) failed first: exit code 7"
   # The scheduler deletes the job: it signals all processes at once, and each worker gets the signal once.
   rm -f log; start_batch 1 dlaunch bash worker.sh
-  wait_until 60 has $ranks up || { cat out err >&2; fail "$kind: not all are up"; }
+  wait_until has $ranks up || { cat out err >&2; fail "$kind: not all are up"; }
   signal_job TERM 1 2 3
   wait $job; [ $? = 143 ] || { cat err >&2; fail "$kind: exit code"; }
   for ((r = 0; r < ranks; ++r)); do has 1 "got TERM $r" || { cat log err >&2; fail "$kind: rank $r was not asked once"; }; done
   # SIGKILL of the script's dlaunch leaves no process of the job.
   rm -f log; start_batch 1 dlaunch bash worker.sh
-  wait_until 60 has $ranks up || fail "$kind: not all are up"
+  wait_until has $ranks up || fail "$kind: not all are up"
   on 1 bash -c 'kill -KILL $(ps -e -o pid=,comm= | awk "\$2 == \"dlaunch\" { print \$1; exit }")'
   wait $job
   batch_clean 1 2 3
@@ -79,7 +79,7 @@ done
 # Flux signals each dlaunch, and each worker gets the signal once.
 rm -f log; sed 's/TERM/USR1/g' worker.sh >user.sh
 flux_run 3 dlaunch bash user.sh
-wait_until 60 has 3 up || { cat err.* >&2; fail "flux run: not all are up"; }
+wait_until has 3 up || { cat err.* >&2; fail "flux run: not all are up"; }
 kill -USR1 "${task[@]}"; flux_ends 0
 for r in 0 1 2; do has 1 "got USR1 $r" || { cat log >&2; fail "rank $r did not get one USR1"; }; done
 flux_run 12 dlaunch true; flux_ends 64

@@ -45,6 +45,16 @@ has_torch() {
 found = importlib.util.find_spec("torch")
 sys.exit(not found or not os.path.exists(os.path.dirname(found.origin) + "/distributed/run.py"))' 2>/dev/null
 }
+# need_torch: PyTorch in $python.
+need_torch() {
+  python=${TORCH_PYTHON:-/usr/bin/python3}
+  has_torch "$python" || skip "PyTorch is not installed"
+}
+# torch_built: whether this build has dlaunch.torch.
+torch_built() { compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null; }
+need_torch_built() { torch_built || skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"; }
+# need_torch_back_end: PyTorch in $python, and dlaunch.torch.
+need_torch_back_end() { need_torch; need_torch_built; }
 # install_beside MODULE: makes an environment with the package, and with the folder in which $python has MODULE. $python
 # becomes the Python of this environment.
 install_beside() {
@@ -65,13 +75,17 @@ expect_code() { [ "$code" = "$1" ] || fail "exit code $code, expected $1"; }
 expect_under() { [ "$ms" -le "$1" ] || fail "took $ms ms, allowed $1"; }
 expect_err() { grep -qE -- "$1" err || fail "stderr lacks: $1"; }
 expect_out() { grep -qE -- "$1" out || fail "stdout lacks: $1"; }
-# wait_until SECONDS COMMAND…: polls until the command succeeds.
+# wait_until [SECONDS] COMMAND…: polls until the command succeeds, for 60 s at most unless another limit is given.
 wait_until() {
-  local end=$(($(now_ms) + $1 * 1000)); shift
+  local limit=60
+  if [[ $1 =~ ^[0-9]+$ ]]; then limit=$1; shift; fi
+  local end=$(($(now_ms) + limit * 1000))
   until "$@"; do [ "$(now_ms)" -lt "$end" ] || return 1; read -rt 0.01 <> <(:) || :; done
 }
 # For shells with traps: `read -t` waits in vain on descriptor 9. If a signal comes while bash makes
 # a <(…), bash may take the trap for unfinished and continue without it.
 never='exec 9<> <(:); '
+# connected PID: whether it sleeps, and has a socket: it waits for an answer.
+connected() { grep -q '^State:.S' "/proc/$1/status" && ls -l "/proc/$1/fd" | grep -q socket; }
 # alive PID: whether the process exists and is not a zombie.
 alive() { [ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" | cut -c1)" != Z ]; }

@@ -8,10 +8,10 @@ is_stopped() { [ "$(sed 's/.*) //' "/proc/$1/stat" | cut -c1)" = T ]; }
 # Rank 1 waits for a SIGCONT while rank 0 runs.
 dlaunch --nproc 2 --stop-at-start 1 sh -c 'echo runs >$RANK' >out 2>err </dev/null & job=$!
 started+=("$job")
-wait_until 60 grep -qs runs 0 || fail "rank 0 does not run"
-wait_until 60 grep -q "is stopped before its program begins" err || fail "dlaunch names no stopped rank"
+wait_until grep -qs runs 0 || fail "rank 0 does not run"
+wait_until grep -q "is stopped before its program begins" err || fail "dlaunch names no stopped rank"
 pid=$(stopped_pid 1)
-wait_until 60 is_stopped "$pid" || fail "rank 1 (pid '$pid') is not stopped"
+wait_until is_stopped "$pid" || fail "rank 1 (pid '$pid') is not stopped"
 [ ! -e 1 ] || fail "rank 1 ran"
 [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f /bin/sh)" ] || fail "its program is not loaded"
 kill -CONT "$pid"
@@ -21,7 +21,7 @@ expect_err 'the limits for hangs, stragglers and new workers are off'
 # A signal ends stopped workers, too.
 dlaunch --nproc 2 --stop-at-start all sleep 1000 >out 2>err </dev/null & job=$!
 started+=("$job")
-wait_until 60 eval '[ -n "$(stopped_pid 1)" ]' || fail "no stopped rank 1"
+wait_until eval '[ -n "$(stopped_pid 1)" ]' || fail "no stopped rank 1"
 kill -TERM "$job"; wait "$job"; code=$?; expect_code 143
 
 # --debugger: the debugger has the terminal.
@@ -151,7 +151,7 @@ C
 gcc -g -o program program.c || { echo "without the cases with gdb: there is no gcc"; exit 0; }
 dlaunch --stop-at-start 0 ./program x >out 2>err </dev/null & job=$!
 started+=("$job")
-wait_until 60 eval '[ -n "$(stopped_pid 0)" ]' || fail "no stopped rank 0"
+wait_until eval '[ -n "$(stopped_pid 0)" ]' || fail "no stopped rank 0"
 gdb -q -nx -batch -p "$(stopped_pid 0)" -ex 'handle SIGSTOP nostop noprint nopass' \
   -ex 'break program.c:4' -ex continue -ex 'print answer' >gdb.out 2>&1
 grep -q '^\$1 = 42' gdb.out || fail "gdb does not find the program: $(cat gdb.out)"

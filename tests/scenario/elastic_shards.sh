@@ -66,10 +66,10 @@ started+=("$job")
 begun() { [ "$(grep -c "round of $1 begins" err)" -ge "$2" ]; }
 step=20
 for size in 3 2 4; do
-  wait_until 60 test -e at.$step || fail "never at step $step: $(cat err)"
+  wait_until test -e at.$step || fail "never at step $step: $(cat err)"
   dlaunchctl resize $size >ctl.out 2>&1 || fail "resize $size: $(cat ctl.out)"
   touch go.$step; step=$((step + 20))
-  wait_until 60 begun $size $([ $size = 4 ] && echo 8 || echo $size) || fail "never $size workers: $(cat err)"
+  wait_until begun $size $([ $size = 4 ] && echo 8 || echo $size) || fail "never $size workers: $(cat err)"
 done
 touch go.80 go.100
 wait "$job"; code=$?; expect_code 0

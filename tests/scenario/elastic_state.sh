@@ -36,7 +36,7 @@ grep -Eq '^round 1 rank 0 size 2 pid [0-9]+ step [1-4]0$' again || { cat again; 
 dlaunch --nproc 3 --max-restarts 1 "${worker[@]}" --snapshot together --step-ms 100 --log all >out 2>err </dev/null & job=$!
 started+=("$job")
 snapshot() { [ -s together/commit-1-20.replicated.dlstate ]; }
-wait_until 60 snapshot || fail "no snapshot: $(ls together)"
+wait_until snapshot || fail "no snapshot: $(ls together)"
 members=$(sed -n 's/.* pid \([0-9]*\) .*/\1/p' all)
 kill -STOP $members; kill -9 $members  # no rank enters another round while the others are killed
 wait "$job"; code=$?; expect_code 0; expect_result 3

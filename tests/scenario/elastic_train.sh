@@ -23,7 +23,7 @@ for attempt in 1 2 3; do
   rm -f pid.* out
   dlaunch --nproc 3 --max-restarts 5 bash -c 'echo $$ >> pid.$RANK; exec "$0" "$@"' "$train" "${args[@]}" --model killed >out 2>err & job=$!
   started+=("$job")
-  wait_until 60 grep -q 'epoch 1' out || fail "no first epoch: $(cat err)"
+  wait_until grep -q 'epoch 1' out || fail "no first epoch: $(cat err)"
   kill -9 "$(cat pid.1)" 2>/dev/null && break
   wait "$job"  # the job ended before the kill: try again
 done

@@ -2,10 +2,7 @@
 source "$SOURCE/tests/scenario/common.sh" || exit 1
 source "$SOURCE/tests/scenario/installed_examples.sh"
 export PYTHONWARNINGS=ignore
-python=${TORCH_PYTHON:-/usr/bin/python3}
-has_torch "$python" || skip "PyTorch is not installed"
-compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
-  skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
+need_torch_back_end
 examples_up "$python"
 run dlaunch --nproc 2 "$python" training/bounded_staleness.py --servers 2; expect_code 1
 expect_err 'servers is 2, and must be at least 1 and below the number of ranks, which is 2'

@@ -19,7 +19,7 @@ while :; do read -rt 0.05 -u 9; done
 P
 dlaunch --nproc 2 --grace 20 sh -c 'bash saves.sh; echo not reached' >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
-wait_until 60 eval '[ "$(grep -c runs out)" = 2 ]' || fail "no start"
+wait_until eval '[ "$(grep -c runs out)" = 2 ]' || fail "no start"
 began=$(now_ms); kill -TERM "$keeper"; wait "$keeper"; code=$?; ms=$(($(now_ms) - began))
 expect_code 143; expect_out '^\[0\] 0 saved$'; expect_out '^\[1\] 1 saved$'; expect_under 17000
 

@@ -1,8 +1,7 @@
 # PyTorch with Gloo: a rank that sleeps for good is replaced, and its stack tells it from those that wait. A rank that
 # computes while the others wait ends nothing.
 source "$SOURCE/tests/scenario/common.sh"
-python=${TORCH_PYTHON:-/usr/bin/python3}
-has_torch "$python" || skip 'PyTorch is not installed'
+need_torch
 
 cat >train.py <<'P'
 import os, sys, time

@@ -41,7 +41,7 @@ job --nccl-record kernels "$program" 5 9:none 50; expect_code 0
 rm -f shared
 dlaunch --nproc 4 --job-id nccl --timeout 100s "$program" 5 2:lacks 20 >out 2>err & started+=($!)
 shows() { "$BUILD/cli/ctl/dlaunchctl" --job nccl status 2>&1 | grep -q "$1"; }
-wait_until 60 shows 'all_reduce #2 (count 1000, float) on NCCL communicator world, enqueued' || fail 'dlaunchctl status'
+wait_until shows 'all_reduce #2 (count 1000, float) on NCCL communicator world, enqueued' || fail 'dlaunchctl status'
 "$BUILD/cli/ctl/dlaunchctl" --job nccl stop >/dev/null || fail 'dlaunchctl stop'
 wait "${started[-1]}"
 

@@ -2,8 +2,7 @@
 # Trainings reach the weights of one process. The messages about a stall, a mismatch and a lost rank name the
 # ranks.
 source "$SOURCE/tests/scenario/common.sh"
-python=${TORCH_PYTHON:-/usr/bin/python3}
-has_torch "$python" || skip "PyTorch is not installed"
+need_torch
 need_package
 export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 here=$SOURCE/tests/scenario

@@ -1,8 +1,7 @@
 # Unchanged programs of Horovod under --horovod: a training; an elastic training, which reaches the same
 # weights whichever rank is killed; and a program that is not elastic.
 source "$SOURCE/tests/scenario/common.sh"
-python=${TORCH_PYTHON:-/usr/bin/python3}
-has_torch "$python" || skip "PyTorch is not installed"
+need_torch
 need_package
 export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 here=$SOURCE/tests/scenario

@@ -19,14 +19,14 @@ run on 4 true; expect_code 125; expect_err 'No such process'
 
 # In the background: signals reach the command, also SIGKILL. Hosts do not see each other's processes.
 start_on 1 bash -c "$never"'trap "exit 5" TERM; touch up; while :; do read -rt 1 -u 9; done'; pid=$!
-wait_until 60 test -e up || fail "start_on"
+wait_until test -e up || fail "start_on"
 kill -TERM $pid; wait $pid; [ $? = 5 ] || fail "SIGTERM did not reach the command"
 sleeps() { on "$1" bash -c 'grep -qsx sleep /proc/[0-9]*/comm'; }
 start_on 1 sleep 1000; pid=$!
-wait_until 60 sleeps 1 || fail "no sleep on host 1"
+wait_until sleeps 1 || fail "no sleep on host 1"
 sleeps 2 && fail "host 2 sees a process of host 1"
 { kill -KILL $pid; wait $pid; } 2>/dev/null
-wait_until 60 eval '! sleeps 1' || fail "SIGKILL did not reach the command"
+wait_until eval '! sleeps 1' || fail "SIGKILL did not reach the command"
 
 # Host 2 returns the bytes of a TCP connection, and counts datagrams.
 cat > serve.py <<'P'
@@ -93,7 +93,7 @@ if what == "talk":  # one round trip for each line of stdin, until the connectio
         except OSError as e: sys.exit(str(e))
 P
 start_on 2 python3 serve.py >served 2>&1
-wait_until 60 grep -q up served || fail "no server: $(cat served)"
+wait_until grep -q up served || fail "no server: $(cat served)"
 # ask RANGE WHAT…: the answer must be within the range. A busy machine has several tries.
 ask() {
   local low=${1%-*} high=${1#*-} end=$((SECONDS + 60)); shift
@@ -124,7 +124,7 @@ link_delay 2 0; ask 0-5 ms host2
 mkfifo words; exec {words}<> words
 talk() { : > said; start_on 1 python3 ask.py talk host2 <words >said 2>&1; heard 1; }
 say() { echo >&"$words"; }
-heard() { wait_until 60 eval "[ \"\$(wc -l < said)\" = $1 ]" || fail "said: $(cat said served)"; }
+heard() { wait_until eval "[ \"\$(wc -l < said)\" = $1 ]" || fail "said: $(cat said served)"; }
 for cable in 0 1ms; do
   link_delay 2 $cable
   talk

@@ -5,12 +5,12 @@ export PATH="$BUILD/cli/ctl:$PATH"
 hosts_up 2
 start_job "1 2" --nnodes 2 --nproc 2 --error-file report.json sh -c \
   'ms=10; [ "$(uname -n)" = host1 ] || ms=60; exec "$0" --until enough --step-ms $ms' "$BUILD/tests/support/rounds_worker"
-wait_until 60 later_round 0 4 || job_fails "no round"
+wait_until later_round 0 4 || job_fails "no round"
 top_says() { on 1 dlaunchctl top --once >ctl.out 2>&1 && grep -qE "$1" ctl.out; }
-wait_until 60 top_says '^goodput [0-9.]+ %; host2 cost most, [1-9][0-9]\.. %: waits for the busy host$' ||
+wait_until top_says '^goodput [0-9.]+ %; host2 cost most, [1-9][0-9]\.. %: waits for the busy host$' ||
   job_fails "top does not name the host: $(cat ctl.out)"
 ledger_says() { on 1 dlaunchctl goodput >ctl.out 2>&1 && grep -qE "$1" ctl.out; }
-wait_until 60 ledger_says '^goodput .* in (1[1-9]|[2-9][0-9])(\.[0-9]+)? s' || job_fails "no ledger: $(cat ctl.out)"
+wait_until ledger_says '^goodput .* in (1[1-9]|[2-9][0-9])(\.[0-9]+)? s' || job_fails "no ledger: $(cat ctl.out)"
 ledger_says '^  host2 cost [1-9][0-9]\..* %: .*waits for the busy host [1-9][0-9]' || job_fails "no busy host: $(cat ctl.out)"
 grep -q '^  rank [23] ' ctl.out && job_fails "the ledger also names the ranks of the host: $(cat ctl.out)"
 end_steps 60 4

@@ -11,7 +11,7 @@ import json, sys
 s = json.load(sys.stdin)
 print($1)" 2>/dev/null; }
 is() { [ "$(says "$1")" = True ]; }
-becomes() { wait_until 60 is "$1" || job_fails "never: $1"; }
+becomes() { wait_until is "$1" || job_fails "never: $1"; }
 
 # begin HOSTS ARGS…: like start_job, but host H is node H - 1.
 begin() {
@@ -22,7 +22,7 @@ begin() {
 
 # A rank of another host hangs: dlaunch names its host, prints its stacks, kills it and replaces it.
 begin "1 2 3" --nnodes 3 --nproc 1 --max-restarts 5 --hang-timeout 3s "$rounds" --steps 100000000 --step-ms 5 --hang 2
-wait_until 60 later_round 1 3 || job_fails "who hangs on another host was not replaced"
+wait_until later_round 1 3 || job_fails "who hangs on another host was not replaced"
 expect_in() { grep -qE "$2" "$1" || job_fails "no line like '$2' in $1"; }
 expect_in err.1 'rank 2 has not entered all_reduce #[0-9]+, where rank 0-1 are waiting.*; rank 2 is on host host3'
 expect_in err.1 'stacks of rank 2 \(pid [0-9]+ on host host3\)'
@@ -36,8 +36,8 @@ becomes "[(w['rank'], w['host']) for w in s['workers']] == [(0, 'host1'), (1, 'h
 pid=$(says "s['workers'][1]['pid']")
 ctl 1 stacks 1; expect_code 0; expect_out "^rank 1 \(pid $pid on host2\):"
 on 2 kill -STOP "$pid"
-wait_until 60 grep -q 'rank 1 is stopped .*; rank 1 is on host host2' err.1 || job_fails "nobody noticed that rank 1 was stopped"
-wait_until 60 later_round 2 3 || job_fails "who stays stopped was not replaced"
+wait_until grep -q 'rank 1 is stopped .*; rank 1 is on host host2' err.1 || job_fails "nobody noticed that rank 1 was stopped"
+wait_until later_round 2 3 || job_fails "who stays stopped was not replaced"
 ctl 2 status; expect_code 0; expect_out '^job test: '
 ctl 2 list; expect_code 0; expect_out 'test +led from host host1'
 ctl 2 list --json; expect_code 0; expect_out '"job_id": "test"'; expect_out '"led_by": "host1"'
@@ -47,14 +47,14 @@ wait_job 60 143; job=()
 # dlaunch names a slow rank with its host, and restarts only this rank, on the same host.
 begin "1 2 3" --nnodes 3 --nproc 1 --max-restarts 1 --straggler restart --straggler-window 300ms --straggler-ratio 1.5 \
   "$rounds" --steps 100000000 --step-ms 4 --slow 1
-wait_until 60 later_round 1 3 || job_fails "a slow rank was not replaced"
+wait_until later_round 1 3 || job_fails "a slow rank was not replaced"
 expect_in err.1 'rank 1 takes [0-9.]+x the time of the others.*; rank 1 is on host host2; starting it again'
 ctl 1 stop; wait_job 60 143; job=()
 [ "$(grep -o 'pid .*' out.3 | sort -u | wc -l)" = 1 ] || job_fails "rank 2 was started again, too"
 
 # --chaos kills workers on any host, and the report names --chaos.
 begin "1 2 3" --nnodes 3 --nproc 1 --max-restarts 1000 --chaos kill=200ms "$rounds" --steps 100000000
-wait_until 60 grep -qE 'rank [12] \(pid [0-9]+ on host host[23]\) failed first: --chaos sent it SIGKILL' err.1 ||
+wait_until grep -qE 'rank [12] \(pid [0-9]+ on host host[23]\) failed first: --chaos sent it SIGKILL' err.1 ||
   job_fails "--chaos kills nobody on another host"
 ctl 1 stop; wait_job 60 143; job=()
 
@@ -67,7 +67,7 @@ for try in 1 2 3 4 5 6; do
     until [ -e gone ]; do read -rt 0.01 <> <(:); done; read -rt 0.2 <> <(:); exit 3'
   becomes "len(s['workers']) == 2 and all(w['pid'] for w in s['workers'])"
   touch go
-  wait_until 60 eval '[ "$(running_jobs)" = 0 ]' || job_fails "dlaunch does not end"
+  wait_until eval '[ "$(running_jobs)" = 0 ]' || job_fails "dlaunch does not end"
   codes=; for h in 1 2; do wait "${job[h]}"; codes+="$? "; done
   [ "$codes" != "7 7 " ] || break
 done

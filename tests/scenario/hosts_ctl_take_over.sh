@@ -6,7 +6,7 @@ hosts_up 4
 rdzv=(--rdzv "file://$PWD/meet" --secret-file "$PWD/secret" --job-id test)
 tls=; [ "${DLAUNCH_TLS:-0}" = 0 ] || tls=--tls
 start_job "1 2 3" --nnodes 2:3 --nproc 1 --max-restarts 5 "$BUILD/tests/support/rounds_worker" --until enough --step-ms 10
-wait_until 60 later_round 0 3 || job_fails "no first round"
+wait_until later_round 0 3 || job_fails "no first round"
 first=$(grep -oE '10\.77\.0\.[0-9]+' meet/dlaunch-leader-test | cut -d. -f4)
 for h in 1 2 3; do [ $h = "$first" ] || other=$h; done
 
@@ -28,17 +28,17 @@ start_on 4 "${far[@]}" top --json --interval 0.3 >far.top 2>far.top_err; far_top
 start_on "$other" env TMPDIR="$(host_dir "$other")/tmp" dlaunchctl top --json --interval 0.3 >near.top 2>near.top_err; near_top=$!
 
 start_on 4 "${far[@]}" tail 0 --follow >tail.out 2>tail.err; tail=$!
-wait_until 60 grep -q 'in round 1 as 0 of 3' tail.out || job_fails "no lines: $(cat tail.out tail.err)"
-for f in far near; do wait_until 60 grep -q '"event":"round"' $f.events || job_fails "no events: $(cat $f.events $f.err)"; done
-for f in far near; do wait_until 60 grep -q '"round":1,' $f.top || job_fails "no look: $(cat $f.top $f.top_err)"; done
+wait_until grep -q 'in round 1 as 0 of 3' tail.out || job_fails "no lines: $(cat tail.out tail.err)"
+for f in far near; do wait_until grep -q '"event":"round"' $f.events || job_fails "no events: $(cat $f.events $f.err)"; done
+for f in far near; do wait_until grep -q '"round":1,' $f.top || job_fails "no look: $(cat $f.top $f.top_err)"; done
 host_kill "$first"; wait "${job[$first]}"; unset "job[$first]"
-wait_until 60 later_round 1 2 || job_fails "no second round of two hosts"
+wait_until later_round 1 2 || job_fails "no second round of two hosts"
 for f in far near; do
-  wait_until 60 grep -q '"event":"lead_taken"' $f.events || job_fails "the next leader's events are missing: $(cat $f.events $f.err)"
+  wait_until grep -q '"event":"lead_taken"' $f.events || job_fails "the next leader's events are missing: $(cat $f.events $f.err)"
 done
-wait_until 60 grep -q 'in round [2-9] as 0 of 2' tail.out || job_fails "no lines under the next leader: $(cat tail.out tail.err)"
+wait_until grep -q 'in round [2-9] as 0 of 2' tail.out || job_fails "no lines under the next leader: $(cat tail.out tail.err)"
 for f in far near; do
-  wait_until 60 grep -q '"round":[2-9],' $f.top || job_fails "$f: no look under the next leader: $(tail -c 400 $f.top; cat $f.top_err)"
+  wait_until grep -q '"round":[2-9],' $f.top || job_fails "$f: no look under the next leader: $(tail -c 400 $f.top; cat $f.top_err)"
 done
 kill "$far_top"
 end_steps 60 2

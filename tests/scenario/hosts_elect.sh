@@ -21,10 +21,10 @@ for h in 2 3; do [ "$(grep -c 'failed first: exit code 1' err.$h)" = 1 ] || job_
 
 # ^C on any host ends the job. Before all hosts have joined, it ends only the dlaunch of this host.
 start_job "1 2" --nnodes 2 bash -c 'echo here; exec sleep 100'
-wait_until 60 eval '[ "$(cat out.1 out.2 | grep -c here)" = 2 ]' || job_fails "no start"
+wait_until eval '[ "$(cat out.1 out.2 | grep -c here)" = 2 ]' || job_fails "no start"
 kill -INT "${job[2]}"; wait_job 60 130
 start_job "1" --nnodes 2 true
-wait_until 60 grep -qs . meet/dlaunch-leader-test || job_fails "nobody leads"
+wait_until grep -qs . meet/dlaunch-leader-test || job_fails "nobody leads"
 kill -INT "${job[1]}"; wait_job 60 130
 nothing_left 1
 

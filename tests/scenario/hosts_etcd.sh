@@ -9,13 +9,13 @@ rounds=$BUILD/tests/support/rounds_worker
 etcd_up 4
 rdzv=(--rdzv "${etcd_url/host4/host3:2379,host4}" --secret-file "$PWD/secret" --job-id test)
 start_job "1 2 3" --nnodes 3 --nproc 1 --max-restarts 5 "$rounds" --steps 700 --step-ms 10
-wait_until 60 later_round 0 3 || job_fails "no first round"
+wait_until later_round 0 3 || job_fails "no first round"
 etcd_kill
 on 2 bash -c 'kill -9 $(grep -lx rounds_worker /proc/[0-9]*/comm | cut -d/ -f3)'
 read -rt 1 <> <(:)
 ! later_round 1 3 || job_fails "a round that nobody has written down"
 etcd_up 4
-wait_until 60 later_round 1 3 || job_fails "no second round when etcd is back"
+wait_until later_round 1 3 || job_fails "no second round when etcd is back"
 wait_job 60 0
 for h in 1 2 3; do nothing_left $h; done
 etcd_kill
@@ -26,7 +26,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key
   -days 2 -subj /CN=host4 -addext subjectAltName=DNS:host4 2>/dev/null || fail "no certificate"
 etcd_up 4 --cert-file "$PWD/cert.pem" --key-file "$PWD/key.pem"
 auth() {
-  wait_until 60 on 4 curl -sf --cacert cert.pem -o /dev/null -d "$2" "https://host4:2379/v3/auth/$1" ||
+  wait_until on 4 curl -sf --cacert cert.pem -o /dev/null -d "$2" "https://host4:2379/v3/auth/$1" ||
     fail "etcd: auth/$1"
 }
 auth user/add '{"name":"root","password":"a word"}'

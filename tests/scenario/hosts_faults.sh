@@ -54,7 +54,7 @@ for ((trial = 0; trial < faults; ++trial, ++seed)); do
   start_ranks "$ranks" "$hosts" "$BUILD/tests/support/random_ops" --seed "$seed" --seconds 100 --any-order --groups 0 \
     --max-bytes $((1 << (10 + RANDOM % 12))) --announce
   for ((r = 0; r < ranks; ++r)); do
-    wait_until 60 grep -q joined out.$r || ranks_fail "$what: rank $r does not join"
+    wait_until grep -q joined out.$r || ranks_fail "$what: rank $r does not join"
   done
   read -rt "0.$(printf %03d $((RANDOM % 400)))" <> <(:)
   case $kind in

@@ -1,8 +1,7 @@
 # Horovod's API over two hosts: every collective, local ranks and hosts, and an elastic training that continues when its
 # rank 0, and then another rank, are killed.
 source "$SOURCE/tests/hosts/jobs.sh" || exit 1
-python=${TORCH_PYTHON:-/usr/bin/python3}
-has_torch "$python" || skip "PyTorch is not installed"
+need_torch
 need_package
 export PYTHONPATH="$BUILD/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 here=$SOURCE/tests/scenario

@@ -30,9 +30,9 @@ wait_job 60 0
   [ "$(cat out.1 out.2 | grep -oE '"index":[0-9]' | sort -u | wc -l)" = 4 ] || job_fails "TF_CONFIG"
 start_job "1" --nnodes 3 true
 for h in 2 3; do start_dlaunch $h --nnodes 3 --node-rank 1 true; done
-wait_until 60 grep -q 'node rank 1 is host host[23]' err.2 err.3 || job_fails "two of the same node rank"
+wait_until grep -q 'node rank 1 is host host[23]' err.2 err.3 || job_fails "two of the same node rank"
 kill -INT "${job[1]}"; wait_host 60 1 130
-wait_until 60 eval '[ "$(running_jobs)" = 0 ]' || job_fails "a host goes on without the leader"
+wait_until eval '[ "$(running_jobs)" = 0 ]' || job_fails "a host goes on without the leader"
 start_job "1" --nnodes 2 true; start_dlaunch 2 --nnodes 3 true; wait_host 60 2 69
 grep -q 'was started with dlaunch .* --nnodes 3:3; here it is' err.2 || job_fails "another --nnodes"
 start_dlaunch 2 --nnodes 2 --host-timeout 9s true; wait_host 60 2 69
@@ -62,7 +62,7 @@ on 3 nft flush ruleset; on 3 ip route replace 10.77.0.0/24 dev eth0 src "$(host_
 # While the job waits for hosts, dlaunchctl says so and can end the job.
 start_job 1 --nnodes 2 true
 ctl() { on 1 "$BUILD/cli/ctl/dlaunchctl" "$1"; }
-wait_until 60 eval 'ctl status 2>/dev/null | grep -q "waits for its hosts: 1 of 2 hosts are here (host1)"' ||
+wait_until eval 'ctl status 2>/dev/null | grep -q "waits for its hosts: 1 of 2 hosts are here (host1)"' ||
   job_fails "dlaunchctl does not know what is awaited"
 ctl stop || job_fails "dlaunchctl stop"
 wait_job 60 143
@@ -83,16 +83,16 @@ grep -qE 'rank 3 \(pid [0-9]+ on host host[24]\) failed first: exit code 7' err.
 # ^C on any host. Schedulers may send two signals at once. They count as one, so the workers end by themselves.
 start_job "1 2" --nnodes 2 --nproc 2 bash -c \
   'trap "echo ended; exit 1" INT; echo here; while :; do sleep 0.1; done'
-wait_until 60 eval '[ "$(cat out.1 out.2 | grep -c here)" = 4 ]' || job_fails "no start"
+wait_until eval '[ "$(cat out.1 out.2 | grep -c here)" = 4 ]' || job_fails "no start"
 kill -INT "${job[2]}" "${job[2]}"; wait_job 60 130
 [ "$(cat out.1 out.2 | grep -c ended)" = 4 ] || job_fails "not all came to their own end"
 
 # A worker is lost: the other workers keep their processes, on every host.
 start_job "1 2 3 4" --nnodes 4 --nproc 2 --max-restarts 5 "$rounds" --until enough --step-ms 10
-wait_until 60 eval '[ "$(cat out.* | grep -c "in round 1 ")" = 8 ]' || job_fails "no first round"
+wait_until eval '[ "$(cat out.* | grep -c "in round 1 ")" = 8 ]' || job_fails "no first round"
 h=$(grep -l '^\[5\]' out.*)  # the host that has rank 5
 on "${h#out.}" kill -9 "$(sed -n 's/^\[5\].*pid //p' "$h" | head -1)"
-wait_until 60 later_round 1 8 || job_fails "no later round of all"
+wait_until later_round 1 8 || job_fails "no later round of all"
 end_steps 60 8
 [ "$(grep -o 'pid .*' out.* | sort -u | wc -l)" = 9 ] || job_fails "others were started again"
 for h in 1 2 3 4; do nothing_left $h; done

@@ -13,23 +13,23 @@ kept() { local h; for h in "$@"; do [ "$(pids_of "$h" | wc -l)" = 2 ] || job_fai
 by_hand=(--nnodes 2:3 --nproc 2 --max-restarts 9)
 start() { start_dlaunch "$1" "${by_hand[@]}" --node-rank $(($1 - 1)) "$rounds" --until enough --step-ms 10; }
 for h in 1 2 3; do start $h; done
-wait_until 60 later_round 0 6 || job_fails "no first round"
+wait_until later_round 0 6 || job_fails "no first round"
 [ "$(journals)" = test-29400 ] || job_fails "no journal: $(journals)"
 for time in 1 2; do
   before=$(last_round)
   t0=$(now_ms); lose 1
-  wait_until 60 eval "[ \"\$(cat err.2 err.3 | grep -c 'workers stay for 600 s')\" = $((2 * time)) ]" ||
+  wait_until eval "[ \"\$(cat err.2 err.3 | grep -c 'workers stay for 600 s')\" = $((2 * time)) ]" ||
     job_fails "nobody says what happens next"
   start 1
-  wait_until 60 later_round "$before" 6 || job_fails "no round of all after the leader's return"
+  wait_until later_round "$before" 6 || job_fails "no round of all after the leader's return"
   echo "leader back: next round of all after $(($(now_ms) - t0)) ms"
 done
 kept 2 3
 before=$(last_round)
 lose 3
-wait_until 60 later_round "$before" 4 || job_fails "no round of the others"
+wait_until later_round "$before" 4 || job_fails "no round of the others"
 start 3
-wait_until 60 later_round $((before + 1)) 6 || job_fails "the third host did not come back"
+wait_until later_round $((before + 1)) 6 || job_fails "the third host did not come back"
 end_steps 90 6
 kept 2
 for h in 1 2 3; do nothing_left $h; [ -z "$(ls "$(host_dir $h)/tmp")" ] || job_fails "left on host $h"; done
@@ -37,7 +37,7 @@ for h in 1 2 3; do nothing_left $h; [ -z "$(ls "$(host_dir $h)/tmp")" ] || job_f
 # The leader is not started again: the others end with a message. A leader that starts later begins a new job.
 by_hand=(--nnodes 2 --max-restarts 9)
 start_job "1 2" "${by_hand[@]}" --join-timeout 8s "$rounds" --steps 100000 --step-ms 10
-wait_until 60 later_round 0 2 || job_fails "no first round"
+wait_until later_round 0 2 || job_fails "no first round"
 lose 1
 wait_host 60 2 69
 grep -q "was not started again within 8 s (--join-timeout); ending this host's workers" err.2 ||
@@ -51,11 +51,11 @@ grep -q "found nothing of an earlier job 'test'; the job starts from the beginni
 # The leader starts without its journal: the workers of the other hosts end, and begin again with the leader.
 by_hand+=(--journal "$PWD/journal" "$rounds" --until enough --step-ms 10)
 start_job "1 2" "${by_hand[@]}"
-wait_until 60 later_round 0 2 || job_fails "no first round"
+wait_until later_round 0 2 || job_fails "no first round"
 lose 1
 rm journal
 start_dlaunch 1 "${by_hand[@]}"
-wait_until 60 eval '[ "$(pids_of 2 | wc -l)" = 2 ]' || job_fails "host 2 goes on"
+wait_until eval '[ "$(pids_of 2 | wc -l)" = 2 ]' || job_fails "host 2 goes on"
 end_steps 60 2
 grep -q "the job went on without this host" err.2 && [ "$(pids_of 2 | wc -l)" = 2 ] || job_fails "host 2 goes on"
 [ ! -e journal ] || job_fails "the journal is left"
@@ -66,9 +66,9 @@ tasks=(--nnodes 2 --nproc 2 --max-restarts 9 --restart-scope worker --journal "$
 start_job "1 2" "${tasks[@]}"
 # The last words of the journal: the number of finished tasks, and their ranks.
 done_tasks() { tail -qc 12 tasks 2>/dev/null | od -An -td4 | tr -d ' \n'; }
-wait_until 60 eval '[ "$(done_tasks)" = 202 ]' || job_fails "ranks 0 and 2 are not written down as done"
+wait_until eval '[ "$(done_tasks)" = 202 ]' || job_fails "ranks 0 and 2 are not written down as done"
 lose 1; start_dlaunch 1 "${tasks[@]}"
-wait_until 60 eval '[ "$(grep -c "begins 1" out.1)" = 2 ]' || job_fails "what was lost is not done again"
+wait_until eval '[ "$(grep -c "begins 1" out.1)" = 2 ]' || job_fails "what was lost is not done again"
 touch enough; wait_job 60 0
 [ "$(cat out.1 out.2 | grep -o 'begins .' | sort | tr -d '\n')" = "begins 0begins 1begins 1begins 2begins 3" ] ||
   job_fails "not done once each"
@@ -76,10 +76,10 @@ touch enough; wait_job 60 0
 # A leader without other hosts in the job, which others may join, continues from its journal, too.
 alone=(--nnodes 1:2 --nproc 1 --max-restarts 9 --journal "$PWD/alone" "$rounds" --until enough --step-ms 10)
 start_job 1 "${alone[@]}"
-wait_until 60 later_round 0 1 || job_fails "no first round of one"
+wait_until later_round 0 1 || job_fails "no first round of one"
 lose 1; start_dlaunch 1 "${alone[@]}"
-wait_until 60 later_round 1 1 || job_fails "the one does not go on"
+wait_until later_round 1 1 || job_fails "the one does not go on"
 start_dlaunch 2 "${alone[@]}"
-wait_until 60 later_round 2 2 || job_fails "the other one cannot join"
+wait_until later_round 2 2 || job_fails "the other one cannot join"
 end_steps 60 2
 [ "$(grep -c 'leading the job from here on' err.1)" = 1 ] || job_fails "not told once"

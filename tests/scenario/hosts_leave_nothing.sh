@@ -8,7 +8,7 @@ source "$SOURCE/tests/hosts/hosts.sh" || exit 1
 hosts_up 2
 link_delay 2 1ms; link_rate 1 100mbit; link_loss 1 1%; link_cut 1 reset; link_cut 2 drop
 start_on 1 bash -c 'setsid sleep 1000 & touch up.1; exec sleep 1000'
-wait_until 60 test -e up.1 || fail "host 1"
+wait_until test -e up.1 || fail "host 1"
 host_freeze 1
 echo $TMPDIR $$ >&9
 case $1 in

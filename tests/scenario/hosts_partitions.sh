@@ -47,7 +47,7 @@ healed() { heal "$1"; comes 60 8 "healed, all in a round"; sound; }
 undisturbed() {
   local number size step
   moved() { read -r number size step < <(newest); [ "$number" != "$round" ] || [ "$step" -gt "$steps" ]; }
-  wait_until 60 moved || job_fails "the job stands: $(newest)"
+  wait_until moved || job_fails "the job stands: $(newest)"
   [ "$number" = "$round" ] || job_fails "round $number after $round"
   now_in
 }

@@ -14,16 +14,16 @@ valid report.schema.json report.json root_cause clock_error_s stderr_tail others
 # A host is lost, and the others cannot continue.
 rm -f report.json
 start_job "1 2" --nnodes 2 --error-file report.json "$rounds" --until enough --step-ms 10
-wait_until 60 later_round 0 2 || job_fails "no round"
+wait_until later_round 0 2 || job_fails "no round"
 host_kill 2; wait "${job[2]}"; unset "job[2]"
 wait_job 60 69
 valid report.schema.json report.json lost_host
 # SIGTERM ends an elastic job that has lost a host.
 rm -f report.json; hosts_down; hosts_up 3
 start_job "1 2" --nnodes 1:2 --max-restarts 3 --error-file report.json "$rounds" --until enough --step-ms 10
-wait_until 60 later_round 0 2 || job_fails "no round of the elastic job"
+wait_until later_round 0 2 || job_fails "no round of the elastic job"
 host_kill 2; wait "${job[2]}"; unset "job[2]"
-wait_until 60 later_round 1 1 || job_fails "no round with one host"
+wait_until later_round 1 1 || job_fails "no round with one host"
 kill -TERM "${job[1]}"; wait_job 60 143
 valid report.schema.json report.json signal_received
 

@@ -6,7 +6,7 @@ hosts_up 4
 # begin RANKS HOSTS: starts ranks, and waits until they are in large collectives.
 begin() {
   start_ranks "$@" dlaunch-bench all_reduce -b 4M -n 1000000
-  wait_until 60 grep -q '(us)' out.0 || ranks_fail "no start"
+  wait_until grep -q '(us)' out.0 || ranks_fail "no start"
   [ -z "$(cat err.*)" ] || ranks_fail "failed early"
 }
 lost='(was lost: its connection ended|closed its connection)'
@@ -47,7 +47,7 @@ link_heal 2
 
 # The link drops large packets only. A rank with such packets under way says so.
 DLAUNCH_OP_TIMEOUT=8s start_ranks 2 2 dlaunch-bench all_reduce -b 1M -e 1M -n 1000000
-wait_until 60 grep -q '(us)' out.0 || ranks_fail "no start"
+wait_until grep -q '(us)' out.0 || ranks_fail "no start"
 switch_rule large 2 'meta length > 1000 drop'
 ranks_end 60; switch_rule large 2 ''
 ranks_told "0 1" 'timed out after'
@@ -58,7 +58,7 @@ grep -qE 'rank [01] .* does not acknowledge data: .*large packets are lost.*doct
 # hardest in a barrier, in which each rank talks to few of the others.
 one_frozen() {
   start_ranks 4 4 dlaunch-bench "$1" -b 8 -e 8 -n 10000000
-  wait_until 60 grep -q '(us)' out.0 || ranks_fail "no start"
+  wait_until grep -q '(us)' out.0 || ranks_fail "no start"
   host_freeze 3
   wait_until 40 eval '! alive ${rank_pids[0]} && ! alive ${rank_pids[1]} && ! alive ${rank_pids[3]}' ||
     ranks_fail "ranks hang"
@@ -68,7 +68,7 @@ one_frozen() {
 # The errors also do not name a rank of the same host that waits for the frozen ranks.
 two_frozen() {
   start_ranks 4 2 dlaunch-bench all_reduce -b 32K -e 32K -n 10000000
-  wait_until 60 grep -q '(us)' out.0 || ranks_fail "no start"
+  wait_until grep -q '(us)' out.0 || ranks_fail "no start"
   host_freeze 2
   wait_until 40 eval '! alive ${rank_pids[0]} && ! alive ${rank_pids[1]}' || ranks_fail "ranks hang"
   host_thaw 2; ranks_end 40
@@ -88,7 +88,7 @@ in_five_tries two_frozen
 # In a group, errors also name the rank in the job and its host.
 groups() {
   start_ranks 4 4 "$BUILD/tests/support/group_ring"
-  for r in 0 1 2 3; do wait_until 60 grep -q 'goes on' out.$r || ranks_fail "no start"; done
+  for r in 0 1 2 3; do wait_until grep -q 'goes on' out.$r || ranks_fail "no start"; done
 }
 told() { wait_until 40 eval '! alive ${rank_pids[0]} 2>/dev/null' || ranks_fail "rank 0 hangs"; }
 end_others() { host_kill 2; host_kill 4; ranks_end 40; }
@@ -104,7 +104,7 @@ in_five_tries group_frozen
 unset DLAUNCH_OP_TIMEOUT
 for size in 8 4M; do
   start_ranks 4 4 dlaunch-bench all_reduce -b $size -e $size -n 10000000
-  wait_until 60 grep -q '(us)' out.0 || ranks_fail "no start"
+  wait_until grep -q '(us)' out.0 || ranks_fail "no start"
   link_cut 3 drop; host_kill 3; ranks_end 60
   [ "$ms" -le 30000 ] || ranks_fail "took $ms ms to notice"
   ranks_told "0 1 3" 'rank 2 .*was lost: its host does not answer'
@@ -118,7 +118,7 @@ rows() { grep -cE '^ +[0-9]' out.0; }
 for limit_and_pause in "10 1" "60 6"; do
   set -- $limit_and_pause
   DLAUNCH_OP_TIMEOUT=$1 start_ranks 2 2 dlaunch-bench all_reduce -b 256K -e 4M -i 256K -n 40
-  wait_until 60 eval '[ "$(rows)" -ge 1 ]' || ranks_fail "no row"
+  wait_until eval '[ "$(rows)" -ge 1 ]' || ranks_fail "no row"
   host_freeze 2
   before=$(rows)
   read -rt "$2" <> <(:)

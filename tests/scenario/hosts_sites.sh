@@ -23,30 +23,30 @@ beyond() { local steps=$1 h; shift; for h in "$@"; do [ "$(steps_of "$h")" -gt "
 
 job=()
 start_site 1; start_site 2
-wait_until 60 grep -q 'site alps waits for site sea' err.1 || job_fails "nobody says that a site is missing"
+wait_until grep -q 'site alps waits for site sea' err.1 || job_fails "nobody says that a site is missing"
 [ "$(steps_of 1)" = 0 ] || job_fails "the sites begin without the third"
 start_site 3
-wait_until 60 beyond 60 1 2 3 || job_fails "the sites do not train"
+wait_until beyond 60 1 2 3 || job_fails "the sites do not train"
 
 link_cut 3 drop
-wait_until 60 grep -q 'site alps has lost site sea: it is silent' err.1 || job_fails "nobody notices the cut"
+wait_until grep -q 'site alps has lost site sea: it is silent' err.1 || job_fails "nobody notices the cut"
 cut=$(steps_of 3)
-wait_until 60 beyond $((cut + 300)) 1 2 || job_fails "a site that is cut off stops the others"
+wait_until beyond $((cut + 300)) 1 2 || job_fails "a site that is cut off stops the others"
 beyond $((cut + 60)) 3 && job_fails "a site goes on alone"
 link_heal 3
-wait_until 60 beyond $((cut + 300)) 3 || job_fails "the site does not come back"
+wait_until beyond $((cut + 300)) 3 || job_fails "the site does not come back"
 
 host_kill 2; wait "${job[2]}"
 killed=$(steps_of 2); rm steps.lake
-wait_until 60 beyond $((killed + 200)) 1 3 || job_fails "a site that was killed stops the others"
+wait_until beyond $((killed + 200)) 1 3 || job_fails "a site that was killed stops the others"
 start_site 2
-wait_until 60 beyond $((killed + 200)) 2 || job_fails "the site does not come back with the state of the others"
+wait_until beyond $((killed + 200)) 2 || job_fails "the site does not come back with the state of the others"
 
 # A site is cut off while the others end: they wait for it, and it takes the result.
 link_cut 3 drop
 echo $(($(steps_of 1) + 100)) >enough
 for h in 1 2; do
-  wait_until 60 grep -q "has ended its training, and waits for site sea to take the result, up to 60 s" err.$h || job_fails "a site does not wait for the one that it has lost"
+  wait_until grep -q "has ended its training, and waits for site sea to take the result, up to 60 s" err.$h || job_fails "a site does not wait for the one that it has lost"
 done
 link_heal 3
 wait_job 60 0

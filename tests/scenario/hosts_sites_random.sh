@@ -42,13 +42,13 @@ for ((seed = ${seeds%:*}; seed < ${seeds#*:}; ++seed)); do
   late=carry; [ $((seed % 2)) = 0 ] || late=drop
   rm -rf out.* err.* steps.* enough journals.*
   for h in 1 2 3 4; do start_site $h; done
-  wait_until 60 beyond 8 || job_fails "seed $seed: no steps"
+  wait_until beyond 8 || job_fails "seed $seed: no steps"
   for ((n = RANDOM % 4 + 2; n > 0; --n)); do
     if [ $((RANDOM % 5)) = 0 ]; then strike_two; else strike; fi
     tenths $((RANDOM % 8))
   done
   most=$(for h in 1 2 3 4; do steps_of $h; done | sort -n | tail -1)
-  wait_until 60 beyond $((most + 16)) || { tail -n 3 steps.site? >&2; job_fails "seed $seed ($log): they do not go on together"; }
+  wait_until beyond $((most + 16)) || { tail -n 3 steps.site? >&2; job_fails "seed $seed ($log): they do not go on together"; }
   echo $(($(for h in 1 2 3 4; do steps_of $h; done | sort -n | tail -1) + 64)) >enough
   wait_job 60 0
   [ "$(cat out.* | grep -c 'account .* after '"$(cat enough)"' steps')" = 4 ] || job_fails "seed $seed ($log): not all are at the last step"

@@ -29,16 +29,16 @@ left_out() { grep -q "host host3 failed its health check and gets no workers: $1
 on 3 mount -t tmpfs -o size=64k small /dev/shm || fail "no small /dev/shm"
 printf 'looking\nthe disk is worn\n' > ill
 sshd_up 3
-wait_until 60 left_out '.*/dev/shm: No space left on device' || fail "no room in /dev/shm is not told"
+wait_until left_out '.*/dev/shm: No space left on device' || fail "no room in /dev/shm is not told"
 [ ! -e asked ] || fail "the user's test came before ours"
 on 3 umount /dev/shm || fail "/dev/shm stays small"
-wait_until 60 left_out '--health-check: the disk is worn' || fail "--health-check fails and is not told"
+wait_until left_out '--health-check: the disk is worn' || fail "--health-check fails and is not told"
 wait_until 20 eval "status | grep -qE '^host host3: not healthy, .*: --health-check: the disk is worn'" ||
   { status; fail "no word of it in the status"; }
 grep -q 'host host3 has joined' err && fail "it is in the job all the same"
 round_of "$before" 2 && fail "it cost the others a round"
 rm ill
-wait_until 60 round_of "$before" 3 || fail "host 3 is not taken back"
+wait_until round_of "$before" 3 || fail "host 3 is not taken back"
 [ "$(sort -u asked)" = host3 ] || fail "tested were: $(sort -u asked)"
 [ "$(grep -c 'host host3 failed its health check and gets no workers' err)" = 2 ] || fail "told more than once for each reason"
 expect_err 'warning: host host3 has joined'
@@ -52,7 +52,7 @@ session=$(session_of 2)
 on 2 kill -STOP $session
 before=$round
 lose_ssh host2
-wait_until 60 round_of "$before" 3 || fail "host 2 is not started again"
+wait_until round_of "$before" 3 || fail "host 2 is not started again"
 expect_err 'refused a host at 10.77.0.2:.*a later connection of host host2 has taken its place'
 wait_until 20 one_worker_on 2 || fail "workers of the first are left on host 2"
 on 2 kill -KILL $session
@@ -62,7 +62,7 @@ before=$round
 wait_until 30 round_of "$before" 2 || fail "host 3 stands and is not lost"
 before=$round
 lose_ssh host3
-wait_until 60 round_of "$before" 3 || fail "host 3 is not started again"
+wait_until round_of "$before" 3 || fail "host 3 is not started again"
 on 3 kill -CONT $first
 wait_until 30 grep -q 'refused a host at 10.77.0.3:.*what started this dlaunch on host host3 has ended' err ||
   fail "the first on host 3 is taken back"

@@ -44,7 +44,7 @@ all_clean 1 2 3
 # ^C, and SIGKILL of the launcher, of its ssh, and of its host.
 start() {
   start_launch 1 --hosts 'host[1-3]:2' "$@" sleep 1000
-  wait_until 60 eval '[ "$(workers_on 2)$(workers_on 3)" = 22 ]' || fail "no start"
+  wait_until eval '[ "$(workers_on 2)$(workers_on 3)" = 22 ]' || fail "no start"
 }
 start; kill -INT $launcher; wait_launch 60; expect_code 130; all_clean 1 2 3
 start; on 1 bash -c 'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = dlaunch ] && kill -9 ${p#/proc/}; done'

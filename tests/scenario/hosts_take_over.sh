@@ -16,17 +16,17 @@ same_processes() {
 # With a folder: the leader's host is lost, and then the host that took over. The first host comes back between.
 by_file=(--rdzv "file://$PWD/meet" --nnodes 2:3 --nproc 1 --max-restarts 5 "$rounds" --until enough --step-ms 10)
 start_job "1 2 3" "${by_file[@]}"
-wait_until 60 later_round 0 3 || job_fails "no first round"
+wait_until later_round 0 3 || job_fails "no first round"
 first=$(leader_of meet/dlaunch-leader-test)
 t0=$(now_ms); kill_host "$first"
-wait_until 60 later_round 1 2 || job_fails "no second round of two hosts"
+wait_until later_round 1 2 || job_fails "no second round of two hosts"
 echo "folder: next round of the others after $(($(now_ms) - t0)) ms"
 second=$(leader_of meet/dlaunch-leader-test)
 [ "$second" != "$first" ] || job_fails "the lost host leads"
 start_dlaunch "$first" "${by_file[@]}"
-wait_until 60 later_round 2 3 || job_fails "the lost host did not come back"
+wait_until later_round 2 3 || job_fails "the lost host did not come back"
 before=$(last_round); kill_host "$second"
-wait_until 60 later_round "$before" 2 || job_fails "no round without the second host"
+wait_until later_round "$before" 2 || job_fails "no round without the second host"
 end_steps 60 2
 third=$((6 - first - second))
 same_processes $third
@@ -36,14 +36,14 @@ for h in $first $third; do nothing_left $h; done
 # A program that is not elastic is started again, and the restarts of both leaders count.
 start_job "1 2 3" --rdzv "file://$PWD/meet" --nnodes 2:3 --max-restarts 1 bash -c \
   'echo rank $RANK of $WORLD_SIZE; [ $WORLD_SIZE = 3 ] || exit 9; exec sleep 100'
-wait_until 60 eval '[ "$(cat out.* | grep -c "of 3$")" = 3 ]' || job_fails "no start"
+wait_until eval '[ "$(cat out.* | grep -c "of 3$")" = 3 ]' || job_fails "no start"
 kill_host "$(leader_of meet/dlaunch-leader-test)"
 wait_job 60 9
 [ "$(cat out.* | grep -c "of 2$")" -ge 1 ] || job_fails "not started again"
 
 # The files of a job whose hosts all died do not delay the next job with its name.
 start_job "1 2" --rdzv "file://$PWD/meet" --nnodes 2 sleep 100
-wait_until 60 grep -qs . meet/dlaunch-journal-test || job_fails "no journal"
+wait_until grep -qs . meet/dlaunch-journal-test || job_fails "no journal"
 for h in 1 2; do kill_host $h; done
 start_job "1 2" --rdzv "file://$PWD/meet" --nnodes 2 --nproc 2 true; wait_job 30 0
 [ -z "$(ls meet)" ] || job_fails "left in the folder: $(ls meet)"
@@ -52,7 +52,7 @@ start_job "1 2" --rdzv "file://$PWD/meet" --nnodes 2 --nproc 2 true; wait_job 30
 source "$SOURCE/tests/hosts/etcd.sh"
 etcd_up 4
 start_job "1 2 3" --rdzv "$etcd_url" --nnodes 2:3 --nproc 2 --max-restarts 5 "$rounds" --until enough --step-ms 10
-wait_until 60 later_round 0 6 || job_fails "no first round"
+wait_until later_round 0 6 || job_fails "no first round"
 key() { printf %s "$1" | base64; }
 etcd_get() {
   on 4 curl -s -d "{\"key\":\"$(key "/test/test/$1")\"}" http://host4:2379/v3/kv/range |
@@ -60,9 +60,9 @@ etcd_get() {
 }
 first=$(etcd_get leader | leader_of -)
 etcd_kill; read -rt 1 <> <(:); etcd_up 4
-wait_until 60 eval '[ -n "$(etcd_get leader)" ]' || job_fails "etcd lost the leader"
+wait_until eval '[ -n "$(etcd_get leader)" ]' || job_fails "etcd lost the leader"
 t0=$(now_ms); kill_host "$first"
-wait_until 60 later_round 1 4 || job_fails "no second round of two hosts"
+wait_until later_round 1 4 || job_fails "no second round of two hosts"
 echo "etcd: next round of the others after $(($(now_ms) - t0)) ms"
 end_steps 60 4
 for h in "${!job[@]}"; do [ "$(pids_of $h | wc -l)" = 2 ] || job_fails "workers of host $h were started again"; done
@@ -74,7 +74,7 @@ training=(--rdzv "$etcd_url" --nnodes 2 --nproc 2 --max-restarts 5
   train_fashion_mnist --epochs 12 --batch 128 --limit 6000 --model)
 start_job "1 2" "${training[@]}" quiet; wait_job 120 0
 start_job "1 2" "${training[@]}" lost
-wait_until 60 grep -q 'epoch 1' out.1 out.2 || job_fails "no first epoch"
+wait_until grep -q 'epoch 1' out.1 out.2 || job_fails "no first epoch"
 first=$(etcd_get leader | leader_of -)
 kill_host "$first"
 start_dlaunch "$first" "${training[@]}" lost

@@ -12,7 +12,7 @@ unset DL_OWN_MOUNTS
 source "$SOURCE/tests/scenario/common.sh"
 for tool in pkg-config readelf; do command -v $tool >/dev/null || skip "$tool is not installed"; done
 export LIBMOUNT_UTAB=/dev/null  # so that mount(8) leaves no /run/mount
-compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null && has_torch=1 || has_torch=0
+torch_built && has_torch=1 || has_torch=0
 compgen -G "$BUILD/python/dlaunch/_core*.so" >/dev/null && /usr/bin/python3 -c 'import numpy' 2>/dev/null && has_numpy=1 || has_numpy=0
 
 # Prints the README's commands that match, one a line.

@@ -31,7 +31,7 @@ export TMPDIR=$PWD
 ctl=$BUILD/cli/ctl/dlaunchctl
 dlaunch --nproc 2 --spares 1 --max-restarts 3/1h --error-file end.json "$BUILD/tests/support/rounds_worker" --until enough >out 2>err </dev/null &
 job=$!; started+=($job)
-wait_until 60 grep -q 'in round' out || fail "no round"
+wait_until grep -q 'in round' out || fail "no round"
 "$ctl" status --json >status.json && valid status.schema.json status.json workers spares window_s goodput culprit_s
 "$ctl" top --once --json >top.json && valid 'status.schema.json*' top.json
 "$ctl" goodput --json >goodput.json && valid goodput.schema.json goodput.json costs culprits ranks goodput
@@ -43,7 +43,7 @@ kill -TERM "$job"; wait "$job"; code=$?; expect_code 143; valid report.schema.js
 dlaunch --nproc 2 --hang-warning 2s "$BUILD/tests/support/rounds_worker" --hang 1 >out 2>err </dev/null &
 job=$!; started+=($job)
 has_late_rank() { "$ctl" status --json >status.json && grep -q '"waited_s"' status.json; }
-wait_until 60 has_late_rank || fail "no late rank"
+wait_until has_late_rank || fail "no late rank"
 valid status.schema.json status.json late ranks waiting text
 kill -TERM "$job"; wait "$job"; code=$?; expect_code 143
 

@@ -18,7 +18,7 @@ for victim in keeper agent group; do
   rm -f pids
   setsid dlaunch --nproc 3 bash worker.sh >out 2>err </dev/null & keeper=$!
   started+=("$keeper")
-  wait_until 60 enough || fail "workers did not start"
+  wait_until enough || fail "workers did not start"
   agent=$(cat "/proc/$keeper/task/$keeper/children")
   case $victim in
     keeper) kill -9 "$keeper" ;;
@@ -36,7 +36,7 @@ done
 mkdir "$TMPDIR/dlaunch-job-old"; touch "$TMPDIR/dlaunch-job-old/lock"
 dlaunch --nproc 1 bash -c 'touch up; exec sleep 1000' >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
-wait_until 60 test -e up || fail "worker did not start"
+wait_until test -e up || fail "worker did not start"
 folders() { (cd "$TMPDIR" && echo *); }
 mine=$(folders)
 case $mine in *old* | *" "*) fail "not swept: $mine" ;; esac

@@ -4,7 +4,7 @@ source "$SOURCE/tests/hosts/pods.sh" || exit 1
 hosts_up 4
 where='echo $RANK/$WORLD_SIZE $LOCAL_RANK $GROUP_RANK $MASTER_ADDR $(hostname)'
 said() { grep -qE "$2" "err.$1"; }
-told() { wait_until 60 said "$@" || { tail err.* >&2; fail "pod $1 does not say '$2'"; }; }
+told() { wait_until said "$@" || { tail err.* >&2; fail "pod $1 does not say '$2'"; }; }
 for i in 0 1 2; do pod $i $((i + 1)); done
 
 # The leading pod starts last: the others say what they wait for at each moment.
@@ -23,7 +23,7 @@ done
 emit --nnodes 3 bash -c 'echo in >>running; until [ -e enough ]; do read -rt 0.1 <> <(:); done; echo done $RANK $MASTER_ADDR'
 for i in 0 1 2; do start_pod $i $((i + 1)); done
 workers() { [ "$(grep -c in running 2>/dev/null)" = "$1" ]; }
-wait_until 60 workers 6 || { tail err.* >&2; fail "the job does not begin"; }
+wait_until workers 6 || { tail err.* >&2; fail "the job does not begin"; }
 host_kill 1
 for i in 1 2; do told $i 'lost the leading dlaunch'; done
 rm running; pod 0 4
@@ -59,14 +59,14 @@ in_round() {
 emit --nnodes 2:3 --max-restarts 1 "$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 --until "$tmp/stop" \
   --log "$tmp/log" --size 2000 --shard 1003
 for i in 0 1 2; do start_pod $i $((i + 1)); done
-wait_until 60 in_round 1 6 || { tail err.* >&2; fail "the elastic job does not begin"; }
+wait_until in_round 1 6 || { tail err.* >&2; fail "the elastic job does not begin"; }
 kill -TERM "${dlaunch_of[2]}"
-wait_until 60 in_round 2 4 || { tail err.* log >&2; fail "no round without pod 2"; }
-wait_until 60 eval "! alive ${dlaunch_of[2]} 2>/dev/null" || fail "pod 2 does not end"
+wait_until in_round 2 4 || { tail err.* log >&2; fail "no round without pod 2"; }
+wait_until eval "! alive ${dlaunch_of[2]} 2>/dev/null" || fail "pod 2 does not end"
 wait "${dlaunch_of[2]}"; [ $? = 143 ] || fail "the exit code of pod 2, which Kubernetes is to replace"
 ! grep -q 'restarts used' err.0 || { cat err.0 >&2; fail "it cost a restart"; }
 start_pod 2 3
-wait_until 60 in_round 3 6 || { tail err.* log >&2; fail "pod 2 is not taken in again"; }
+wait_until in_round 3 6 || { tail err.* log >&2; fail "pod 2 is not taken in again"; }
 touch stop; for i in 0 1 2; do end_pod $i; done
 
 # A pod without the name of a Service says what it lacks.
@@ -78,6 +78,6 @@ expect_err "this pod's name 'train-1' is not one that leads to pod 0"
 pod 1 2; link_cut 3 drop; echo "nameserver $(host_addr 3)" > resolv
 start_pod 1 2
 asks() { on 2 ss --no-header --udp --numeric dst "$(host_addr 3):53" | grep -q .; }
-wait_until 60 asks || fail "the name server is not asked"
+wait_until asks || fail "the name server is not asked"
 kill -INT "${dlaunch_of[1]}"
 wait_until 8 eval "! alive ${dlaunch_of[1]} 2>/dev/null" || fail "an interrupt waits for the name server"

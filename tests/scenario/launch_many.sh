@@ -8,8 +8,8 @@ dlaunch --nproc 256 --oversubscribe sleep 1000 >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
 agent() { cat "/proc/$keeper/task/$keeper/children" 2>/dev/null; }
 all_up() { [ "$(wc -w < "/proc/$1/task/$1/children")" = 256 ]; }
-wait_until 60 eval '[ -n "$(agent)" ]'; agent=$(agent | tr -d ' ')
-wait_until 60 all_up "$agent" || fail "workers did not start"
+wait_until eval '[ -n "$(agent)" ]'; agent=$(agent | tr -d ' ')
+wait_until all_up "$agent" || fail "workers did not start"
 # Counts shared pages once.
 pss() { awk '/^Pss:/ {s += $2} END {print s}' "/proc/$1/smaps_rollup"; }
 rss=$(awk '/VmRSS/ {print $2}' "/proc/$agent/status")
@@ -18,7 +18,7 @@ total=$(($(pss "$keeper") + $(pss "$agent")))
 # Waits until all 256 workers run and dlaunch watches them, because the start does need CPU time.
 ticks() { awk '{print $14 + $15}' "/proc/$agent/stat"; }
 idle() { local before; before=$(ticks); read -rt 1.5 <> <(:) || :; cost=$(($(ticks) - before)); [ "$cost" -le 1 ]; }
-wait_until 60 idle || fail "idle cost $cost ticks in 1.5 s"
+wait_until idle || fail "idle cost $cost ticks in 1.5 s"
 kill -TERM "$keeper"; wait "$keeper"; code=$?
 expect_code 143
 

@@ -31,7 +31,7 @@ rm -r full/*; rm err; head -c 60000 /dev/zero >full/hog
 dlaunch --nproc 1 --log-dir full --redirects 3 bash -c "$never"'seq 4000
   while [ ! -e freed ]; do read -rt 0.05 -u 9; done; echo late' >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
-wait_until 60 grep -qs "No space left" err
+wait_until grep -qs "No space left" err
 rm full/hog; touch freed
 wait "$keeper"; code=$?
 tail -n 2 full/1/0/stdout >last; umount full

@@ -13,11 +13,11 @@ EOW
 dlaunch --nproc 8 --output merged sh worker.sh >out 2>err </dev/null & started+=($!); job=$!
 ranks() { [ "$(cat "$1".? 2>/dev/null | wc -l)" = 8 ]; }
 all() { [ "$(compgen -G "$1.?" | wc -l)" = 8 ]; }
-wait_until 60 ranks pid || fail "not all workers started"
+wait_until ranks pid || fail "not all workers started"
 reader=$(cat pid.0); started+=("$reader")
 kill -STOP "$reader"
 touch go
-wait_until 60 all said || fail "not all workers have spoken"
+wait_until all said || fail "not all workers have spoken"
 kill -CONT "$reader"
 touch end
 wait "$job"; code=$?

@@ -68,7 +68,7 @@ start_waiting() {
   dlaunch --nproc 2 ./program wait go >out 2>err </dev/null & job=$!
   started+=("$job")
   summed() { [ "$(grep -c 'of 2 on .*: sum 3$' out 2>&1)" = 2 ]; }
-  wait_until 60 summed || fail "the ranks have not met"
+  wait_until summed || fail "the ranks have not met"
   ! ls /dev/shm | cmp -s - shm.before || fail "the ranks have nothing in /dev/shm"
   agent=$(pgrep -P "$job")
   server=$(pgrep -P "$agent" -x dlaunch-cleaner) || fail "nobody serves them"
@@ -76,7 +76,7 @@ start_waiting() {
 }
 expect_clean() {
   ended() { ! alive "$agent" && ! alive "$server"; }
-  wait_until 60 ended || fail "still there after $1: $agent or $server"
+  wait_until ended || fail "still there after $1: $agent or $server"
   ls /dev/shm | cmp -s - shm.before || fail "left in /dev/shm after $1: $(ls /dev/shm)"
 }
 start_waiting; kill -PIPE "$server"; touch go; wait "$job" || fail "served no more: $(cat err)"
@@ -89,7 +89,7 @@ start_waiting; kill -STOP "$server"; kill -INT "$job"; wait "$job"; expect_clean
 dlaunch --nproc 2 sh -c '[ $RANK = 1 ] || exec ./program' >out 2>err </dev/null & job=$!
 started+=("$job")
 told() { grep -q 'MPI_Init() waits for rank 1, which has ended without it' err; }
-wait_until 60 told || fail "no message about rank 1: $(cat err)"
+wait_until told || fail "no message about rank 1: $(cat err)"
 kill -INT "$job"; wait "$job"
 
 # Without libpmix, or with a file that is not libpmix, each process of Open MPI is a world of its own.

@@ -63,7 +63,7 @@ expect_out '^\[1\] refused: PeerLost .*rank 0.*has been restored$'
 expect_out 'refused: TypeError Outer: tensor 0 has type float64, and must have float32$'
 
 has_torch "$python" || { echo "PyTorch is not installed: it is not tried"; exit 0; }
-compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
+torch_built ||
   { echo "dlaunch.torch was not built: it is not tried"; exit 0; }
 export PYTHONWARNINGS=ignore
 # All kinds in the same processes, because the import of PyTorch takes longer than a training.

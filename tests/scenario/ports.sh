@@ -20,7 +20,7 @@ print(s.getsockname()[1], flush=True)
 time.sleep(1000)
 P
 python3 hold.py > port & started+=($!)
-wait_until 60 test -s port || fail "no port"
+wait_until test -s port || fail "no port"
 run dlaunch --nproc 1 --master-port "$(cat port)" true
 expect_code 69; expect_err "MASTER_PORT: bind to 127.0.0.1:$(cat port): Address already in use"
 [ "$(wc -l < err)" = 1 ] || fail "one line expected"

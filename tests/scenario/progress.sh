@@ -53,7 +53,7 @@ run python3 "$screen" dlaunch --nproc 2 --max-restarts 5 --restart-scope worker 
 rm -f seen; echo '^dlaunch: step' >look
 python3 "$screen" dlaunch --nproc 1 bash -c 'echo $PPID >agent; exec 9<> <(:)
   while echo 5/9 >&$DLAUNCH_HEARTBEAT_FD; do read -rt 0.1 -u 9; done' >killed & viewer=$!; started+=("$viewer")
-wait_until 60 test -e seen || fail "no row before the agent's end: $(cat killed)"
+wait_until test -e seen || fail "no row before the agent's end: $(cat killed)"
 kill -9 "$(cat agent)"; wait $viewer; [ $? = 70 ] || fail "a lost agent: $(cat killed)"
 sed '1,/^--$/d' killed | grep -q '^dlaunch: step' && fail "a row is left behind a lost agent: $(cat killed)"
 grep -q "^dlaunch: dlaunch's agent was lost" killed || fail "a lost agent: $(cat killed)"
@@ -95,7 +95,7 @@ assert progress["values"] == {"loss": 0.5} and progress["left_s"] > 0 and 0.1 < 
 P
 "$BUILD/cli/ctl/dlaunchctl" --job plain status | grep -qE '^step [0-9]+/1000  .* ago$' || fail "status: $("$BUILD/cli/ctl/dlaunchctl" --job plain status)"
 while [ $(($(now_ms) - began)) -lt 28000 ]; do [ -s plain.err ] && fail "a line before its time: $(cat plain.err)"; read -rt 0.2 <> <(:); done
-wait_until 60 grep -qE '^dlaunch: step [0-9]+/1000  .*ETA .*  loss 0.5$' plain.err || fail "no line after 30 s"
+wait_until grep -qE '^dlaunch: step [0-9]+/1000  .*ETA .*  loss 0.5$' plain.err || fail "no line after 30 s"
 touch plain/seen; wait "$plain" || fail "exit code $?"
 [ "$(wc -l <plain.err)" -le $((($(now_ms) - began) / 30000 + 1)) ] || fail "more lines: $(cat plain.err)"
 
@@ -122,7 +122,7 @@ run python3 "$screen" dlaunch --nproc 2 python3 joins.py
 expect_code 0; at_end | grep -q 'dlaunch:' && fail "a row is left: $(at_end)"
 echo 'wait_for("seen2"); comm.barrier()' >>joins.py
 touch seen; rm -f seen2; echo '^dlaunch: round 1: 2 workers, before the first collective$' >look
-(wait_until 60 test ! -e look && touch seen2) &
+(wait_until test ! -e look && touch seen2) &
 run python3 "$screen" dlaunch --nproc 2 python3 joins.py
 expect_code 0
 

@@ -93,9 +93,9 @@ dlaunch --nproc 3 "$python" "$here/python_planned.py" >out 2>err </dev/null & jo
 started+=("$job")
 all_begin() { [ "$(grep -c 'begins in round 1$' out)" = 3 ]; }
 job_over() { ! kill -0 "$job" 2>/dev/null; }
-wait_until 60 all_begin || fail "a job of 3 ranks did not begin"
+wait_until all_begin || fail "a job of 3 ranks did not begin"
 dlaunchctl resize 2 >ctl.out 2>&1 || fail "dlaunchctl resize: $(cat ctl.out)"
-wait_until 60 job_over || fail "a receive under way keeps a planned round from beginning"
+wait_until job_over || fail "a receive under way keeps a planned round from beginning"
 wait "$job"; code=$?; expect_code 0; expect_out '^\[0\] ended: '
 
 run dlaunch --nproc 2 "$python" -m dlaunch.bench --rounds 20 -b 8 -e 4K -f 8

@@ -5,8 +5,7 @@ source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
   skip "no PyTorch that finds a GPU"
-compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
-  skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
+need_torch_built
 export PYTHONPATH="$BUILD/python" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
 script=$SOURCE/tests/scenario/pytorch_ring.py
 

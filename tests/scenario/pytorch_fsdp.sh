@@ -5,7 +5,7 @@ source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'from torch.distributed.fsdp import fully_shard' 2>/dev/null ||
   skip "this PyTorch is older than FSDP2: TORCH_PYTHON names a Python with a newer one"
-compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null || skip "dlaunch.torch was not built"
+need_torch_built
 [ -d /usr/share/datasets/fashion-mnist ] || skip "Fashion-MNIST is not installed"
 export OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore TMPDIR="$tmp" PATH="$BUILD/cli/ctl:$PATH"
 with=(env PYTHONPATH="$BUILD/python")

@@ -5,7 +5,7 @@ source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed.fsdp, torch.distributed.tensor, torch.distributed.pipelining' 2>/dev/null ||
   skip "this PyTorch has no FSDP2, DTensor and pipelining: TORCH_PYTHON names a Python with a newer one"
-compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null || skip "dlaunch.torch was not built"
+need_torch_built
 export PYTHONPATH="$BUILD/python" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
 run dlaunch --nproc 4 "$python" "$SOURCE/tests/scenario/pytorch_parallel.py"
 expect_code 0

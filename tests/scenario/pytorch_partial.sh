@@ -1,10 +1,7 @@
 # DistributedDataParallel with averages that do not wait for a slow rank: after each step all ranks have equal parameters,
 # and each gradient is in one average or dropped. A lost worker ends the step of the others.
 source "$SOURCE/tests/scenario/common.sh"
-python=${TORCH_PYTHON:-/usr/bin/python3}
-has_torch "$python" || skip "PyTorch is not installed"
-compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
-  skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
+need_torch_back_end
 export PYTHONPATH="$BUILD/python" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore PYTHONDONTWRITEBYTECODE=1
 partial=("$python" "$SOURCE/tests/scenario/pytorch_partial.py")
 

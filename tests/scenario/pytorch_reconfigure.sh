@@ -4,7 +4,7 @@
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.distributed as d; d._reconfigure' 2>/dev/null || skip "this PyTorch has no recovery API"
-compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null || skip "dlaunch.torch was not built"
+need_torch_built
 export PYTHONPATH="$BUILD/python" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore MASTER_ADDR=127.0.0.1
 
 mkdir told

@@ -1,8 +1,7 @@
 # dlaunch.torch with a release of PyTorch for which it has no library. It compiles a library once, if its
 # source is there, and otherwise says which releases it serves.
 source "$SOURCE/tests/scenario/common.sh"
-python=${TORCH_PYTHON:-/usr/bin/python3}
-has_torch "$python" || skip "PyTorch is not installed"
+need_torch
 release=$("$python" -c 'import torch; print(".".join(torch.__version__.split(".")[:2]))')
 need_package
 here=modules/dlaunch/torch

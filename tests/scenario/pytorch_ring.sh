@@ -1,10 +1,7 @@
 # PyTorch on libdlring: every call of torch.distributed gives the right result. DDP reaches the same weights
 # as on gloo, also under torchrun. Ranks that wait for a killed worker get an error.
 source "$SOURCE/tests/scenario/common.sh"
-python=${TORCH_PYTHON:-/usr/bin/python3}
-has_torch "$python" || skip "PyTorch is not installed"
-compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
-  skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
+need_torch_back_end
 export PYTHONPATH="$BUILD/python" OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore
 script=$SOURCE/tests/scenario/pytorch_ring.py
 

@@ -3,8 +3,7 @@
 source "$SOURCE/tests/scenario/common.sh"
 python=${TORCH_PYTHON:-/usr/bin/python3}
 "$python" -c 'import torch.testing._internal.distributed, numpy' 2>/dev/null || skip "PyTorch's tests are not installed"
-compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null ||
-  skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"
+need_torch_built
 
 suite() {
   run "$SOURCE/script/test-pytorch" --python "$python" --module "$BUILD/python" --backends dlring "$@"

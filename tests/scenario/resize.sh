@@ -12,13 +12,13 @@ begun() {
   local newest; newest=$(sed -n 's/^round \([0-9]*\) .*/\1/p' log 2>/dev/null | tail -1)
   [ -n "$newest" ] && [ "$(grep -c "^round $newest .* size $1 " log)" = "$1" ]
 }
-wait_until 60 begun 4 || fail "did not begin: $(cat err)"
+wait_until begun 4 || fail "did not begin: $(cat err)"
 run_ctl() { dlaunchctl "$@" >ctl.out 2>&1 || fail "dlaunchctl $*: $(cat ctl.out)"; }
 # Each resize takes one round, although each rank holds a part of the state.
 round=1
 for size in 2 4 1 4 3 4; do
   run_ctl resize $size
-  wait_until 60 begun $size || { cat log; fail "never $size ranks: $(dlaunchctl status 2>&1)"; }
+  wait_until begun $size || { cat log; fail "never $size ranks: $(dlaunchctl status 2>&1)"; }
   newest=$(sed -n 's/^round \([0-9]*\) .*/\1/p' log | sort -n | tail -1)
   [ "$newest" = $((++round)) ] || { cat log; fail "resize $size took the job to round $newest, not $round"; }
 done

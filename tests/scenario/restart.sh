@@ -69,7 +69,7 @@ expect_err 'no restart: all 3 restarts \(--max-restarts\) are used'
 # Nothing restarts after the user's signal.
 dlaunch --nproc 1 --max-restarts 5 bash -c "$never"'trap "exit 3" TERM; echo x >> rounds; while :; do read -rt 0.05 -u 9; done' >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
-wait_until 60 test -s rounds || fail "worker did not start"
+wait_until test -s rounds || fail "worker did not start"
 kill -TERM "$keeper"; wait "$keeper"; code=$?
 expect_code 143; [ "$(wc -l < rounds)" = 1 ] || fail "restarted after SIGTERM"
 
@@ -78,7 +78,7 @@ mkdir own
 TMPDIR=$PWD/own dlaunch --nproc 3 --spares 1 --max-restarts 3 "$BUILD/tests/support/elastic_worker" \
   --steps 60 --step-ms 100 --die-at 40:1 >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
-wait_until 60 bash -c 'cd own/dlaunch-job-*/1 2>/dev/null' || fail "did not start"
+wait_until bash -c 'cd own/dlaunch-job-*/1 2>/dev/null' || fail "did not start"
 touch "$(echo own/dlaunch-job-*)/2"
 wait "$keeper"; code=$?
 expect_code 0; expect_err 'File exists; messages about this round.s failures are lost'

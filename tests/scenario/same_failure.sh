@@ -11,10 +11,10 @@ rounds_of_1() { cat log 2>/dev/null | grep -c '^round .* rank 1 '; }
 in_rounds() { [ "$(rounds_of_1)" -ge "$1" ]; }
 for kill in 1 2 3 4 5 6; do
   # Rank 1 of the newest round, after it has done a step.
-  wait_until 60 in_rounds $kill || fail "no round after kill $((kill - 1))"
+  wait_until in_rounds $kill || fail "no round after kill $((kill - 1))"
   kill -KILL "$(sed -n 's/^round .* rank 1 .* pid \([0-9]*\) .*/\1/p' log | tail -1)"
 done
-wait_until 60 in_rounds 7 || fail "did not go on after six kills"
+wait_until in_rounds 7 || fail "did not go on after six kills"
 touch enough
 wait "$job"; code=$?
 expect_code 0; expect_err '6 of 50 restarts used'

@@ -12,7 +12,7 @@ launch() {
   # These tests may run under nohup, and then dlaunch must ignore SIGHUP.
   env --default-signal=HUP dlaunch --nproc 2 "$@" bash worker.sh >out 2>err </dev/null & keeper=$!
   started+=("$keeper")
-  wait_until 60 ready || fail "workers did not start"
+  wait_until ready || fail "workers did not start"
 }
 got() { [ "$(cat got.0 2>/dev/null)" = "got $1" ] && [ "$(cat got.1 2>/dev/null)" = "got $1" ]; }
 
@@ -26,7 +26,7 @@ done
 
 # dlaunch passes USR1 and USR2 on, and they do not end the job.
 launch
-kill -USR1 "$keeper"; wait_until 60 got USR1 || fail "USR1 did not arrive"
+kill -USR1 "$keeper"; wait_until got USR1 || fail "USR1 did not arrive"
 alive "$keeper" || fail "USR1 ended the job"
 kill -TERM "$keeper"; wait "$keeper"
 
@@ -36,9 +36,9 @@ state() { sed 's/.*) //' "/proc/$1/stat" | cut -c1; }
 agent=$(tr -d ' ' < "/proc/$keeper/task/$keeper/children")
 worker=$(cut -d' ' -f1 "/proc/$agent/task/$agent/children")
 kill -TSTP "$keeper"
-wait_until 60 eval '[ "$(state $keeper)" = T ] && [ "$(state $worker)" = T ]' || fail "not stopped"
+wait_until eval '[ "$(state $keeper)" = T ] && [ "$(state $worker)" = T ]' || fail "not stopped"
 kill -CONT "$keeper"
-wait_until 60 eval '[ "$(state $keeper)" != T ] && [ "$(state $worker)" != T ]' || fail "not continued"
+wait_until eval '[ "$(state $keeper)" != T ] && [ "$(state $worker)" != T ]' || fail "not continued"
 # A second ^C kills at once, whatever --grace says. It counts as a second one from 0.1 s after the first.
 cat > deaf.sh <<'W'
 trap 'touch told.$RANK' INT
@@ -49,9 +49,9 @@ kill -INT "$keeper"; wait "$keeper"
 rm -f ready.*
 dlaunch --nproc 2 --grace 60s bash deaf.sh >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
-wait_until 60 ready || fail "workers did not start"
+wait_until ready || fail "workers did not start"
 kill -INT "$keeper"
-wait_until 60 test -e told.0 || fail "the first ^C did not arrive"
+wait_until test -e told.0 || fail "the first ^C did not arrive"
 t0=$(now_ms); wait_until 5 eval '[ $(($(now_ms) - t0)) -ge 300 ]'
 kill -INT "$keeper"
 t0=$(now_ms); wait "$keeper"; code=$?
@@ -62,7 +62,7 @@ expect_code 130
 rm -f ready.* got.*
 setsid dlaunch --nproc 2 bash worker.sh >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
-wait_until 60 ready || fail "workers did not start"
+wait_until ready || fail "workers did not start"
 kill -INT -- -"$keeper"; wait "$keeper"; code=$?
 expect_code 130; got INT || fail "workers got: $(cat got.*)"
 
@@ -78,7 +78,7 @@ for i in 1 2 3 4 5; do
   rm -f ready.*
   timeout 1000 dlaunch --nproc 2 bash slow.sh >out 2>err </dev/null & outer=$!
   started+=("$outer")
-  wait_until 60 ready || fail "workers did not start"
+  wait_until ready || fail "workers did not start"
   kill -TERM "$outer"; wait "$outer"
   [ "$(grep -c clean out)" = 2 ] || fail "timeout's signal counted twice: the workers were killed"
 done
@@ -88,7 +88,7 @@ mkfifo journal~
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 dlaunch --nnodes 1:2 --rdzv "tcp://127.0.0.1:$port" --job-id "held-$$" --max-restarts 1 --journal journal true >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
-wait_until 60 eval '"$BUILD/cli/ctl/dlaunchctl" status --job "held-$$" 2>/dev/null | grep -q "^forming"' || fail "the job does not wait for its journal"
+wait_until eval '"$BUILD/cli/ctl/dlaunchctl" status --job "held-$$" 2>/dev/null | grep -q "^forming"' || fail "the job does not wait for its journal"
 kill -TERM "$keeper"
 t0=$(now_ms); wait_until 5 eval '[ $(($(now_ms) - t0)) -ge 300 ]'
 kill -TERM "$keeper"; wait "$keeper"; code=$?

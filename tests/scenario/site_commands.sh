@@ -1,7 +1,7 @@
 # Runs every command of the documentation site, page by page, with dlaunch in the form of an installation.
 source "$SOURCE/tests/scenario/common.sh"
 need_package
-compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null || export SITE_WITHOUT=dlaunch.torch
+torch_built || export SITE_WITHOUT=dlaunch.torch
 # As in an installation, the programs find headers and libraries beside themselves.
 mkdir -p prefix/bin prefix/include prefix/lib
 cp "$BUILD/cli/dlaunch" "$BUILD/cli/ctl/dlaunchctl" "$BUILD/cli/bench/dlaunch-bench" prefix/bin/

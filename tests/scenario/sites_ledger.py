@@ -2,13 +2,13 @@
 `enough` has the number of the last step. Each inner step adds 1 to an element of its own. So after each merge an element
 is 0, or 1 divided by the number of contributions in the merge that counted the step; and it never changes again."""
 import hashlib
-import os
 import sys
 import time
 
 import numpy as np
 
 import dlaunch
+from sites_steps import last_step, tell
 
 MOST_LIVES, MOST_STEPS = 8, 1024
 comm = dlaunch.init()
@@ -20,14 +20,6 @@ mine = (names.index(site) * MOST_LIVES + life) * MOST_STEPS
 outer = dlaunch.Outer(comm, [w], inner_steps=8, learning_rate=1, momentum=0, nesterov=False, sites=sites)
 counted, epoch, merges, own = np.zeros_like(w), 0, 0, 0
 shares = {-np.float32(1) / np.float32(k) for k in range(1, len(names) + 1)}
-
-
-def last_step():
-    try:
-        with open("enough") as file:
-            return int(file.read())
-    except (FileNotFoundError, ValueError):
-        return 1 << 60
 
 
 def check():
@@ -47,19 +39,13 @@ def check():
     epoch, merges = info["epoch"], info["merges"]
 
 
-def tell():
-    with open(f"steps.{site}.new", "w") as file:
-        file.write(f"{outer.steps} {epoch} {merges}\n")
-    os.rename(f"steps.{site}.new", f"steps.{site}")
-
-
 while outer.steps < last_step():
     assert own < MOST_STEPS, "too many steps for this account"
     w[mine + own] -= 1
     own += 1
     outer.step()
     check()
-    tell()
+    tell(site, outer.steps, epoch, merges)
     time.sleep(0.005)
 outer.finish()
 check()

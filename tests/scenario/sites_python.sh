@@ -42,7 +42,7 @@ P
 # A site that waits for the others does not hang, with several ranks and with one.
 train_late() {  # FIRST LAST [WORKERS of the first]
   site "$1" --hang-timeout 3s --hang-warning 2s --nproc "${3:-1}" "$python" closes.py & first=$!
-  wait_until 60 grep -q "waits for site $2" "err.$1" || fail "$1 does not wait"
+  wait_until grep -q "waits for site $2" "err.$1" || fail "$1 does not wait"
   sleep 5  # longer than it may hang
   site "$2" --nproc 1 "$python" closes.py || fail "job $2 has failed"
   wait $first || fail "job $1 has failed"
@@ -86,6 +86,6 @@ run "$python" reads.py; expect_code 0; expect_out "^start 3 \['alps', 'sea'\]$"
 # An address of another machine.
 list=alps=192.0.2.1:${ports[0]},sea=127.0.0.1:${ports[1]}
 site alps "$python" closes.py & alps=$!
-wait_until 60 grep -q 'site alps: 192.0.2.1:[0-9]* is no address of this machine, which has rank 0' err.alps || fail "nobody says that the address is wrong"
+wait_until grep -q 'site alps: 192.0.2.1:[0-9]* is no address of this machine, which has rank 0' err.alps || fail "nobody says that the address is wrong"
 kill "$alps"; wait "$alps"
 exit 0

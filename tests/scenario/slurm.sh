@@ -60,7 +60,7 @@ fi
 
 # Each node uses the GPUs that Slurm has given the job there. All workers get the number of a job array.
 start_on 1 srun -w host2 -n1 --gres=gpu:1 sleep 100 </dev/null >/dev/null 2>&1
-wait_until 60 eval '[ "$(on 1 squeue -h -t running -w host2 | wc -l)" = 1 ]' || fail "nobody holds host2's first GPU"
+wait_until eval '[ "$(on 1 squeue -h -t running -w host2 | wc -l)" = 1 ]' || fail "nobody holds host2's first GPU"
 cat > array.sh <<'END'
 #!/bin/bash
 #SBATCH --nodelist=host[1-2] --ntasks=2 --gres=gpu:1 --array=7 --time=10 --output=array.out
@@ -77,4 +77,4 @@ run on 1 salloc -Q -w host[3-4] dlaunch --nproc 2 bash -c \
 expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host4\) failed first: exit code 7'
 tail -n 1 err | grep -q '^dlaunch:' || fail "the report is not the last"
 no_worker() { [ "$(on "$1" bash -c 'cat /proc/[0-9]*/comm 2>/dev/null' | grep -cE '^(dlaunch|sleep)$')" = 0 ]; }
-for h in 1 3 4; do wait_until 60 no_worker $h || { on $h ps -ef >&2; fail "processes are left on host $h"; }; done
+for h in 1 3 4; do wait_until no_worker $h || { on $h ps -ef >&2; fail "processes are left on host $h"; }; done

@@ -21,7 +21,7 @@ start_on 1 srun -N2 --ntasks-per-node=1 dlaunch --nproc 2 bash worker.sh >out 2>
 told 4 up
 on 1 scancel -s USR1 "$(job_id)"; told 4 USR1
 on 1 scancel "$(job_id)"
-wait_until 60 asked_to_end || { cat log out err >&2; fail "not all were asked to end"; }
+wait_until asked_to_end || { cat log out err >&2; fail "not all were asked to end"; }
 wait $step; [ $? = 143 ] || fail "the step's exit code"
 has 4 USR1 || fail "USR1 came more than once"
 
@@ -34,7 +34,7 @@ END
 on 1 sbatch batch.sh >/dev/null; told 4 up
 on 1 scancel -s USR1 "$(job_id)"; told 4 USR1
 on 1 scancel -b -s USR1 "$(job_id)"; told 8 USR1
-on 1 scancel "$(job_id)"; wait_until 60 no_jobs || fail "the job does not end"
+on 1 scancel "$(job_id)"; wait_until no_jobs || fail "the job does not end"
 asked_to_end || { cat log >&2; fail "not all were asked to end"; }
 has 8 USR1 || fail "USR1 came more than once"
 
@@ -42,7 +42,7 @@ has 8 USR1 || fail "USR1 came more than once"
 rm -f log; sed -i 's/bash worker/--end-signal USR1@45 bash worker/' batch.sh
 on 1 sbatch --time=1 batch.sh >/dev/null; told 4 USR1
 grep -q "the job's time is nearly up: SIGUSR1" err || fail "nothing was said about the time"
-on 1 scancel "$(job_id)"; wait_until 60 no_jobs || fail "the job does not end"
+on 1 scancel "$(job_id)"; wait_until no_jobs || fail "the job does not end"
 
 # Slurm requeues the job. Processes of the first run do not join the second. The second run continues with the
 # rounds of the journal, and with the remaining restarts: one of two.
@@ -56,8 +56,8 @@ srun --ntasks-per-node=1 dlaunch --max-restarts 2 --journal "$PWD/journal" bash 
 END
 on 1 sbatch again.sh >/dev/null; told 2 'in 2'
 id=$(job_id); on 1 scontrol requeue "$id"
-wait_until 60 has 2 "^1 up slurm-$id.0-r1" || { on 1 scontrol show job "$id" >&2; cat log out err >&2; fail "not started again"; }
-wait_until 60 no_jobs || fail "the job does not end"
+wait_until has 2 "^1 up slurm-$id.0-r1" || { on 1 scontrol show job "$id" >&2; cat log out err >&2; fail "not started again"; }
+wait_until no_jobs || fail "the job does not end"
 grep -q "Slurm has started job $id again: going on after round [23], 1 of 2 restarts used" err || fail "not told"
 grep -q "^1 up slurm-$id.0-r1 in [34]$" log || { cat log >&2; fail "the rounds are counted from the start again"; }
 grep -q 'all 2 restarts (--max-restarts) are used' err || { cat err >&2; fail "the restarts are not counted on"; }

@@ -19,7 +19,7 @@ start() {
   rm -f out err log enough
   dlaunch --progress none --nproc 3 "$@" "${worker[@]}" --log log --until enough --steps 1000000000 --step-ms 5 >out 2>err </dev/null & job=$!
   started+=("$job")
-  wait_until 60 grep -qs 'rank 1 ' log || fail "did not start: $(cat err)"
+  wait_until grep -qs 'rank 1 ' log || fail "did not start: $(cat err)"
   pid=$(sed -n 's/^round 1 rank 1 .* pid \([0-9]*\) .*/\1/p' log)
 }
 # dlaunch reports it at once. script/bench-recovery --ways stop measures the time.
@@ -30,7 +30,7 @@ stop() {
 
 # Rank 1 stays stopped.
 start --hang-timeout 4s --max-restarts 1; stop
-wait_until 60 grep -q '^round 2 rank 1 ' log || fail "it was not replaced"
+wait_until grep -q '^round 2 rank 1 ' log || fail "it was not replaced"
 expect_result 2
 expect_err 'rank 1 is stopped .*; it is replaced after 4 s'
 expect_err "stacks of rank 1 \(pid $pid\)"
@@ -50,7 +50,7 @@ command -v gdb >/dev/null || { echo "without the case under a debugger: gdb is n
 start --hang-timeout 3s --max-restarts 1
 SHELL=$BASH gdb -q -batch -p "$pid" -ex 'shell until [ -e seen ]; do read -rt 0.05 <> <(:); done' >/dev/null 2>&1 & debugger=$!
 started+=("$debugger")
-wait_until 60 grep -q 'rank 1 is traced' err || fail "nobody noticed the debugger: $(cat err)"
+wait_until grep -q 'rank 1 is traced' err || fail "nobody noticed the debugger: $(cat err)"
 read -rt 4 <> <(:)  # longer than the time-out: nothing must happen
 touch seen; wait "$debugger"
 expect_result 1

@@ -53,9 +53,9 @@ wait $job || fail "the job without a slow link ends with code $?"
 [ ! -s err ] || fail "a job without a slow link: $(cat err)"
 
 begin --until enough
-wait_until 60 find_data || fail "no connection of ranks $a and $b: $(ss -tnp)"
+wait_until find_data || fail "no connection of ranks $a and $b: $(ss -tnp)"
 slow_down $ends || fail "the link could not be slowed down"
-wait_until 60 names_link || fail "the link of ranks $a and $b was not named"
+wait_until names_link || fail "the link of ranks $a and $b was not named"
 read -rt 2 <> <(:)  # five more windows, in which dlaunch must not repeat the warning
 touch enough; wait $job || fail "the job with a slow link ends with code $?"
 [ -z "$(grep -vE "the link from rank ($a to rank $b|$b to rank $a) is" err)" ] || fail "something else was said"

@@ -13,7 +13,7 @@ start_job() {
       "$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 >"job$node" 2>&1 </dev/null &
     pids+=($!); started+=($!)
   done
-  wait_until 60 dlaunchctl top --once --interval 0.1 >/dev/null 2>&1 || fail "no job: $(cat job0 job1)"
+  wait_until dlaunchctl top --once --interval 0.1 >/dev/null 2>&1 || fail "no job: $(cat job0 job1)"
 }
 end_job() {
   run dlaunchctl stop; expect_code 0
@@ -25,7 +25,7 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 run dlaunchctl top; expect_code 69
 start_job 'gpus=4,uncorrected=1:3'
 all_work() { dlaunchctl top --once --interval 0.2 >out 2>err && [ "$(grep -cE '^ +[0-3] +[0-9]+ .* \(?all_reduce|^ +[0-3] +[0-9]+ .* \(?barrier' out)" = 4 ]; }
-wait_until 60 all_work || fail "not four that work"
+wait_until all_work || fail "not four that work"
 expect_out '^job j: active, round 1, 4 of at most 4 workers'
 expect_out '^RANK +PID +ROUND +CPU% +MEMORY +OP/S +DATA +STEP MS +WAIT% +GPU +GPU% +GPU MEMORY +TEMP +ECC +HOST +STATE +OPERATION'
 expect_out '^   0 +[0-9]+ +1 +[0-9]+ +[0-9.]+ .iB +[0-9.]+ +[0-9.]+ .?B/s +[0-9.-]+ +[0-9-]+ +0 +40 +20 GiB of 80 GiB +50 +0 +[^ ]+ +running'
@@ -34,14 +34,14 @@ expect_out '^   3 +[0-9]+ +1 .* 1 +41 +20 GiB of 80 GiB +51 +3 '
 dlaunchctl top --interval 0.2 >looks 2>&1 & watcher=$!
 started+=("$watcher")
 seen() { [ "$(grep -c '^job j: ' looks)" -ge 3 ]; }
-wait_until 60 seen || fail "not again: $(cat looks)"
+wait_until seen || fail "not again: $(cat looks)"
 grep -q $'\x1b' looks && fail "as if to a terminal"
 end_job
 wait "$watcher"; code=$?; expect_code 0
 
 # A MIG instance: the instance's memory, and the other values of the whole GPU, as far as NVML knows them.
 start_job 'gpus=4,mig=3:2' MIG-fake-3-2
-wait_until 60 all_work || fail "not four that work"
+wait_until all_work || fail "not four that work"
 expect_out '^   0 +[0-9]+ .* 3:2 +- +3 GiB of 10 GiB +53 +0 '
 end_job
 

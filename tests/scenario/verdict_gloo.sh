@@ -1,7 +1,6 @@
 # Ranks of PyTorch on Gloo give up waiting in a collective: the report names the rank that does not come.
 source "$SOURCE/tests/scenario/verdict.sh"
-python=${TORCH_PYTHON:-/usr/bin/python3}
-has_torch "$python" || skip "PyTorch is not installed"
+need_torch
 cat >stuck.py <<'P'
 import datetime, os
 import torch, torch.distributed as dist

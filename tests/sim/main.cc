@@ -20,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/sim/seeds.h"
 #include "tests/sim/words.h"
 #include "tests/sim/world.h"
 
@@ -29,15 +30,12 @@ namespace {
 using Counts = std::map<std::string, long>;
 using Moves = std::set<JobMove>;
 
-struct Options {
-  std::uint64_t first = 0, last = 10'000;
-  bool trace = false, all = false, rows = false;
+struct Options : Seeds {
+  Options() { last = 10'000; }
+  bool rows = false;
   Bug bug = Bug::none;
 };
 
-volatile std::uint64_t g_seed = 0;
-
-// An assertion in a core ends the process; this keeps the seed for the message.
 const World* g_world = nullptr;
 
 extern "C" void on_abort(int) {
@@ -46,15 +44,7 @@ extern "C" void on_abort(int) {
     for (const auto& line : g_world->transcript())
       (void)!::write(1, (line + "\n").data(), line.size() + 1);
   }
-  char text[64];
-  std::uint64_t n = g_seed;
-  char* p = text + sizeof text;
-  *--p = '\n';
-  do *--p = static_cast<char>('0' + n % 10);
-  while ((n /= 10) > 0);
-  constexpr char kWhat[] = "sim: aborted; replay it with --trace --seed ";
-  (void)!::write(2, kWhat, sizeof kWhat - 1);
-  (void)!::write(2, p, static_cast<std::size_t>(text + sizeof text - p));
+  tell_seed();
 }
 
 void show(const World& world, const Scenario& scenario) {
@@ -104,34 +94,12 @@ bool run_seed(std::uint64_t seed, const Options& options, Counts& ends, Counts& 
   return false;
 }
 
-bool parse_bug(const char* name, Bug& bug) {
-  for (int i = 0; i < kBugs; ++i) {
-    if (std::strcmp(name, to_string(static_cast<Bug>(i))) != 0) continue;
-    bug = static_cast<Bug>(i);
-    return true;
-  }
-  return false;
-}
-
 bool parse(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
-    if (word == "--all") {
-      options.all = true;
-    } else if (word == "--trace") {
-      options.trace = true;
-    } else if (word == "--rows") {
-      options.rows = true;
-    } else if (word == "--seed" && value != nullptr) {
-      options.first = std::strtoull(argv[++i], nullptr, 10);
-      options.last = options.first + 1;
-    } else if (word == "--seeds" && value != nullptr && std::strchr(value, ':') != nullptr) {
-      options.first = std::strtoull(argv[++i], nullptr, 10);
-      options.last = std::strtoull(std::strchr(value, ':') + 1, nullptr, 10);
-    } else if (word != "--bug" || value == nullptr || !parse_bug(argv[++i], options.bug)) {
-      return false;
-    }
+    if (take_option(argc, argv, i, options) || take_bug(argc, argv, i, kBugs, options.bug))
+      continue;
+    if (std::strcmp(argv[i], "--rows") != 0) return false;
+    options.rows = true;
   }
   return options.first < options.last;
 }

@@ -58,7 +58,7 @@ class NodeMembership {
     virtual void on_back(int node, const std::string& host) = 0;
     // Kubernetes ends that node's pod. True: the job goes on without it; false: the job ends.
     virtual bool leaves(int node) = 0;
-    virtual void on_ended(Slot slot, const WorkerEnd& end) = 0;
+    virtual void on_ended(Slot slot, WorkerEnd end) = 0;
     virtual void on_start_failed(Slot slot, const SpawnError& error) = 0;
     // Whether a dlaunch may join that names this login as its starter (node_message.h).
     virtual bool expects(int login) = 0;

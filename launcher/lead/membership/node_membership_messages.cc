@@ -102,7 +102,7 @@ void NodeMembership::on(int node, const NodeEnded& ended) {
     if (end.traceback) end.traceback->begun = std::min(end.traceback->begun, end.ended);
     end.clock_error = clock_error(node);
   }
-  job_.on_ended(slot, end);
+  job_.on_ended(slot, std::move(end));
 }
 
 void NodeMembership::on(int node, const NodeStartFailed& failed) {

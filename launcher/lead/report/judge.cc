@@ -47,7 +47,7 @@ bool may_be_ours(const WorkerEnd& worker) {
 // by_traceback: its last traceback is about this failure.
 Kind kind_of(const WorkerEnd& worker, bool by_traceback, Complaint complaint) {
   if (!has_failed(worker)) return Kind::fine;
-  if (!worker.hung.empty() || worker.is_corrupt()) return Kind::own;
+  if (worker.is_to_blame()) return Kind::own;
   if (worker.peer_lost >= 0) return Kind::lost_peer;
   const bool complains = is_about_others(complaint) || worker.signal == SIGPIPE;
   if (worker.signal_we_sent != 0) {

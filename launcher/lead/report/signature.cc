@@ -32,7 +32,7 @@ std::string innermost_words(const WorkerEnd& end, bool with_numbers) {
 }  // namespace
 
 FailureKind failure_kind(const WorkerEnd& end) {
-  if (end.may_be_corrupt()) return FailureKind::corrupt;
+  if (!end.corrupt.empty()) return FailureKind::corrupt;
   if (end.signal == 0) return FailureKind::exit_code;
   return end.oom_evidence ? FailureKind::out_of_memory : FailureKind::signal;
 }

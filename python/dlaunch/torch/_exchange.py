@@ -25,18 +25,41 @@ def gradients_of(bucket):
     and row by row otherwise; bucket.gradients() has row-major views of all."""
     views = []
     for gradient, parameter in zip(bucket.gradients(), bucket.parameters()):
-        is_dense = torch.empty_like(parameter, device="meta").stride() == parameter.stride()
-        views.append(gradient.as_strided(parameter.shape, parameter.stride()) if is_dense else gradient)
+        if not parameter.is_contiguous() and torch.empty_like(parameter, device="meta").stride() == parameter.stride():
+            gradient = gradient.as_strided(parameter.shape, parameter.stride())
+        views.append(gradient)
     return views
 
 
+def _as_one(tensors):
+    """The memory of these tensors as one tensor, if they lie in it end to end and row by row; else None."""
+    first, end = tensors[0], tensors[0].data_ptr()
+    for tensor in tensors:
+        if tensor.dtype != first.dtype or tensor.data_ptr() != end or not tensor.is_contiguous():
+            return None
+        end += tensor.numel() * tensor.element_size()
+    storage = first.untyped_storage() if hasattr(first, "untyped_storage") else first.storage()
+    if end > storage.data_ptr() + storage.nbytes():  # other memory follows by chance
+        return None
+    return first.detach().as_strided((sum(tensor.numel() for tensor in tensors),), (1,))
+
+
 def on_host(tensors):
-    """A copy of these tensors, end to end, each in its logical order (row by row), as float32 in the host's memory."""
-    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).to("cpu", torch.float32)
+    """These tensors, end to end, each in its logical order (row by row), as float32 in the host's memory: their own
+    memory if they lie so in it, else a copy."""
+    one = _as_one(tensors)
+    if one is None:
+        one = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+    return one.to("cpu", torch.float32)
 
 
 def put(values, tensors):
     """The other way round."""
+    one = _as_one(tensors)
+    if one is not None:
+        if one.data_ptr() != values.data_ptr():
+            one.copy_(values)
+        return
     values = values.to(tensors[0].device)
     for tensor, part in zip(tensors, values.split([tensor.numel() for tensor in tensors])):
         tensor.copy_(part.view(tensor.shape))

@@ -50,7 +50,8 @@ class Compression(GradientExchange):
         if self.parameters is not None:
             self.own["residual"] = torch.zeros(sum(parameter.numel() for parameter in self.parameters),
                                                dtype=torch.float32, device="cpu")
-            self._residuals = views_of(self.own["residual"], self.parameters)
+            # In the order of the buckets, so that those of a bucket lie end to end.
+            self._residuals = views_of(self.own["residual"], self.parameters[::-1])
 
     def _new_buckets(self):
         """Buckets of this object's own: what the codec loses depends on them, and those of a DistributedDataParallel
@@ -92,8 +93,8 @@ class Compression(GradientExchange):
         if not parameters:
             return
         gradients = [self._gradients[parameter] for parameter in parameters]
-        values = on_host(gradients)
-        residual = torch.cat([self._residuals[parameter] for parameter in parameters])
+        residuals = [self._residuals[parameter] for parameter in parameters]
+        values, residual = on_host(gradients), on_host(residuals)
         request = self._comm.icompressed_average(values, self._codec, residual=residual, out=values)
         for _, _, missing in self._futures:
             missing.difference_update(parameters)
@@ -103,7 +104,7 @@ class Compression(GradientExchange):
         def finish():
             request.wait()
             put(values, gradients)
-            put(residual, [self._residuals[parameter] for parameter in parameters])
+            put(residual, residuals)
 
         self._complete(complete, finish)
 
@@ -244,7 +245,7 @@ class _Matrix:
 
 
 class _Flight:
-    """Tensors that become their average over the ranks, by end(), which returns for each whether it is finite."""
+    """Tensors that become their average over the ranks, by end()."""
 
     def __init__(self, comm, tensors):
         self._tensors = tensors
@@ -252,11 +253,12 @@ class _Flight:
         # The order of its additions depends on no bucket.
         self._request = comm.icompressed_average(self._values, "none", out=self._values)
 
-    def end(self):
+    def end(self, checked):
+        """Returns for each of the last `checked` tensors whether it is finite."""
         self._request.wait()
         put(self._values, self._tensors)
         parts = self._values.split([tensor.numel() for tensor in self._tensors])
-        return [bool(part.isfinite().all()) for part in parts]
+        return [bool(part.isfinite().all()) for part in parts[len(parts) - checked:]]
 
 
 class _Bucket:
@@ -276,12 +278,12 @@ class _Bucket:
         self._flight = _Flight(self._comm, whole + self._parts)
 
     def average_qs(self):
-        finite = self._flight.end()[-len(self._parts):]
+        finite = self._flight.end(len(self._parts))
         self._parts = [matrix.multiply_back(p, is_finite)
                        for (matrix, _), p, is_finite in zip(self.matrices, self._parts, finite)]
         self._flight = _Flight(self._comm, self._parts)
 
     def finish(self):
-        finite = self._flight.end()
+        finite = self._flight.end(len(self.matrices))
         for (matrix, gradient), q, is_finite in zip(self.matrices, self._parts, finite):
             matrix.take(q, is_finite, gradient, self._step)

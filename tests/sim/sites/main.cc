@@ -5,57 +5,37 @@
 //   --trace      shows the events
 //   --all        goes on after the first broken rule
 //   --bug NAME   plants a bug; the test passes when a seed finds it
+#include <signal.h>
+
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <map>
-#include <optional>
 #include <string>
 
 #include <fmt/format.h>
 
+#include "tests/sim/seeds.h"
 #include "tests/sim/sites/world.h"
 
 namespace dlaunch::sim {
 namespace {
 
-struct SiteOptions {
-  std::uint64_t first = 0, last = 2000;
-  bool trace = false, all = false;
+struct SiteOptions : Seeds {
+  SiteOptions() { last = 2000; }
   SiteBug bug = SiteBug::none;
 };
 
-std::optional<SiteBug> site_bug(const std::string& name) {
-  for (int i = 0; i < kSiteBugs; ++i) {
-    if (name == to_string(static_cast<SiteBug>(i))) return static_cast<SiteBug>(i);
-  }
-  return std::nullopt;
-}
+extern "C" void on_abort(int) { tell_seed(); }
 
 bool read_options(int argc, char** argv, SiteOptions& options) {
   for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
-    if (word == "--all") {
-      options.all = true;
-    } else if (word == "--trace") {
-      options.trace = true;
-    } else if (word == "--seed" && value != nullptr) {
-      options.first = std::strtoull(argv[++i], nullptr, 10);
-      options.last = options.first + 1;
-    } else if (word == "--seeds" && value != nullptr && std::strchr(value, ':') != nullptr) {
-      options.first = std::strtoull(argv[++i], nullptr, 10);
-      options.last = std::strtoull(std::strchr(value, ':') + 1, nullptr, 10);
-    } else if (word == "--bug" && value != nullptr && site_bug(value)) {
-      options.bug = *site_bug(argv[++i]);
-    } else {
-      return false;
-    }
+    if (take_option(argc, argv, i, options)) continue;
+    if (!take_bug(argc, argv, i, kSiteBugs, options.bug)) return false;
   }
   return options.first < options.last;
 }
 
 SiteOutcome outcome_of(std::uint64_t seed, const SiteOptions& options) {
+  g_seed = seed;
   auto outcome = Federation(seed, options.bug, options.trace).run();
   // The same seed twice must be the same run.
   if (seed % 64 == 0 && Federation(seed, options.bug, false).run().hash != outcome.hash) {
@@ -104,5 +84,6 @@ int main(int argc, char** argv) {
                stderr);
     return 64;
   }
+  ::signal(SIGABRT, dlaunch::sim::on_abort);
   return dlaunch::sim::run_seeds(options);
 }

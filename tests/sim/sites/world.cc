@@ -448,13 +448,17 @@ SiteOutcome Federation::run() {
   return outcome_;
 }
 
-void Federation::repair() {
-  note("repair");
-  ambush_ = false;
+void Federation::heal_all() {
   while (!cuts_.empty()) {
     const auto [from, to] = *cuts_.begin();
     heal(from, to);
   }
+}
+
+void Federation::repair() {
+  note("repair");
+  ambush_ = false;
+  heal_all();
   for (int number = 0; number < config_.sites; ++number) {
     if (!site(number).alive) start(number);
   }
@@ -513,10 +517,7 @@ void Federation::fail_somehow() {
     heal(from, to);
   } else {
     note("all lines are whole");
-    while (!cuts_.empty()) {
-      const auto [from, to] = *cuts_.begin();
-      heal(from, to);
-    }
+    heal_all();
   }
 }
 

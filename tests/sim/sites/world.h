@@ -66,6 +66,7 @@ class Federation {
   void close(int here, int there);
   void watch(int here, int there, std::uint64_t id);
   void heal(int from, int to);
+  void heal_all();
 
   // Sites.
   Site& site(int number) { return *sites_[static_cast<std::size_t>(number)]; }

@@ -126,9 +126,9 @@ class MembershipWorld final : private NodeMembership::Effects, private NodeMembe
     news.push_back(fmt::format("leaves {}", node));
     return may_leave;
   }
-  void on_ended(Slot slot, const WorkerEnd& end) override {
+  void on_ended(Slot slot, WorkerEnd end) override {
     news.push_back(fmt::format("ended {}", slot));
-    ends.push_back(end);
+    ends.push_back(std::move(end));
   }
   void on_start_failed(Slot slot, const SpawnError& error) override {
     news.push_back(fmt::format("not started {}: {}", slot, error.what));

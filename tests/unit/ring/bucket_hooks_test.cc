@@ -45,6 +45,15 @@ bool same_on_all(dl::Communicator& world, std::vector<float> values) {
   return std::memcmp(mine.data(), values.data(), values.size() * sizeof(float)) == 0;
 }
 
+// The largest difference.
+double most_apart(std::span<const float> some, std::span<const float> others) {
+  double most = 0;
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    most = std::max(most, std::abs(double{some[i]} - double{others[i]}));
+  }
+  return most;
+}
+
 // Matrices of rank 2 or less, the same on all ranks.
 void fill_low_rank(std::span<float> matrix, std::size_t columns, double first, double second) {
   for (std::size_t i = 0; i < matrix.size(); ++i) {
@@ -85,13 +94,7 @@ TEST_CASE("bucket hooks: a codec gives the bits of compressed averages, and keep
     EXPECT(large_lost[0] != 0);
     dl::CompressedBuckets small(world, dl::Codec::int4, 100);
     dl::GradientBucketer<float> wrong(world, gradients.tensors, {}, std::ref(small));
-    auto code = DL_OK;
-    try {
-      wrong.finish();
-    } catch (const dl::Error& e) {
-      code = e.code();
-    }
-    EXPECT(code == DL_ERR_INVALID);
+    EXPECT(code_of([&] { wrong.finish(); }) == DL_ERR_INVALID);
     world.barrier();
     return 0;
   });
@@ -109,13 +112,7 @@ TEST_CASE("bucket hooks: PowerSGD gives averages of low rank exactly, and makes 
                                            {.bucket_bytes = 5000, .first_bucket_bytes = 1000},
                                            std::ref(hook));
       EXPECT(bucketer.buckets() == 3);
-      const auto apart = [&] {
-        double most = 0;
-        for (std::size_t i = 0; i < average.values.size(); ++i) {
-          most = std::max(most, std::abs(double{gradients.values[i]} - double{average.values[i]}));
-        }
-        return most;
-      };
+      const auto apart = [&] { return most_apart(gradients.values, average.values); };
       // Every rank has the same product of rank 2 in its matrices, times its rank.
       const auto fill_low = [&] {
         for (std::size_t t = 0; t < shapes.size(); ++t) {
@@ -155,13 +152,7 @@ TEST_CASE("bucket hooks: PowerSGD gives averages of low rank exactly, and makes 
       EXPECT(hook.shared().size() == 2 * (60 + 20));
       dl::PowerSgdBuckets other(world, {{40, 60}});
       dl::GradientBucketer<float> wrong(world, gradients.tensors, {}, std::ref(other));
-      auto code = DL_OK;
-      try {
-        wrong.finish();
-      } catch (const dl::Error& e) {
-        code = e.code();
-      }
-      EXPECT(code == DL_ERR_INVALID);
+      EXPECT(code_of([&] { wrong.finish(); }) == DL_ERR_INVALID);
       world.barrier();
       return 0;
     });
@@ -184,11 +175,7 @@ TEST_CASE("bucket hooks: PowerSGD goes on after steps that give it nothing, or n
         fill_low_rank(wanted, 60, first, second);
         values = wanted;
         bucketer.finish();
-        double most = 0;
-        for (std::size_t i = 0; i < values.size(); ++i) {
-          most = std::max(most, std::abs(double{values[i]} - double{wanted[i]}));
-        }
-        return most < 1e-3 && same_on_all(world, values);
+        return most_apart(values, wanted) < 1e-3 && same_on_all(world, values);
       };
       bucketer.ready(1);  // a step that the program drops
       bucketer.reset();
@@ -222,13 +209,9 @@ TEST_CASE("bucket hooks: PowerSGD refuses options that make no sense") {
     for (const dl::PowerSgdOptions& options :
          {dl::PowerSgdOptions{.rank = 0}, dl::PowerSgdOptions{.min_compression_rate = -1},
           dl::PowerSgdOptions{.min_compression_rate = std::nan("")}}) {
-      auto code = DL_OK;
-      try {
-        const dl::PowerSgdBuckets hook(world, {{40, 60}}, options);
-      } catch (const dl::Error& e) {
-        code = e.code();
-      }
-      EXPECT(code == DL_ERR_INVALID);
+      EXPECT(code_of([&] {
+               const dl::PowerSgdBuckets hook(world, {{40, 60}}, options);
+             }) == DL_ERR_INVALID);
     }
     return 0;
   });

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include <dlaunch/ring.h>
+#include <dlaunch/ring.hpp>
 #include <doctest/doctest.h>
 
 #include "base/unique_fd.h"
@@ -59,6 +59,17 @@ class Together {
  private:
   Gate gates_[kRanks];
 };
+
+// The code of the error that the call throws; DL_OK: it throws none.
+template <class Call>
+dl_result code_of(Call call) {
+  try {
+    call();
+  } catch (const dl::Error& error) {
+    return error.code();
+  }
+  return DL_OK;
+}
 
 struct World {
   int ranks;

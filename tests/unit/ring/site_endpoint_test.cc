@@ -5,19 +5,6 @@ using namespace dlaunch;
 
 namespace {
 
-// Until somebody connects to a port of this host.
-void wait_for_caller(std::uint16_t port) {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-  REQUIRE(::listen(fd.get(), 1) == 0);
-  const UniqueFd caller(::accept(fd.get(), nullptr, nullptr));
-  REQUIRE(caller);
-}
-
 UniqueFd connected(std::uint16_t port) {
   auto address = resolve("127.0.0.1", port);
   auto fd = connect_socket(address->front().get(), address->front().size, "a stranger",

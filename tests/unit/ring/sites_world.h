@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -41,6 +42,7 @@
 #include "ring/sites/site_journal.h"
 #include "ring/sites/site_lookup.h"
 #include "tests/unit/sanitized.h"
+#include "tests/unit/temp_folder.h"
 
 namespace dlaunch {
 
@@ -49,7 +51,6 @@ using namespace std::chrono_literals;
 inline constexpr std::size_t kCount = 700;
 inline constexpr double kTimeout = kSanitized ? 3 : 1;
 
-// Sites a, b, … at free ports of this host.
 // A port below those that the kernel gives to others: it is free until a site listens there, and
 // while the site is away.
 inline std::uint16_t new_port() {
@@ -64,6 +65,7 @@ inline std::uint16_t new_port() {
   }
 }
 
+// Sites a, b, … at free ports of this host.
 struct SiteWorld {
   explicit SiteWorld(int sites) {
     for (int i = 0; i < sites; ++i) {
@@ -251,6 +253,19 @@ inline void wait_for(const std::function<bool()>& condition) {
     REQUIRE(std::chrono::steady_clock::now() < limit);
     std::this_thread::sleep_for(1ms);
   }
+}
+
+// Until somebody connects to a port of this host.
+inline void wait_for_caller(std::uint16_t port) {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(fd.get(), 1) == 0);
+  const UniqueFd caller(::accept(fd.get(), nullptr, nullptr));
+  REQUIRE(caller);
 }
 
 }  // namespace dlaunch
