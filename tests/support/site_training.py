@@ -111,7 +111,8 @@ for name, value in task.outer.items():
         setattr(options, name, value)
 torch.manual_seed(1)
 model = task.model()
-optimizer = torch.optim.Adam(model.parameters(), lr=task.learning_rate)
+fused = {"fused": True} if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4) else {}  # earlier: GPUs only
+optimizer = torch.optim.Adam(model.parameters(), lr=task.learning_rate, **fused)
 
 
 def inner_step(step, before_update=lambda: None):
