@@ -143,7 +143,9 @@ class RecordReader {
       items.insert(std::move(both));
     }
   }
-  bool done() const { return fits_ && reader_.done(); }
+  bool done() const { return ok() && reader_.done(); }
+  // So far; bytes may be left over.
+  bool ok() const { return fits_ && reader_.ok(); }
 
  private:
   static constexpr Duration kYear = std::chrono::hours(24 * 365);  // sums of these do not overflow

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/version.h"
+
 namespace dlaunch {
 namespace {
 
@@ -10,6 +12,11 @@ std::string reason_to_refuse(const JoinRequest& request, const JoinState& state)
   if (request.job != state.job) {
     return fmt::format("host {} was started with {}; here it is {}", request.host, request.job,
                        state.job);
+  }
+  if (request.build != state.build) {
+    return fmt::format(
+        "host {} runs another build of dlaunch {}: install the same build on all hosts",
+        request.host, DLAUNCH_VERSION);
   }
   if (state.drained) {
     return fmt::format(

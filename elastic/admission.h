@@ -1,6 +1,7 @@
 // Admission: what a leader answers to a host that asks to join its job. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace dlaunch {
@@ -9,6 +10,7 @@ namespace dlaunch {
 struct JoinRequest {
   std::string host;
   std::string job;           // what must be alike on all hosts, in words
+  std::uint64_t build = 0;   // the fingerprint of the messages that its dlaunch knows
   std::string run;           // the run of the job that it was in; "": none
   bool has_workers = false;  // of that run
 };
@@ -16,6 +18,7 @@ struct JoinRequest {
 // What the leader knows.
 struct JoinState {
   std::string job, run;         // its own
+  std::uint64_t build = 0;      // its own
   std::string leader;           // its host
   bool elects = false;          // hosts elect the leader
   bool drained = false;         // the user keeps that host out

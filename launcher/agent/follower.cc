@@ -22,6 +22,7 @@ NodeSession::Config session_config(const Plan& plan, const WorkerPorts& ports) {
                    .number = nodes.rank,
                    .nproc = plan.nproc,
                    .job = what_must_agree(plan),
+                   .build = wire_fingerprint(),
                    .master_port = ports.master.port,
                    .login = nodes.login,
                    .ports = ports.rank_numbers()},

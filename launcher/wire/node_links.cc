@@ -62,7 +62,10 @@ void NodeLinks::message(Link link, std::string_view frame) {
   Connection& connection = links_.at(link);
   connection.heard = steady_now();
   if (frame.empty()) return;
-  const auto message = decode_node_message(frame, connection.clock.origin(connection.heard));
+  auto message = decode_node_message(frame, connection.clock.origin(connection.heard));
+  if (!message) {
+    if (auto join = join_of_another_build(frame)) message = NodeMessage(std::move(*join));
+  }
   if (!message) {
     log_warn("closed the connection of {}: {}", connection.address, message.error().what);
     return store_->close(link);

@@ -1,6 +1,7 @@
 #include "launcher/wire/node_message.h"
 
 #include "base/record.h"
+#include "base/record_shape.h"
 
 namespace dlaunch {
 
@@ -50,6 +51,20 @@ std::string proof_of(NodeLogIn what, int to_login, const Secret& secret) {
   const std::string head = "log in, start " + std::to_string(to_login) + ": ";
   const Mac mac = secret.mac(head + encode(what, TimePoint{}));
   return {mac.begin(), mac.end()};
+}
+
+std::uint64_t wire_fingerprint() {
+  static const std::uint64_t kFingerprint = shape_of<NodeMessage>();
+  return kFingerprint;
+}
+
+std::optional<NodeJoin> join_of_another_build(std::string_view frame) {
+  RecordReader in(frame, kNodeLimits);
+  std::uint8_t kind = 0;
+  NodeJoin join;
+  in(kind), in(join.host), in(join.number), in(join.nproc), in(join.job), in(join.build);
+  const bool is_join = in.ok() && kind == NodeMessage(join).index();
+  return is_join && join.build != wire_fingerprint() ? std::optional(join) : std::nullopt;
 }
 
 std::string encode(const NodeMessage& message, TimePoint origin) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -39,10 +40,12 @@ struct NodeFound {  // a process that still runs there, or has ended well
   std::uint64_t version = 0;
 };
 struct NodeJoin {
+  // Another build of dlaunch reads the members up to `build`, too: they stay as they are.
   std::string host;
   std::int32_t number = -1;  // --node-rank; -1: any
   std::int32_t nproc = 1;
   std::string job;          // the settings that must be equal on all hosts, in words
+  std::uint64_t build = 0;  // wire_fingerprint()
   std::string master_addr;  // MASTER_ADDR of the workers if rank 0 runs here
   std::int32_t master_port = 0;
   std::string run;  // the job that it was in before; "": none
@@ -198,6 +201,13 @@ inline constexpr bool kIsFromStranger =  // what the leader takes also from a ho
 // dlaunch of that start (ssh_talk.h): nobody else on the way can make one, or use it elsewhere. A
 // dlaunch must take each login once only.
 std::string proof_of(NodeLogIn what, int to_login, const Secret& secret);
+
+// A hash of the structure of all these messages: builds with the same one understand each other.
+std::uint64_t wire_fingerprint();
+// What a host of another build says first, up to NodeJoin::build, in the payload of a frame that
+// this build may be unable to decode. nullopt: the frame is something else. The leader refuses such
+// a host in words: NodeRefused stays as it is, too.
+std::optional<NodeJoin> join_of_another_build(std::string_view frame);
 
 // With the frame's size in front. origin: the sender's.
 std::string encode(const NodeMessage& message, TimePoint origin);

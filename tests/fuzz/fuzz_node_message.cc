@@ -6,6 +6,7 @@
 static int fuzz_node_message(const std::uint8_t* data, std::size_t size) {
   using namespace dlaunch;
   const TimePoint now(std::chrono::hours(24 * 3650));
+  (void)join_of_another_build(fuzz_text(data, size));
   const auto message = decode_node_message(fuzz_text(data, size), now);
   if (!message) return -1;
   // What is accepted means the same once it was written again.

@@ -177,8 +177,11 @@ class Scale final : private JobDriver::Effects {
 void Scale::gather() {
   NodeRoster roster(net_.now, {.min_nodes = size_ - 1, .max_nodes = size_}, {0, "host0", 1});
   for (int n = 1; n < size_; ++n) {
-    const NodeJoin join{fmt::format("host{}", n), -1,    1,  "dlaunch 0.1.0, --nnodes 9999:10000",
-                        "10.77.100.100",          43210, {}, {}};
+    const NodeJoin join{.host = fmt::format("host{}", n),
+                        .job = "dlaunch 0.1.0, --nnodes 9999:10000",
+                        .build = wire_fingerprint(),
+                        .master_addr = "10.77.100.100",
+                        .master_port = 43210};
     net_.to_leader(join, [&roster, this, n, join] {
       const NodeRoster::Join asks{static_cast<NodeRoster::Link>(n), join.host, -1, 1};
       if (roster.step(net_.now, asks).empty()) return;

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "base/record_shape.h"
+
 using namespace dlaunch;
 using namespace std::chrono_literals;
 
@@ -110,4 +112,62 @@ TEST_CASE("a message is the number of its kind, followed by its record") {
   CHECK(std::get<Inner>(got).number == 3);
   RecordReader unknown("\2");
   CHECK_FALSE(read_message(unknown, got));
+}
+
+namespace {
+
+enum class Shade { light, dark };
+
+template <class... Members>
+struct Of;
+template <class A>
+struct Of<A> {
+  A a{};
+};
+template <class A, class B>
+struct Of<A, B> {
+  A a{};
+  B b{};
+};
+
+}  // namespace
+
+template <>
+inline constexpr Shade dlaunch::kLastOf<Shade> = Shade::dark;
+
+TEST_CASE("records that look different on the wire have different shapes") {
+  const std::vector<std::uint64_t> shapes = {
+      shape_of<Empty>(),
+      shape_of<Of<int>>(),
+      shape_of<Of<unsigned>>(),
+      shape_of<Of<std::int64_t>>(),
+      shape_of<Of<bool>>(),
+      shape_of<Of<double>>(),
+      shape_of<Of<std::string>>(),
+      shape_of<Of<Duration>>(),
+      shape_of<Of<TimePoint>>(),
+      shape_of<Of<Colour>>(),
+      shape_of<Of<Empty>>(),
+      shape_of<Of<std::optional<int>>>(),
+      shape_of<Of<std::vector<int>>>(),
+      shape_of<Of<std::vector<bool>>>(),
+      shape_of<Of<std::map<int, int>>>(),
+      shape_of<Of<int, int>>(),
+      shape_of<Of<int, bool>>(),
+      shape_of<Of<bool, int>>(),
+      shape_of<Of<Of<int>, bool>>(),
+      shape_of<Of<Of<int, bool>>>(),
+      shape_of<std::variant<Empty, Inner>>(),
+      shape_of<std::variant<Empty, Inner, Outer>>(),
+  };
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      CAPTURE(i);
+      CAPTURE(j);
+      CHECK(shapes[i] != shapes[j]);
+    }
+  }
+  // Names do not count, and the same numbers of values of an enum do.
+  CHECK(shape_of<Of<int, std::vector<std::string>>>() == shape_of<Inner>());
+  CHECK(shape_of<Of<Colour>>() == shape_of<Of<Shade>>());
 }

@@ -1,6 +1,7 @@
 // The leader's answer to a host that asks to join, and the time that an agent looks for a leader.
 #include <doctest/doctest.h>
 
+#include "base/version.h"
 #include "elastic/admission.h"
 #include "elastic/leader_search.h"
 #include "tests/unit/start.h"
@@ -40,6 +41,11 @@ TEST_CASE("a host that does not fit is refused, with the reason") {
   other.job = "y";
   CHECK(admit(other, kGathering).answer == Answer::refuse);
   CHECK(admit(other, kGathering).why == "host b was started with y; here it is x");
+  JoinRequest mixed = kFresh;
+  mixed.build = 7;
+  CHECK(admit(mixed, with(&JoinState::drained)).why ==
+        "host b runs another build of dlaunch " DLAUNCH_VERSION
+        ": install the same build on all hosts");
   CHECK(admit(kFresh, with(&JoinState::drained)).why ==
         "host b is drained: 'dlaunchctl undrain b' on host a lets it come back");
   CHECK(admit(kFresh, with(&JoinState::starter_gone)).why ==

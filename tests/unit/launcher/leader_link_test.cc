@@ -11,6 +11,7 @@
 #include <asio/post.hpp>
 #include <doctest/doctest.h>
 
+#include "base/codec.h"
 #include "launcher/wire/node_links.h"
 #include "launcher/wire/node_message.h"
 #include "rendezvous/store_server.h"
@@ -201,6 +202,20 @@ TEST_CASE("node links: the end of a job waits for each host to close its end, or
     if (leaves) world.links.part_all([&] { over = false; });  // no peer is left
     CHECK(over != leaves);
   }
+}
+
+TEST_CASE("node links: a host of another build is heard, and so can be refused in words") {
+  LeaderAndPeer world;
+  const NodeJoin join{.host = "host", .build = wire_fingerprint() + 1};
+  const std::string frame = encode(join, TimePoint());
+  Writer longer;
+  longer.put_string(frame.substr(4) + "a member that this build does not know");
+  world.link->send(longer.bytes());
+  world.run_until([&] { return !world.heard.empty(); });
+  REQUIRE_FALSE(world.heard.empty());
+  REQUIRE(std::holds_alternative<NodeJoin>(world.heard[0]));
+  CHECK(std::get<NodeJoin>(world.heard[0]).host == "host");
+  world.link->stop();
 }
 
 TEST_CASE("node links: a question that comes while the job ends gets its answer") {

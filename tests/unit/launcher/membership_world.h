@@ -37,8 +37,11 @@ class MembershipWorld final : private NodeMembership::Effects, private NodeMembe
 
   // -- What hosts do
   NodeJoin request_of(const std::string& host) const {
-    return {
-        .host = host, .nproc = 2, .job = what_must_agree(plan), .master_addr = "10.0.0." + host};
+    return {.host = host,
+            .nproc = 2,
+            .job = what_must_agree(plan),
+            .build = wire_fingerprint(),
+            .master_addr = "10.0.0." + host};
   }
   void comes(Link link, const NodeJoin& request) {
     open.insert(link);

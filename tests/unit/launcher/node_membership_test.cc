@@ -159,6 +159,12 @@ TEST_CASE("membership: a refused host learns why, and its link is closed") {
   CHECK(world.last_warning() == "refused a host at 10.0.0.b: " + why);
   CHECK_FALSE(world.open.contains(1));
 
+  NodeJoin mixed = world.request_of("b");
+  mixed.build += 1;
+  world.comes(4, mixed);
+  CHECK(world.got<NodeRefused>(4)->why.starts_with("host b runs another build of dlaunch "));
+  CHECK_FALSE(world.open.contains(4));
+
   NodeJoin late = world.request_of("b");
   late.number = 3;
   world.comes(2, late);

@@ -175,6 +175,26 @@ TEST_CASE("what a worker does, and its GPUs, survive the way") {
   CHECK(got.gpus[0].ecc_errors == -1);
 }
 
+TEST_CASE("a host of another build is understood as far as its build") {
+  NodeJoin other{"host", 2, 8, "job", wire_fingerprint() + 1, "10.0.0.1"};
+  const std::string frame = encode(other, kHere).substr(4);
+  // It has a member that this build does not know, or lacks one.
+  for (const std::string& payload : {frame + "more", frame.substr(0, frame.size() - 4)}) {
+    CHECK_FALSE(decode_node_message(payload, kThere));
+    const auto join = join_of_another_build(payload);
+    REQUIRE(join);
+    CHECK(join->host == "host");
+    CHECK(join->job == "job");
+    CHECK(join->build == wire_fingerprint() + 1);
+  }
+  // Neither is a malformed join of this build one of another, nor is a part of one, nor is another
+  // message.
+  other.build = wire_fingerprint();
+  CHECK_FALSE(join_of_another_build(encode(other, kHere).substr(4) + "more"));
+  CHECK_FALSE(join_of_another_build(frame.substr(0, 20)));
+  CHECK_FALSE(join_of_another_build(encode(NodeSignal{15}, kHere).substr(4)));
+}
+
 TEST_CASE("orders and answers survive the way") {
   const auto join = over(NodeJoin{"host", 2, 8, "job"});
   CHECK(join.host == "host");
@@ -202,7 +222,7 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(over(NodeReady{1, 4, 77, "they differ", true, 3}).corrupt);
   CHECK(over(NodeReady{1, 4, 77, "they differ", true, 3}).corrupt_rank == 3);
   CHECK(over(NodeFence{4, 1}).lost == 1);
-  NodeJoin again{"host", 2, 8, "job", "10.0.0.1", 7, "4f", {}, 5, {4711, 4712}};
+  NodeJoin again{"host", 2, 8, "job", 77, "10.0.0.1", 7, "4f", {}, 5, {4711, 4712}};
   again.found.push_back(
       {.slot = 3, .linked = true, .ready = true, .in_round = 4, .round = 4, .version = 9});
   const auto back = over(again);
