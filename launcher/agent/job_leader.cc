@@ -517,8 +517,8 @@ void JobLeader::on_back(int node, const std::string& host) {
 }
 
 void JobLeader::on_ended(Slot slot, WorkerEnd end) {
-  if (has_failed(end) && end.corrupt.empty() && job().accused(slot)) {
-    // It was killed outside the library's calls, so it could not leave a note.
+  if (end.corrupt.empty() && job().accused(slot)) {
+    // It ended outside the library's calls, so it could not leave a note.
     end.corrupt = "other ranks have found that";
     end.corrupt_rank = end.rank;
   }

@@ -50,6 +50,11 @@ expect_code 76
 expect_err 'rank 1 \(.*\) had corrupt data \(all_reduce #'
 grep -q '"corrupt": "all_reduce #' error.json || { cat error.json; fail "the error file does not say so"; }
 
+# Nor does it go on if that rank then exits with 0.
+flip 1 shm.taken_data 200 --nproc 3 --max-restarts 0 --verify results sh -c '"$@"; exit 0' sh
+expect_code 76
+expect_err 'rank 1 on host .* had corrupt data: all_reduce #'
+
 # A broken processor is found by samples, too.
 steps=1000 flip 0 shm.taken_data 200+ --nproc 3 --max-restarts 0 --verify sample
 expect_code 76

@@ -199,6 +199,7 @@ WorkerEnd Processes::describe_end(Slot slot, const siginfo_t& info) {
     end.exit_code = process.abort_code;
   }
   end.by_chaos = process.by_chaos && end.signal == SIGKILL;
+  note_corruption(end, process.place);
   if (!has_failed(end)) return end;
   note_out_of_memory(end, oom_before_);
   note_left_files(end, process.place);

@@ -40,17 +40,19 @@ void note_left_files(WorkerEnd& end, const WorkerPlace& place) {
   auto operations = last_operations_of(place);
   end.flight = std::move(operations.entries);
   end.flight_is_nccl = operations.is_nccl;
-  if (auto corrupt = corrupt_note(place);
-      corrupt && (corrupt->rank < 0 || corrupt->rank == place.rank)) {
-    end.corrupt_rank = corrupt->rank;
-    end.corrupt = std::move(corrupt->what);
-  }
   const std::string note =
       read_left_file(place.round_dir + "/peer_lost." + std::to_string(place.rank));
   int peer = -1;
   if (std::from_chars(note.data(), note.data() + note.size(), peer).ec == std::errc()) {
     end.peer_lost = peer;
   }
+}
+
+void note_corruption(WorkerEnd& end, const WorkerPlace& place) {
+  auto corrupt = corrupt_note(place);
+  if (!corrupt || (corrupt->rank >= 0 && corrupt->rank != place.rank)) return;
+  end.corrupt_rank = corrupt->rank;
+  end.corrupt = std::move(corrupt->what);
 }
 
 std::string flight_record_of(const WorkerPlace& place) {

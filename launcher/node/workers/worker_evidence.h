@@ -22,6 +22,10 @@ void note_wait_status(WorkerEnd& end, const siginfo_t& info);
 // libdlring's note on a lost peer and the record of its operations.
 void note_left_files(WorkerEnd& end, const WorkerPlace& place);
 
+// What --verify has found about its data, or about those of an unknown rank, also if it has exited
+// with 0.
+void note_corruption(WorkerEnd& end, const WorkerPlace& place);
+
 // What --verify has found, in a worker's words.
 struct CorruptNote {
   int rank = -1;  // whose data are corrupt; -1: none is known

@@ -138,13 +138,16 @@ TEST_CASE("the error file of a failed worker is read, unless reading would block
   std::ofstream(folder.path / "corrupt.7") << "7";  // torn
   WorkerEnd corrupt{.rank = 5}, perhaps{.rank = 6}, torn{.rank = 7};
   for (WorkerEnd* const each : {&corrupt, &perhaps, &torn}) {
-    note_left_files(*each, {.rank = each->rank, .round_dir = folder.path});
+    note_corruption(*each, {.rank = each->rank, .round_dir = folder.path});
   }
   CHECK(corrupt.is_corrupt());
+  CHECK(has_failed(corrupt));  // although its exit code is 0
   CHECK(corrupt.corrupt == "all_reduce #7: rank 5 holds other results");
   CHECK_FALSE(perhaps.is_corrupt());
   CHECK(perhaps.corrupt == "ranks 6-7 hold different results");
+  CHECK(has_failed(perhaps));
   CHECK(torn.corrupt.empty());
+  CHECK_FALSE(has_failed(torn));
   CHECK_FALSE(corrupt_note({.rank = 7, .round_dir = folder.path}));
   CHECK_FALSE(corrupt_note({.rank = 8, .round_dir = folder.path}));
   CHECK_FALSE(corrupt_note({.rank = 5}));

@@ -96,6 +96,14 @@ TEST_CASE("a rank with corrupt data is the root, also when its end was slow") {
        {0},
        {},
        {}},
+      {"it exits with 0", {exited(0, 5, 0), corrupt(exited(1, 6, 0), 1)}, 1, kExitCorrupt, {}, {}, {}},
+      {"all exit with 0, and none is known",
+       {corrupt(exited(0, 5, 0), -1), corrupt(exited(1, 6, 0), -1)},
+       0,
+       kExitCorrupt,
+       {1},
+       {},
+       {}},
   };
   for (const auto& c : cases) check(c);
   const auto named = facts(cases[1].workers), unknown = facts(cases[2].workers);
