@@ -55,6 +55,9 @@ void JobCore::on(const Resume& event) {
   }
   commits_ = version_;
   live_since_ = now_;
+  for (const auto& [slot, by] : event.was.accused) {
+    accused_[slot] = {{by.begin(), by.end()}, deadline_after(now_, kCorruptEnds)};
+  }
   policy_.go_on(now_, event.was.restarts_used, event.was.restarts_left, commits_);
   if (all_work_is_done()) return;
   // The last announcement may not have reached all. If a round was being formed, a member was lost,

@@ -270,6 +270,8 @@ void JobCore::finish() {
 JobRecord JobCore::record() const {
   std::map<Slot, int> leaving;
   std::vector<Slot> done;
+  std::map<Slot, std::vector<Slot>> accused;
+  for (const auto& [slot, whose] : accused_) accused[slot] = {whose.by.begin(), whose.by.end()};
   for (Slot slot = 0; slot < slots(); ++slot) {
     if (at(slot).leaving >= 0) leaving[slot] = at(slot).leaving;
     if (at(slot).life == Life::done && are_tasks()) done.push_back(slot);
@@ -286,7 +288,8 @@ JobRecord JobCore::record() const {
           .roster = roster_,
           .leaving = std::move(leaving),
           .members = members_,
-          .done = std::move(done)};
+          .done = std::move(done),
+          .accused = std::move(accused)};
 }
 
 bool JobCore::holds(const JobRecord& record, const std::vector<Found>& found) {

@@ -21,12 +21,12 @@ void JobDriver::feed(const JobCore::Event& event) {
 }
 
 // News for the record: a new number, a round that may now begin its work, hosts for a later round,
-// or a task that is done.
+// a task that is done, or an accusation.
 void JobDriver::write_news() {
   if (core_.state() != JobState::forming && core_.state() != JobState::active) return;
   JobRecord record = core_.record();
   const auto news = [](const JobRecord& r) {
-    return std::tuple(r.round, r.live, r.wished_size, r.done);
+    return std::tuple(r.round, r.live, r.wished_size, r.done, r.accused);
   };
   if (news(record) == news(last_)) return;
   last_ = std::move(record);

@@ -7,7 +7,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr std::uint32_t kFormat = 6;
+constexpr std::uint32_t kFormat = 7;
 constexpr RecordLimits kJournalLimits{.text = 1024, .items = 65536};
 
 // Numbers from 0 on, less than `end`.
@@ -21,8 +21,14 @@ bool holds_together(const JobRecord& job, std::size_t slots) {
                         job.restarts_used, job.restarts_left, job.used_for_sigterm};
   std::vector<int> leaving;
   for (const auto& [slot, rank] : job.leaving) leaving.insert(leaving.end(), {slot, rank});
+  std::vector<int> accused;
+  for (const auto& [slot, by] : job.accused) {
+    accused.push_back(slot);
+    accused.insert(accused.end(), by.begin(), by.end());
+  }
   return std::min(numbers) >= 0 && !job.roster.empty() && within(job.roster, slots) &&
-         within(job.members, slots) && within(job.done, slots) && within(leaving, slots);
+         within(job.members, slots) && within(job.done, slots) && within(leaving, slots) &&
+         within(accused, slots);
 }
 
 bool holds_together(const JobJournal& journal) {

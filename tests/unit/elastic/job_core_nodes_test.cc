@@ -512,4 +512,11 @@ TEST_CASE("an action waits for the journal, and an outdated one is dropped") {
   CHECK(hands.fences.empty());
   hands.written[1]();
   CHECK(hands.fences == std::vector<int>{2});
+  for (const Slot slot : {0, 1}) {
+    driver.feed(JobCore::Spawned{slot});
+    driver.feed(JobCore::Ready{slot, 0});
+  }
+  driver.feed(JobCore::Ready{0, 2, 0, "", true, 1});
+  driver.feed(JobCore::Ready{1, 2, 0, "", true, 0});  // nothing else is new
+  CHECK(hands.records.back().accused == std::map<Slot, std::vector<Slot>>{{0, {1}}, {1, {0}}});
 }

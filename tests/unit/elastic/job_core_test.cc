@@ -422,6 +422,20 @@ TEST_CASE("a process with corrupt data that does not end is replaced") {
   CHECK_FALSE(world.core.deadline());
 }
 
+TEST_CASE("the next leader knows who was accused of corrupt data") {
+  JobWorld first(of(4, 2));
+  first.feed(JobCore::Ready{0, 1, 0, "", true, 2});
+  CHECK_FALSE(first.core.accused(2));
+  JobWorld world(of(4, 2), first);
+  CHECK_FALSE(world.core.accused(2));
+  world.feed(JobCore::Ready{3, 1, 0, "", true, 2});
+  CHECK(world.core.accused(2));
+  REQUIRE(world.core.deadline());
+  world.now += kCorruptEnds;
+  world.feed(JobCore::Clock{});
+  CHECK(world.stopped == Slots{2});
+}
+
 TEST_CASE("a process with corrupt data that ends by itself, or asks for a round, is not killed") {
   JobWorld world(of(3, 2));
   for (const Slot slot : {0, 1}) {

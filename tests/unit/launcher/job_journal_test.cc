@@ -25,6 +25,7 @@ JobJournal some_journal() {
   journal.job.leaving = {{1, 1}};
   journal.job.members = {1};
   journal.job.done = {2};
+  journal.job.accused = {{1, {0, 2}}};
   return journal;
 }
 
@@ -60,6 +61,9 @@ TEST_CASE("a malformed or incomplete journal is refused") {
   auto no_slot = some_journal();
   no_slot.job.roster = {3};
   CHECK_FALSE(decode_job_journal(encode(no_slot)));
+  auto no_accuser = some_journal();
+  no_accuser.job.accused = {{1, {3}}};
+  CHECK_FALSE(decode_job_journal(encode(no_accuser)));
   auto drained_nowhere = some_journal();
   drained_nowhere.drained = {{"c", 2, true}};
   CHECK_FALSE(decode_job_journal(encode(drained_nowhere)));
