@@ -265,6 +265,9 @@ class JobCore {
     return {record.restarts_used - record.used_for_sigterm,
             record.restarts_left + record.used_for_sigterm};
   }
+  // The size of the round before, if the one that is being formed has another size, and no rank was
+  // lost in between; 0: there is no such change.
+  int resized_from() const;
   // Some member stays for the round that is being formed.
   bool some_stay() const;
   // Several members of the last round have found that its data are corrupt.

@@ -29,6 +29,12 @@ void JobCore::settle() {
   if (state_ == JobState::ending && !any_alive()) finish();
 }
 
+int JobCore::resized_from() const {
+  const int before = static_cast<int>(members_.size());
+  const bool resizes = state_ == JobState::forming && !lost_ && before != size();
+  return resizes ? before : 0;
+}
+
 bool JobCore::some_stay() const {
   return std::ranges::any_of(
       roster_, [&](Slot slot) { return is_up(at(slot)) || at(slot).life == Life::done; });

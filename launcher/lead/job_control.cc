@@ -235,6 +235,7 @@ JobStatus JobControl::status(const Workers& workers) const {
   status.round = core.round();
   status.size = core.size();
   status.target_size = core.target_size();
+  status.resized_from = core.resized_from();
   status.min_size = core.min_size();
   status.max_size = core.max_size();
   status.waits_for = core.waits_for();

@@ -78,6 +78,7 @@ struct JobStatus {
   int round = 0;
   int size = 0;
   int target_size = 0;  // what the job is growing to, or `size`
+  int resized_from = 0;  // JobCore::resized_from()
   int min_size = 0;     // with fewer workers the job does not go on
   int max_size = 0;     // as --max-nproc
   std::vector<HostStatus> all_hosts;

@@ -42,12 +42,19 @@ std::string hosts_to_come(const JobStatus& job) {
   return text;
 }
 
-std::string workers_to_come(const JobStatus& job) {
+std::string workers_up(const JobStatus& job) {
   const Members up = members_that(job, [](const WorkerStatus& worker) { return worker.up; });
-  std::string text = job.restarts_used > 0 || job.round > 1
-                         ? fmt::format("round {}: restarting, ", job.round)
-                         : "starting: ";
-  text += fmt::format("{} of {} workers", up.some, up.all);
+  return fmt::format("{} of {} workers", up.some, up.all);
+}
+
+std::string next_round(const JobStatus& job) {
+  if (job.restarts_used == 0 && job.round <= 1) return "starting: " + workers_up(job);
+  if (job.resized_from == 0) return fmt::format("round {}: restarting, {}", job.round, workers_up(job));
+  return fmt::format("round {}: resizing, {} -> {} workers", job.round, job.resized_from, job.size);
+}
+
+std::string workers_to_come(const JobStatus& job) {
+  const std::string text = next_round(job);
   const bool is_short = !job.waits_for.empty() && job.waits_for.size() <= kShortWait;
   return is_short ? text + ", waiting for " + job.waits_for : text;
 }

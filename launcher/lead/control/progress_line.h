@@ -5,6 +5,7 @@
 //   rendezvous: 30 of 32 ranks, waiting for ranks 7,31
 //   step 1200/5000  24%  12.4 steps/s  ETA 5m07s  loss 1.83
 //   round 2: restarting, 31 of 32 workers
+//   round 3: resizing, 32 -> 48 workers
 // It is empty while a job runs that reports no progress. Pure.
 #pragma once
 
@@ -16,7 +17,7 @@
 
 namespace dlaunch {
 
-// What the job is at; "": nothing that concerns its start or its restart.
+// What the job is at; "": nothing that concerns its start, its restart or a resize.
 std::string stage_of(const JobStatus& job);
 // It stays as it is until the job changes its state or its round.
 bool is_settled(const JobStatus& job);

@@ -11,13 +11,16 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   JobConfig config = of(4, 1);
   config.min_size = 1;
   JobWorld world(config);
+  CHECK(world.core.resized_from() == 0);
   world.feed(JobCore::Resize{2});
+  CHECK(world.core.resized_from() == 4);
   world.rejoin(3);
   world.rejoin(0);
   CHECK(world.stopped.empty());  // the others may need what it commits
   CHECK(world.announced == std::vector<int>{1});
   world.rejoin(1);
   CHECK(world.announced == std::vector<int>{1, 2});
+  CHECK(world.core.resized_from() == 0);
   CHECK(world.roster == Slots{0, 1});
   CHECK(world.stopped == Slots{2, 3});
   CHECK(world.core.target_size() == 2);
@@ -28,6 +31,7 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   CHECK(world.core.state() == JobState::active);  // nobody waits for them
   world.feed(JobCore::Ready{3, 0});
   CHECK(world.losts.back() == -1);  // they go on to their next commit
+  CHECK(world.core.resized_from() == 2);
   world.rejoin_all();
   CHECK(world.roster == Slots{0, 1, 2, 3});
   CHECK(world.core.restarts_used() == 0);
@@ -39,6 +43,7 @@ TEST_CASE("a smaller size is still the target after a loss on the way to it") {
   JobWorld world(config);
   world.feed(JobCore::Resize{2});
   world.fail(0);
+  CHECK(world.core.resized_from() == 0);  // a failure as well
   CHECK(world.core.size() == 4);  // what the others hold may be needed
   world.rejoin_all();
   CHECK(world.roster == Slots{1, 2, 3, 4});

@@ -74,6 +74,16 @@ TEST_CASE("progress line: a job that is started again says so") {
   CHECK(stage_of(again) == "round 2: restarting, 31 of 32 workers");
 }
 
+TEST_CASE("progress line: a job that changes its size without a failure says so") {
+  JobStatus resized = job(JobState::forming, 4, 4);
+  resized.round = 3;
+  resized.restarts_used = 1;  // earlier
+  resized.resized_from = 2;
+  resized.waits_for = "rank 0 to leave its round";
+  CHECK(stage_of(resized) ==
+        "round 3: resizing, 2 -> 4 workers, waiting for rank 0 to leave its round");
+}
+
 TEST_CASE("progress line: a program's progress in words") {
   PaceMeter meter;
   CHECK_FALSE(meter.at(kStart));
