@@ -208,6 +208,7 @@ class Trainer {
                        static_cast<float>(sampler_.position()) / static_cast<float>(train_.size());
     const auto batch = sampler_.next();
     learn(batch);
+    images_ += batch.global;
     const auto learned = Clock::now();
     state_.update();
     state_time_ += Clock::now() - learned;
@@ -242,12 +243,15 @@ class Trainer {
 
   void report(int epoch) {
     const double right = accuracy(comm_, model_, test_);
+    if (reported_ == epoch) return;  // a loss has interrupted the next step
     const std::chrono::duration<double> took = Clock::now() - epoch_began_;
     const std::chrono::duration<double> of_state = std::exchange(state_time_, {});
+    const auto images = static_cast<double>(std::exchange(images_, 0));
     epoch_began_ = Clock::now();
     if (comm_.rank() != 0) return;
+    reported_ = epoch;
     std::printf("epoch %d  loss %.4f  accuracy %.4f  %.0f images/s  commits %.2f %%\n", epoch,
-                epoch_loss(losses_, epoch, options_, train_), right, train_.size() / took.count(),
+                epoch_loss(losses_, epoch, options_, train_), right, images / took.count(),
                 100 * of_state.count() / took.count());
     std::fflush(stdout);
   }
@@ -264,7 +268,11 @@ class Trainer {
   dl::State state_;
   dl::ElasticSampler sampler_{state_, "samples", static_cast<std::uint64_t>(train_.size()),
                               static_cast<std::uint64_t>(options_.batch), options_.seed};
+  // Since then, in this process: a restarted one has not done the whole epoch, and a step may be
+  // done again.
   Clock::time_point epoch_began_ = Clock::now();
+  std::uint64_t images_ = 0;  // of all ranks
+  int reported_ = 0;          // the last epoch, by this process
   std::optional<Clock::time_point> left_step_;
   Clock::duration state_time_{};  // within update() and between steps: the cost of being elastic
 };

@@ -37,3 +37,9 @@ newest=$(ls -t snaps/* | head -1); truncate -s 1000 "$newest"
 run dlaunch --nproc 3 "$train" "${args[@]}" --snapshots snaps --snapshot-every 20 --model resumed
 expect_code 0; expect_err "$(basename "$newest")"
 cmp quiet resumed || fail "the model differs after resuming from a snapshot"
+
+# Images that an earlier job has trained do not count for the speed: here all of them.
+for speed in '[1-9][0-9]*' 0; do
+  run dlaunch --nproc 2 "$train" --epochs 1 --batch 128 --limit 256 --snapshots end --snapshot-every 2
+  expect_code 0; expect_out "epoch 1 .* $speed images/s"
+done
