@@ -64,7 +64,6 @@ class JobLeader final : private AgentBase,
   void on_timer() override;
   void on_idle() override;
   void on_waiting();
-  void tell_corrupt(const WorkerEnd& end);
   void tell_loss(Slot slot, const WorkerEnd& end, int size_before) const;
   std::string pause_before(Slot slot) const;
   const JobCore& job() const { return driver_->core(); }
@@ -533,7 +532,10 @@ void JobLeader::ended(Slot slot, const WorkerEnd& end) {
   telemetry_.events().ended(end, job());
   const int size_before = job().size();
   all_start_again_ = false;
-  if (end.is_corrupt()) tell_corrupt(end);
+  const std::string host = end.host.empty() ? plan_.host : end.host;
+  if (end.is_corrupt()) {
+    log_warn("rank {} on host {} had corrupt data: {}", end.rank, host, escaped(end.corrupt));
+  }
   feed(JobCore::Ended{.slot = slot,
                       .well = well,
                       .consequence = end.peer_lost >= 0,
@@ -545,19 +547,14 @@ void JobLeader::ended(Slot slot, const WorkerEnd& end) {
                       .ran = end.ended - end.started,
                       .by_itself = end.signal_we_sent == 0});
   if (job().state() == JobState::ending || job().state() == JobState::ended) return;
+  // A broken machine corrupts data again: its host is drained as if the user had asked for it, if
+  // the job can do without it. A successor would start there a moment later.
+  if (end.is_corrupt() && plan_.nodes.several()) control_->drain(host);
   node_->end_leftovers();
   if (well || all_start_again_) return;  // the start has reported it
   if (job().some_stay()) return tell_loss(slot, end, size_before);
   const std::string pause = pause_before(slot);
   if (!pause.empty()) log_warn("rank {} failed; all workers are started again{}", end.rank, pause);
-}
-
-// A broken machine corrupts data again: its host is drained as if the user had asked for it, if the
-// job can do without it.
-void JobLeader::tell_corrupt(const WorkerEnd& end) {
-  const std::string host = end.host.empty() ? plan_.host : end.host;
-  log_warn("rank {} on host {} had corrupt data: {}", end.rank, host, escaped(end.corrupt));
-  if (plan_.nodes.several()) control_->drain(host);
 }
 
 // " in 1.3 s": the delay before its successor starts; empty if it is too short to read.

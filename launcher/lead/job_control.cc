@@ -175,22 +175,21 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
   }
 }
 
+// Asks no host for figures: the decision needs none, and one of the hosts may not answer.
 void JobControl::drain(const std::string& host) {
-  look(false, [this, host](const JobStatus& now) {
-    if (now.state == JobState::ending || now.state == JobState::ended) return;
-    const bool is_drained = std::ranges::any_of(now.all_hosts, [&](const HostStatus& other) {
-      return other.name == host && other.drained;
-    });
-    if (is_drained) return;
-    const ControlDecision decision =
-        decide({.command = ControlRequest::Command::drain, .host = host}, now);
-    if (!decision.refused.empty()) {
-      return log_warn("host {} is not drained: {}", host, decision.refused);
-    }
-    log_warn("{}; 'dlaunchctl undrain {}' takes it back", decision.done, host);
-    telemetry_.events().ordered(decision.done);
-    carry_out(decision);
+  const JobStatus now = status({});
+  const bool is_drained = std::ranges::any_of(now.all_hosts, [&](const HostStatus& other) {
+    return other.name == host && other.drained;
   });
+  if (is_drained) return;
+  const ControlDecision decision =
+      decide({.command = ControlRequest::Command::drain, .host = host}, now);
+  if (!decision.refused.empty()) {
+    return log_warn("host {} is not drained: {}", host, decision.refused);
+  }
+  log_warn("{}; 'dlaunchctl undrain {}' takes it back", decision.done, host);
+  telemetry_.events().ordered(decision.done);
+  carry_out(decision);
 }
 
 // Before the job has begun the only order is to end it.

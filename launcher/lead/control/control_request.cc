@@ -181,12 +181,15 @@ ControlDecision drain(const JobStatus& job, const std::string& name) {
                     "--min-nproc), and its other hosts have {}",
                     workers(job.min_size), others));
   }
+  const auto leaving = std::ranges::count_if(job.workers, [&](const WorkerStatus& worker) {
+    return worker.rank >= 0 && worker.up && worker.host == host->name;
+  });
   ControlDecision decision;
   decision.drain = *host;
-  decision.done = fmt::format(
-      "host {} is drained: its {} at the next commit", host->name,
-      host->ranks == 1 ? "worker leaves" : fmt::format("{} workers leave", host->ranks));
-  if (host->ranks == 0) decision.done = fmt::format("host {} is drained", host->name);
+  decision.done =
+      fmt::format("host {} is drained: its {} at the next commit", host->name,
+                  leaving == 1 ? "worker leaves" : fmt::format("{} workers leave", leaving));
+  if (leaving == 0) decision.done = fmt::format("host {} is drained", host->name);
   return decision;
 }
 

@@ -224,6 +224,7 @@ TEST_CASE("a host is drained if the elastic job can continue without it") {
   job.min_size = 1;
   job.all_hosts = {{.node = 0, .name = "a", .ranks = 1}, {.node = 1, .name = "b", .ranks = 2}};
   job.all_hosts[1].listed_as = "b.site";
+  for (WorkerStatus& worker : job.workers) worker.host = worker.rank == 0 ? "a" : "b";
   for (const char* name : {"b", "b.site"}) {
     const auto decision = say(job, Ask::drain, name);
     CHECK(decision.refused == "");
@@ -231,6 +232,12 @@ TEST_CASE("a host is drained if the elastic job can continue without it") {
     REQUIRE(decision.drain);
     CHECK(decision.drain->node == 1);
   }
+  // A worker that has failed there, and has not been started again, has nothing to leave.
+  job.workers[1].up = false;
+  CHECK(say(job, Ask::drain, "b").done ==
+        "host b is drained: its worker leaves at the next commit");
+  job.workers[2].up = false;
+  CHECK(say(job, Ask::drain, "b").done == "host b is drained");
   CHECK(say(job, Ask::drain, "c").refused == "there is no host c in this job: a, b");
   CHECK(say(job, Ask::undrain, "b").refused == "host b is not drained");
   job.min_size = 2;
