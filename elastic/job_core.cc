@@ -469,12 +469,12 @@ void JobCore::leave_roster(int rank) {
   const Slot slot = roster_[static_cast<std::size_t>(rank)];
   Process& process = at(slot);
   roster_.erase(roster_.begin() + rank);
-  process.wanted = false;
   process.rank = -1;
   if (process.linked && is_up(process) && process.in_round > 0) {
+    process.wanted = false;
     process.leaving = rank;
-  } else if (process.life != Life::stopping) {
-    stop(slot, SIGTERM);
+  } else {
+    dismiss(slot);
   }
   number_ranks();
 }

@@ -60,9 +60,10 @@ bool JobCore::is_newcomer(const Process& process) const {
   return elastic_ && is_up(process) && process.in_round == 0;
 }
 
+// One that is being stopped gets no second signal.
 void JobCore::dismiss(Slot slot) {
   at(slot).wanted = false;
-  stop(slot, SIGTERM);
+  if (at(slot).life != Life::stopping) stop(slot, SIGTERM);
 }
 
 // Gives the place to a spare, or lets the job go on without it. False: it keeps its place, and the

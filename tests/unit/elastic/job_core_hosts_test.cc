@@ -363,6 +363,21 @@ TEST_CASE("a spare takes the place of a member that a draining host lacks") {
   CHECK(world.core.nobody_on(1));
 }
 
+TEST_CASE("a process that is being stopped gets no second signal because its host is drained") {
+  JobConfig config = one_each(3, 3, 4);
+  config.max_size = 3;
+  config.spares = 1;
+  JobWorld world(config);
+  // The spare takes its place, and it is to be a spare once it has ended.
+  REQUIRE_FALSE(world.core.step(world.now, JobCore::Replace{1}).empty());
+  REQUIRE(world.core.rank_of(1) == -1);
+  for (const auto& action : world.core.step(world.now, JobCore::NodeDrain{1})) {
+    CHECK_FALSE(std::holds_alternative<JobCore::StopWorkers>(action));
+  }
+  world.core.step(world.now, JobCore::Ended{.slot = 1, .well = false});
+  CHECK(world.core.nobody_on(1));
+}
+
 TEST_CASE("a job that needs a draining host starts a lost member there again") {
   JobWorld world(one_each(3, 3, 3));
   world.feed(JobCore::NodeDrain{2});
