@@ -1,7 +1,7 @@
 // Flips one bit at each failpoint of data (base/failpoint.h) on each rank, in jobs that verify
-// their calls. Each failpoint x rank x collective x transport x size, and as many kinds of jobs as
-// DLAUNCH_VERIFY has modes. The ranks must find the flip and name the rank where it was, or, where
-// the mode says so, find it without a name. No innocent rank is ever named.
+// their calls: each failpoint x rank x collective that comes by it x transport x size, and as many
+// kinds of jobs as DLAUNCH_VERIFY has modes. The ranks must find the flip and name the rank where
+// it was, or, where the mode says so, find it without a name. No innocent rank is ever named.
 // usage: corruption_faults [--only FAILPOINT] [--mode sample|results|full] [--ranks N]
 //                          [--transport shm|tcp] [--calls N] [--tell]
 // --calls: so many calls without a flip instead, in which no rank may find a difference.
@@ -30,14 +30,24 @@ constexpr int kCalls = 40;
 constexpr std::size_t kLeastData = 1000;
 constexpr std::size_t kSizes[] = {3000, 70'000, 3 << 20};  // bytes
 
+// The data that a failpoint is about.
+enum class Data {
+  moved,     // all data
+  reduced,   // results of a plane's reduction; with "full" the planes only move
+  verified,  // those that each rank makes itself with "full"
+};
 struct Point {
   const char* name;
   const char* transport;
+  Data data;
 };
-constexpr Point kPoints[] = {{"shm.given_data", "shm"},       {"shm.reduced_data", "shm"},
-                             {"shm.taken_data", "shm"},       {"stream.taken_data", "tcp"},
-                             {"program.reduced_data", "tcp"}, {"verified.reduced_data", "shm"},
-                             {"verified.reduced_data", "tcp"}};
+constexpr Point kPoints[] = {{"shm.given_data", "shm", Data::moved},
+                             {"shm.reduced_data", "shm", Data::reduced},
+                             {"shm.taken_data", "shm", Data::moved},
+                             {"stream.taken_data", "tcp", Data::moved},
+                             {"program.reduced_data", "tcp", Data::reduced},
+                             {"verified.reduced_data", "shm", Data::verified},
+                             {"verified.reduced_data", "tcp", Data::verified}};
 
 enum class What { all_reduce, all_reduce_list, broadcast, all_gather };
 constexpr const char* kWhat[] = {"all_reduce", "all_reduce_list", "broadcast", "all_gather"};
@@ -201,21 +211,30 @@ bool run(const Case& of, bool tell, Outcome& outcome) {
   return good;
 }
 
+bool is_full(const Case& of) { return std::strcmp(of.mode, "full") == 0; }
+bool reduces(const Case& of) {
+  return of.what == What::all_reduce || of.what == What::all_reduce_list;
+}
+
+// Whether such a call comes by the failpoint.
+bool can_strike(const Case& of) {
+  if (of.point->data == Data::moved) return true;
+  return reduces(of) && is_full(of) == (of.point->data == Data::verified);
+}
+
 // Whether this mode must find a flip there.
 bool must_find(const Case& of) {
-  if (std::strcmp(of.mode, "full") == 0) return true;
+  if (is_full(of)) return true;
   if (std::strcmp(of.mode, "sample") == 0) return false;
   // Before the result of a reduction goes to all ranks, a flip is one of theirs, too.
-  const bool reduces = of.what == What::all_reduce || of.what == What::all_reduce_list;
-  return !reduces || std::strcmp(of.point->name, "shm.taken_data") == 0 ||
+  return !reduces(of) || std::strcmp(of.point->name, "shm.taken_data") == 0 ||
          std::strcmp(of.point->name, "verified.reduced_data") == 0;
 }
 
 // Three ranks have a majority; but in a broadcast by way of others no rank can be named.
 bool must_name(const Case& of) {
   if (of.ranks < 3 || !must_find(of)) return false;
-  const bool full = std::strcmp(of.mode, "full") == 0;
-  return full || of.what != What::broadcast || of.transport[0] == 's';
+  return is_full(of) || of.what != What::broadcast || of.transport[0] == 's';
 }
 
 struct Options {
@@ -236,6 +255,7 @@ bool parse(int argc, char** argv, Options& options) {
 
 std::vector<Case> cases_of(const Options& options) {
   std::vector<Case> cases;
+  int number = 0;
   const auto wanted = [](const std::string& only, const char* word) {
     return only.empty() || only == word;
   };
@@ -251,15 +271,16 @@ std::vector<Case> cases_of(const Options& options) {
              {What::all_reduce, What::all_reduce_list, What::broadcast, What::all_gather}) {
           for (const std::size_t bytes : kSizes) {
             for (int victim = 0; victim < ranks; ++victim) {
-              cases.push_back({.point = &point,
-                               .transport = point.transport,
-                               .mode = mode,
-                               .what = what,
-                               .ranks = ranks,
-                               .victim = victim,
-                               .hit = 3 + static_cast<int>(cases.size() % 4),
-                               .bytes = bytes,
-                               .calls = bytes > 1 << 20 ? kCalls / 4 : kCalls});
+              const Case of{.point = &point,
+                            .transport = point.transport,
+                            .mode = mode,
+                            .what = what,
+                            .ranks = ranks,
+                            .victim = victim,
+                            .hit = 3 + number++ % 4,
+                            .bytes = bytes,
+                            .calls = bytes > 1 << 20 ? kCalls / 4 : kCalls};
+              if (can_strike(of)) cases.push_back(of);
             }
           }
         }
