@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ring/communicator.h"
+#include "ring/hosts/layered_plane.h"
 
 namespace dlaunch {
 namespace {
@@ -73,7 +74,7 @@ Result<void> Communicator::run_merged(const Batch& batch,
                                       const std::function<Result<void>(const Call&)>& run) {
   // A codec gives values that are near each other a common scale.
   const auto may_merge = [this](const Call& call) {
-    const bool encoded = call.collective == Collective::all_reduce && call.dtype == DL_FLOAT32 &&
+    const bool encoded = call.collective == Collective::all_reduce && has_codecs(call.dtype) &&
                          job_.codec != WireCodec::none;
     return !encoded && device_of(call.in) < 0;
   };

@@ -187,7 +187,7 @@ class Communicator:
     def send(self, x: Array, peer: int, tag: int = 0) -> None:
         """Returns when the program may change x, possibly before the peer receives it."""
     def recv(self, out: T, peer: int, tag: int = 0) -> T:
-        """`out` must have the number and type of the elements that the peer sends."""
+        """`out` must have the number and type of the elements that the peer sends; uint8 matches as many bytes of any."""
     def recv_any(self, out: Array, tag: int = 0) -> int:
         """Takes the next message with this tag, and returns the sender's rank."""
 

@@ -277,7 +277,8 @@ Result<void> LayeredPlane::begin(const Call& call, Block& block) {
   block.encoded = encodes(exchange);
   if (!block.encoded) return push(exchange, block);
   auto& encoded = encoded_[block.slot];
-  encoded.encode(codec_, static_cast<const float*>(block.slice), count, column_.size());
+  encoded.encode(codec_, static_cast<const float*>(block.slice), count * element / sizeof(float),
+                 column_.size());
   return push(move(call, Collective::all_to_all, encoded), block);
 }
 
@@ -320,8 +321,9 @@ Result<void> LayeredPlane::end(const Call& call, Block& block) {
 // -- Between hosts
 
 bool LayeredPlane::encodes(const Call& call) const {
-  return codec_ != WireCodec::none && call.dtype == DL_FLOAT32 &&
-         (call.op == DL_SUM || call.op == DL_AVG) && call.count * sizeof(float) > kSmallBytes;
+  return codec_ != WireCodec::none && has_codecs(call.dtype) &&
+         (call.op == DL_SUM || call.op == DL_AVG) &&
+         call.count * dtype_bytes(call.dtype) > kSmallBytes;
 }
 
 Call LayeredPlane::move(const Call& of, Collective collective, EncodedSlice& encoded) const {

@@ -10,7 +10,7 @@
 //
 // A broadcast goes from the root to the ranks of the same place on other hosts, and on from these.
 // Everything else goes over the sockets from rank to rank. A wire codec encodes what float32 sums
-// and averages send between hosts: each rank's contribution once, and the result once. All ranks
+// and averages, and complex64 ones as pairs of these, send between hosts: each rank's contribution once, and the result once. All ranks
 // decode the same encoded result, so they get the same bits.
 #pragma once
 
@@ -23,6 +23,9 @@
 #include "ring/kernels/wire_codec.h"
 
 namespace dlaunch {
+
+// Wire codecs apply to sums and averages of this type.
+inline bool has_codecs(dl_dtype dtype) { return dtype == DL_FLOAT32 || dtype == DL_COMPLEX64; }
 
 // local: the shared memory of this rank's host, with its ranks in ascending order; null if each
 // host has one rank. between: the sockets of all ranks. hosts.even() must be true. call_roll may be

@@ -7,14 +7,18 @@
 
 #include "base/failpoint.h"
 #include "base/units.h"
+#include "ring/call/plane.h"
 #include "ring/kernels/copy.h"
 #include "ring/stream/stream_errors.h"
 
 namespace dlaunch {
 namespace {
 
+// Bytes match a message of any type.
 bool matches(const FrameHeader& sent, const Message& wanted) {
-  return sent.count == wanted.count && sent.message_dtype() == wanted.dtype;
+  if (sent.message_dtype() == wanted.dtype) return sent.count == wanted.count;
+  const bool as_bytes = sent.message_dtype() == DL_UINT8 || wanted.dtype == DL_UINT8;
+  return as_bytes && sent.bytes == wanted.count * dtype_bytes(wanted.dtype);
 }
 
 }  // namespace

@@ -172,6 +172,37 @@ TEST_CASE("a message with another count or dtype is a mismatch") {
   }
 }
 
+TEST_CASE("bytes match a message of any type that has as many") {
+  const std::vector<float> numbers = {1, -2, 3, 4.5F};
+  const auto message = [](const void* from, void* to, std::size_t count, dl_dtype dtype) {
+    const int peer = from != nullptr ? 1 : 0;
+    return Message{.send = from,
+                   .recv = to,
+                   .is_send = from != nullptr,
+                   .count = count,
+                   .dtype = dtype,
+                   .peer = peer,
+                   .tag = 2};
+  };
+  for (const auto& types : {std::pair(DL_COMPLEX64, DL_UINT8), std::pair(DL_UINT8, DL_FLOAT32),
+                            std::pair(DL_UINT8, DL_FLOAT8_E4M3)}) {
+    const dl_dtype sent = types.first, received = types.second;
+    CAPTURE(sent);
+    MessageWorld world(2);
+    std::vector<float> got(4);
+    REQUIRE(transfer(*world.ends[0],
+                     message(numbers.data(), nullptr, 16 / dtype_bytes(sent), sent)));
+    REQUIRE(transfer(*world.ends[1],
+                     message(nullptr, got.data(), 16 / dtype_bytes(received), received)));
+    CHECK(got == numbers);
+  }
+  MessageWorld world(2);
+  std::vector<float> got(4);
+  REQUIRE(transfer(*world.ends[0], message(numbers.data(), nullptr, 15, DL_UINT8)));
+  const auto fewer = transfer(*world.ends[1], message(nullptr, got.data(), 4, DL_FLOAT32));
+  CHECK(is(fewer, Errc::mismatch, 0));
+}
+
 TEST_CASE("a message that was sent before its sender left can be fetched") {
   MessageWorld world(2, Wire::tcp);
   std::vector<int> values(1000, 7), got(1000);
