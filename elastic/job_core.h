@@ -110,7 +110,8 @@ struct JobRecord {
   std::map<Slot, int> leaving;  // slots without a successor, and their ranks
   std::vector<Slot> members;    // of `live`
   std::vector<Slot> done;       // tasks that ended well
-  std::map<Slot, std::vector<Slot>> accused;  // members with corrupt data, in the words of these
+  // Members with corrupt data, in the words of these others.
+  std::map<Slot, std::vector<Slot>> accused;
   bool operator==(const JobRecord&) const = default;
 };
 

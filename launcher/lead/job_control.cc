@@ -178,9 +178,8 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
 // Asks no host for figures: the decision needs none, and one of the hosts may not answer.
 void JobControl::drain(const std::string& host) {
   const JobStatus now = status({});
-  const bool is_drained = std::ranges::any_of(now.all_hosts, [&](const HostStatus& other) {
-    return other.name == host && other.drained;
-  });
+  const bool is_drained = std::ranges::any_of(
+      now.all_hosts, [&](const HostStatus& other) { return other.name == host && other.drained; });
   if (is_drained) return;
   const ControlDecision decision =
       decide({.command = ControlRequest::Command::drain, .host = host}, now);

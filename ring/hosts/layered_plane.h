@@ -10,8 +10,8 @@
 //
 // A broadcast goes from the root to the ranks of the same place on other hosts, and on from these.
 // Everything else goes over the sockets from rank to rank. A wire codec encodes what float32 sums
-// and averages, and complex64 ones as pairs of these, send between hosts: each rank's contribution once, and the result once. All ranks
-// decode the same encoded result, so they get the same bits.
+// and averages, and complex64 ones as pairs of these, send between hosts: each rank's contribution
+// once, and the result once. All ranks decode the same encoded result, so they get the same bits.
 #pragma once
 
 #include <memory>

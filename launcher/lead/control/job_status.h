@@ -77,10 +77,10 @@ struct JobStatus {
   JobPhase phase = JobPhase::queued;
   int round = 0;
   int size = 0;
-  int target_size = 0;  // what the job is growing to, or `size`
+  int target_size = 0;   // what the job is growing to, or `size`
   int resized_from = 0;  // JobCore::resized_from()
-  int min_size = 0;     // with fewer workers the job does not go on
-  int max_size = 0;     // as --max-nproc
+  int min_size = 0;      // with fewer workers the job does not go on
+  int max_size = 0;      // as --max-nproc
   std::vector<HostStatus> all_hosts;
   std::string waits_for;  // what the round waits for; "": nothing
   int hosts_here = 1, hosts_wanted = 1;

@@ -49,7 +49,8 @@ std::string workers_up(const JobStatus& job) {
 
 std::string next_round(const JobStatus& job) {
   if (job.restarts_used == 0 && job.round <= 1) return "starting: " + workers_up(job);
-  if (job.resized_from == 0) return fmt::format("round {}: restarting, {}", job.round, workers_up(job));
+  if (job.resized_from == 0)
+    return fmt::format("round {}: restarting, {}", job.round, workers_up(job));
   return fmt::format("round {}: resizing, {} -> {} workers", job.round, job.resized_from, job.size);
 }
 

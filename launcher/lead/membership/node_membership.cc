@@ -145,22 +145,21 @@ JobJournal NodeMembership::journal(const JobRecord& record) const {
 
 void NodeMembership::join(Link link, const NodeJoin& join) {
   const std::string host = escaped(join.host);
-  const auto admission = admit(
-      {.host = host,
-       .job = escaped(join.job),
-       .build = join.build,
-       .run = join.run,
-       .has_workers = !join.found.empty()},
-      {.job = what_must_agree(plan_),
-       .run = run_,
-       .build = wire_fingerprint(),
-       .leader = plan_.host,
-       .elects = plan_.nodes.elects(),
-       .drained = kept_out_.contains(host),
-       .starter_gone = !job_.expects(join.login),
-       .continues = was_.has_value(),
-       .awaits_earlier = awaits_earlier(),
-       .begun = roster_.begun()});
+  const auto admission = admit({.host = host,
+                                .job = escaped(join.job),
+                                .build = join.build,
+                                .run = join.run,
+                                .has_workers = !join.found.empty()},
+                               {.job = what_must_agree(plan_),
+                                .run = run_,
+                                .build = wire_fingerprint(),
+                                .leader = plan_.host,
+                                .elects = plan_.nodes.elects(),
+                                .drained = kept_out_.contains(host),
+                                .starter_gone = !job_.expects(join.login),
+                                .continues = was_.has_value(),
+                                .awaits_earlier = awaits_earlier(),
+                                .begun = roster_.begun()});
   switch (admission.answer) {
     case Admission::Answer::refuse:
       return refuse(link, admission.why);

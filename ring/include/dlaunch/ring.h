@@ -150,7 +150,8 @@ typedef struct dl_options {
   const char* secret_file; /* NULL: DLAUNCH_SECRET_FILE, or no secret */
   const char* wire_codec;  /* "none", "bf16", "int8", "fp8", "int4": how sums and averages of
                               float32 and complex64 in all_reduce travel between hosts; lossy, see
-                              dl_codec. The same on every rank. NULL: DLAUNCH_WIRE_CODEC or "none" */
+                              dl_codec. The same on every rank. NULL: DLAUNCH_WIRE_CODEC, or
+                              "none" */
   int elastic;             /* 1: this process goes on when others are lost: see dl_rejoin() */
 } dl_options;
 
@@ -461,10 +462,10 @@ DL_API void dl_persistent_free(dl_persistent* call);
  * The library makes one call of those all_reduces of a batch that have one type and op, and of
  * those broadcasts that have one type and root, if each has at most 64 KiB of host memory (except
  * all_reduces of float32 and complex64 with a wire_codec, and all with an operation of
- * dl_op_create()). For 64 all_reduces of 1 KiB two ranks of one host need 27 us instead of 365 over sockets, and in shared
- * memory 13 us instead of 16 if their cores share a cache, else 15 instead of 42. Error texts then
- * name a list. Between hosts floats may get other roundings than in calls of their own, as in
- * dl_all_reduce_list().
+ * dl_op_create()). For 64 all_reduces of 1 KiB two ranks of one host need 27 us instead of 365 over
+ * sockets, and in shared memory 13 us instead of 16 if their cores share a cache, else 15 instead
+ * of 42. Error texts then name a list. Between hosts floats may get other roundings than in calls
+ * of their own, as in dl_all_reduce_list().
  *
  * The calls of a batch must not depend on each other: memory that one writes must be no other
  * one's. A broadcast counts as writing its buffer on the root, too. dl_batch_end() returns

@@ -44,7 +44,7 @@ TEST_CASE("a smaller size is still the target after a loss on the way to it") {
   world.feed(JobCore::Resize{2});
   world.fail(0);
   CHECK(world.core.resized_from() == 0);  // a failure as well
-  CHECK(world.core.size() == 4);  // what the others hold may be needed
+  CHECK(world.core.size() == 4);          // what the others hold may be needed
   world.rejoin_all();
   CHECK(world.roster == Slots{1, 2, 3, 4});
   CHECK(world.stopped.empty());

@@ -190,8 +190,8 @@ TEST_CASE("bytes match a message of any type that has as many") {
     CAPTURE(sent);
     MessageWorld world(2);
     std::vector<float> got(4);
-    REQUIRE(transfer(*world.ends[0],
-                     message(numbers.data(), nullptr, 16 / dtype_bytes(sent), sent)));
+    REQUIRE(
+        transfer(*world.ends[0], message(numbers.data(), nullptr, 16 / dtype_bytes(sent), sent)));
     REQUIRE(transfer(*world.ends[1],
                      message(nullptr, got.data(), 16 / dtype_bytes(received), received)));
     CHECK(got == numbers);
