@@ -269,16 +269,16 @@ TEST_CASE("layered: encoded sums are near, and have the same bits on every rank 
 }
 
 TEST_CASE("layered: a codec takes complex numbers as pairs of floats") {
-  constexpr std::size_t kFloats = 1'200'000;
+  constexpr std::size_t kValues = 1'200'000;
   const auto averages = [&](dl_dtype dtype) {
     LayeredWorld world(3, 2, WireCodec::int8);
     return world.ranks().each<std::vector<float>>([&](int rank) {
-      auto values = numbers(rank, kFloats);
+      auto values = numbers(rank, kValues);
       const auto done = world.ranks().ends[static_cast<std::size_t>(rank)]->run(
           {.collective = Collective::all_reduce,
            .in = values.data(),
            .out = values.data(),
-           .count = kFloats * sizeof(float) / dtype_bytes(dtype),
+           .count = kValues * sizeof(float) / dtype_bytes(dtype),
            .dtype = dtype,
            .op = DL_AVG,
            .seq = 1});
@@ -287,7 +287,7 @@ TEST_CASE("layered: a codec takes complex numbers as pairs of floats") {
     });
   };
   const auto as_complex = averages(DL_COMPLEX64), as_floats = averages(DL_FLOAT32);
-  REQUIRE(as_floats[0].size() == kFloats);
+  REQUIRE(as_floats[0].size() == kValues);
   CHECK(as_complex == as_floats);
 }
 
