@@ -70,9 +70,10 @@ Error needs_gpus(const std::string& source) {
 
 // Refuses options that name hosts or are for this machine alone.
 Result<void> check_hosts(const Options& options) {
-  for (const Text* option : {&options.hosts, &options.hostfile, &options.ssh_command,
-                             &options.ssh_logins, &options.ssh_tree, &options.host_discovery_script,
-                             &options.node_rank, &options.rdzv, &options.master_addr}) {
+  for (const Text* option :
+       {&options.hosts, &options.hostfile, &options.ssh_command, &options.ssh_logins,
+        &options.ssh_tree, &options.host_discovery_script, &options.node_rank, &options.topology,
+        &options.rack, &options.rdzv, &options.master_addr}) {
     if (!*option) continue;
     return refuse("{} and {} contradict each other: Kubernetes chooses the hosts", option->source,
                   options.emit.source);

@@ -54,6 +54,7 @@ void tell(const BuiltPlan& built) {
 Result<std::string> kubernetes_text(const Options& options) {
   Options here = options;
   here.hosts = here.hostfile = here.ssh_command = here.master_addr = {};
+  here.topology = here.rack = {};
   here.secret_file = {"the Secret's", options.emit.source};
   here.node_rank = {"0", "--node-rank"};
   here.rdzv = {"tcp://localhost:29400", "--rdzv"};

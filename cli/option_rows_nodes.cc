@@ -56,6 +56,15 @@ constexpr OptionRow kNodesRows[] = {
      "The number of this host. Host 0 leads. Without this option the host that --rdzv names "
      "leads, and dlaunch numbers the others as they come",
      &Options::node_rank},
+    {"topology", "", "", "FILE|slurm", "", Group::nodes,
+     "Give neighbouring ranks to the hosts of one rack, so that collectives rarely cross the lines "
+     "between racks. The leader's FILE names the hosts below each switch, in the format of Slurm's "
+     "topology.conf. With slurm each host takes its rack from its SLURM_TOPOLOGY_ADDR",
+     &Options::topology},
+    {"rack", "", "", "NAME", "", Group::nodes,
+     "The rack of this host, in place of the one in --topology. Dots separate levels, as in "
+     "room1.rack7",
+     &Options::rack},
     {"host-timeout", "", "", "TIME", "3s", Group::nodes,
      "A host is lost if it is silent for this long: 2s or more, and the same on all hosts. Ranks "
      "that use libdlring wait for 5s, or for this time if it is longer",

@@ -217,7 +217,7 @@ void let_flags_win(Options& o) {
   leave_out(o.standalone.flag, o.nnodes, o.node_rank, o.rdzv, o.master_addr, o.hosts, o.hostfile,
             o.host_discovery_script);
   leave_out(o.emit.flag, o.hosts, o.hostfile, o.host_discovery_script, o.ssh_command, o.ssh_logins,
-            o.ssh_tree, o.node_rank, o.rdzv, o.master_addr, o.secret_file);
+            o.ssh_tree, o.node_rank, o.topology, o.rack, o.rdzv, o.master_addr, o.secret_file);
   leave_out(o.quiet.flag || o.verbose.flag, o.quiet, o.verbose);
 }
 

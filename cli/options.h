@@ -79,6 +79,8 @@ struct Options {
   Text hostfile;
   Text nnodes;
   Text node_rank;
+  Text topology;
+  Text rack;
   Switch standalone;
   Text rdzv;
   Text rdzv_backend;

@@ -178,9 +178,10 @@ Result<BuiltPlan> build_plan(const Options& given, const Machine& machine,
   if (auto counted = count_roles(options); !counted) return counted.error();
   draft.joins = part_of != nullptr;
   if (draft.joins) draft.plan().nodes = *part_of;
-  for (const auto part : {plan_general, plan_hosts, plan_nodes, plan_workers, plan_rendezvous,
-                          plan_sites, plan_framework, plan_placement, plan_output, plan_endings,
-                          plan_tmux, plan_debugging, check_programs, check_roles, plan_orders}) {
+  for (const auto part :
+       {plan_general, plan_hosts, plan_nodes, plan_racks, plan_workers, plan_rendezvous, plan_sites,
+        plan_framework, plan_placement, plan_output, plan_endings, plan_tmux, plan_debugging,
+        check_programs, check_roles, plan_orders}) {
     if (auto done = part(draft); !done) return done.error();
   }
   draft.built.segments = options.segments;

@@ -69,6 +69,7 @@ Result<void> filter_hosts(PlanDraft& draft, std::vector<HostEntry>& hosts);
 Result<void> filter_here(PlanDraft& draft);
 Result<void> plan_nodes(PlanDraft& draft);       // how many hosts, and who leads
 Result<void> plan_ssh(PlanDraft& draft);         // the same if we start all hosts
+Result<void> plan_racks(PlanDraft& draft);       // --topology, --rack
 Result<void> plan_programs(PlanDraft& draft);    // argv, environment, programs of ranks
 Result<void> check_programs(PlanDraft& draft);   // no option takes a rank from its program
 Result<void> plan_workers(PlanDraft& draft);     // nproc, argv, environment

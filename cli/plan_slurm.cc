@@ -32,10 +32,8 @@ Result<int> get_number(const Environment& env, const std::string& name, int low)
 Result<std::vector<std::string>> get_nodes(const Environment& env, const std::string& name) {
   auto text = get(env, name);
   if (!text) return text.error();
-  auto hosts = parse_host_list(*text);
-  if (!hosts) return refuse("{}: {}", name, hosts.error().what);
-  std::vector<std::string> nodes;
-  for (const HostEntry& host : *hosts) nodes.push_back(host.host);
+  auto nodes = parse_name_list(*text);
+  if (!nodes) return refuse("{}: {}", name, nodes.error().what);
   return nodes;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/codec.h"
 #include "cli/option_table.h"
+#include "launcher/plan/plan.h"
 
 namespace dlaunch {
 namespace {
@@ -17,8 +18,8 @@ constexpr std::array<std::string_view, 27> kOfAHost = {
     "MACHTYPE", "OSTYPE",     "TMPDIR",  "TMP",        "TEMP",      "PWD",          "OLDPWD",
     "SHLVL",    "_",          "DISPLAY", "XAUTHORITY", "MAIL",      "TTY",          "UID",
     "WINDOWID", "KRB5CCNAME", "STY",     "TMUX",       "TMUX_PANE", "INVOCATION_ID"};
-constexpr std::array<std::string_view, 5> kPrefixes = {"SSH_", "XDG_", "DBUS_", "BASH_FUNC_",
-                                                       "SYSTEMD_"};
+constexpr std::array<std::string_view, 6> kPrefixes = {
+    "SSH_", "XDG_", "DBUS_", "BASH_FUNC_", "SYSTEMD_", "SLURM_TOPOLOGY_ADDR"};
 
 // Variables that a scheduler's launcher sets or keeps on each host: the job's devices there, and
 // the number of the task.
@@ -180,10 +181,11 @@ Result<SshOrder> decode_ssh_order(std::string_view bytes) {
 std::vector<std::string> forwarded_environment(const std::vector<std::string>& environment,
                                                bool by_scheduler) {
   std::vector<std::string> kept;
+  const std::string rack = env_name("rack");
   for (const std::string& item : environment) {
     const std::string_view name = std::string_view(item).substr(0, item.find('='));
     const bool of_a_host =
-        std::find(kOfAHost.begin(), kOfAHost.end(), name) != kOfAHost.end() ||
+        name == rack || std::find(kOfAHost.begin(), kOfAHost.end(), name) != kOfAHost.end() ||
         std::any_of(kPrefixes.begin(), kPrefixes.end(),
                     [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
         (by_scheduler && is_of_a_step(name));
@@ -194,36 +196,21 @@ std::vector<std::string> forwarded_environment(const std::vector<std::string>& e
 
 Options forwarded_options(const Options& options) {
   Options rest = options;
-  for (Text Options::*leaders : {&Options::nproc,
-                                 &Options::np,
-                                 &Options::hosts,
-                                 &Options::hostfile,
-                                 &Options::nnodes,
-                                 &Options::node_rank,
-                                 &Options::ssh_command,
-                                 &Options::ssh_logins,
-                                 &Options::ssh_tree,
-                                 &Options::ssh_port,
-                                 &Options::ssh_identity_file,
-                                 &Options::include,
-                                 &Options::exclude,
-                                 &Options::host_discovery_script,
-                                 &Options::rdzv,
-                                 &Options::rdzv_backend,
-                                 &Options::master_addr,
-                                 &Options::secret_file,
-                                 &Options::error_file,
-                                 &Options::events,
-                                 &Options::run_dir,
-                                 &Options::metrics,
-                                 &Options::timeout,
-                                 &Options::min_nproc,
-                                 &Options::spares,
-                                 &Options::config,
-                                 &Options::end_signal,
-                                 &Options::app}) {
+  for (Text Options::*leaders :
+       {&Options::nproc,       &Options::np,           &Options::hosts,
+        &Options::hostfile,    &Options::nnodes,       &Options::node_rank,
+        &Options::rack,        &Options::ssh_command,  &Options::ssh_logins,
+        &Options::ssh_tree,    &Options::ssh_port,     &Options::ssh_identity_file,
+        &Options::include,     &Options::exclude,      &Options::host_discovery_script,
+        &Options::rdzv,        &Options::rdzv_backend, &Options::master_addr,
+        &Options::secret_file, &Options::error_file,   &Options::events,
+        &Options::run_dir,     &Options::metrics,      &Options::timeout,
+        &Options::min_nproc,   &Options::spares,       &Options::config,
+        &Options::end_signal,  &Options::app}) {
     rest.*leaders = {};
   }
+  // Each host reads its own address; a file is the leader's.
+  if (rest.topology && *rest.topology != kSlurmTopology) rest.topology = {};
   rest.standalone = rest.dry_run = rest.multi_prog = {};
   return rest;
 }

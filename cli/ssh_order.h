@@ -29,8 +29,8 @@ std::string encode(const SshOrder& order);
 Result<SshOrder> decode_ssh_order(std::string_view bytes);
 
 // The part of an environment for other hosts: without variables about a host, a session or a user
-// there: HOME, TMPDIR, SSH_… and the like; with a scheduler, which sets its own there, also
-// without those.
+// there: HOME, TMPDIR, SSH_…, its rack and the like; with a scheduler, which sets its own there,
+// also without those.
 std::vector<std::string> forwarded_environment(const std::vector<std::string>& environment,
                                                bool by_scheduler = false);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "elastic/rack_order.h"
 
 namespace dlaunch {
 namespace {
@@ -386,12 +387,20 @@ void JobCore::lose_leaver(int rank) {
   others_leave ? form(rank) : act(Fence{round_, rank});
 }
 
+// To the first of those that are nearest to the rank's former place.
 bool JobCore::hand_to_spare(int rank) {
   const auto free = spares();
   if (free.empty()) return false;
-  roster_[static_cast<std::size_t>(rank)] = free.front();
-  at(free.front()).rank = rank;
+  Slot& place = roster_[static_cast<std::size_t>(rank)];
+  const auto nearness = [&](Slot spare) { return shared_switches(rack_of(spare), rack_of(place)); };
+  place = *std::ranges::max_element(free, {}, nearness);
+  at(place).rank = rank;
   return true;
+}
+
+std::string_view JobCore::rack_of(Slot slot) const {
+  if (config_.racks.empty()) return "";
+  return config_.racks[static_cast<std::size_t>(node_of(slot))];
 }
 
 // Whether the others can go on without so many.

@@ -35,6 +35,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -74,7 +75,10 @@ struct JobConfig {
   };
   std::optional<Before> before;
   std::vector<int> nodes;  // by slot: its node, from 0; empty: all on one
-  Duration timeout{};      // of the whole job; 0: none
+  // By node, when the job began (elastic/rack_order.h); empty: unknown. A spare that shares most
+  // switches with a lost rank takes that rank.
+  std::vector<std::string> racks;
+  Duration timeout{};  // of the whole job; 0: none
   Duration join_timeout = std::chrono::seconds(600);
   // So long after the loss of a node no process runs there: its agent ensures that.
   Duration node_ends = std::chrono::seconds(6);
@@ -360,6 +364,7 @@ class JobCore {
   void lower_target();
   void replace_absent();
   bool hand_to_spare(int rank);
+  std::string_view rack_of(Slot slot) const;
   void lose_leaver(int rank);
   void lose(Slot slot, const std::optional<Failure>& failure);
   Failure failure_of(Slot slot, FailureKind kind) const;

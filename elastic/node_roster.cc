@@ -113,7 +113,7 @@ void NodeRoster::on(const Join& join) {
     actions_.push_back(Refuse{
         node.link, fmt::format("a later connection of host {} has taken its place", node.host)});
   }
-  node = {join.link, join.host, join.nproc};
+  node = {join.link, join.host, join.nproc, join.rack};
   if (!resumed_) last_came_ = now_;
   if (begun_) return actions_.push_back(Back{*number});
   if (all_expected()) begin();

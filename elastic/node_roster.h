@@ -35,7 +35,8 @@ class NodeRoster {
   struct Node {
     Link link = kNone;  // kNone: the host is absent
     std::string host;
-    int nproc = 0;  // 0: the host was never there
+    int nproc = 0;          // 0: the host was never there
+    std::string rack = {};  // elastic/rack_order.h; "": unknown
   };
 
   // -- Events
@@ -44,6 +45,7 @@ class NodeRoster {
     std::string host;
     int number = -1;  // -1: any
     int nproc = 1;
+    std::string rack = {};
   };
   struct Gone {
     Link link;

@@ -10,15 +10,15 @@
 namespace dlaunch {
 
 std::string kind_of(const OptionRow& row) {
-  std::string words;
-  for (const auto word : choices(row)) words += fmt::format("{}{}", words.empty() ? "" : " ", word);
-  if (!words.empty()) return words;
   std::string capitals;
   for (const unsigned char c : row.value) {
     if (std::isupper(c) == 0) break;
     capitals += static_cast<char>(c);
   }
-  return capitals == "FILE" || capitals == "DIR" || capitals == "HOST" ? capitals : "";
+  if (capitals == "FILE" || capitals == "DIR" || capitals == "HOST") return capitals;
+  std::string words;
+  for (const auto word : choices(row)) words += fmt::format("{}{}", words.empty() ? "" : " ", word);
+  return words;
 }
 
 std::vector<std::string> spellings(const OptionRow& row) {

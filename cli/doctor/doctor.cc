@@ -262,7 +262,7 @@ Options doctor_options(Options options) {
   }
   options.output = {"raw", "doctor"};
   options.module = options.no_python = {};
-  options.journal = options.health_check = {};
+  options.journal = options.health_check = options.topology = options.rack = {};
   return options;
 }
 

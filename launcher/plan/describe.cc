@@ -11,6 +11,7 @@
 #include "base/rank_set.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "elastic/rack_order.h"
 #include "launcher/plan/plan.h"
 
 namespace dlaunch {
@@ -78,6 +79,42 @@ std::string who_leads(const NodesPlan& nodes) {
   static constexpr std::array kLeads = {"led by this one", "led by the first host",
                                         "led elsewhere"};
   return fmt::format("{}, at {}", kLeads[static_cast<std::size_t>(nodes.lead)], nodes.endpoint);
+}
+
+// "a, c in s1; b in s2; d in no rack": in the order of ranks, as far as the hosts have names here.
+std::string order_of_hosts(const Plan& plan) {
+  const NodesPlan& nodes = plan.nodes;
+  std::vector<std::string> racks;
+  for (std::size_t number = 0; number < nodes.hosts.size(); ++number) {
+    const HostPlan& host = nodes.hosts[number];
+    racks.push_back(
+        nodes.rack_of(static_cast<int>(number), host.leads ? plan.host : host.name, ""));
+  }
+  std::vector<std::pair<std::string, std::string>> groups;  // a rack, and its hosts
+  for (const int number : order_by_rack(racks)) {
+    const auto at = static_cast<std::size_t>(number);
+    if (groups.empty() || groups.back().first != racks[at]) {
+      groups.emplace_back(racks[at], nodes.hosts[at].name);
+    } else {
+      groups.back().second += ", " + nodes.hosts[at].name;
+    }
+  }
+  std::string text;
+  for (const auto& [rack, hosts] : groups) {
+    text +=
+        fmt::format("{}{} in {}", text.empty() ? "" : "; ", hosts, rack.empty() ? "no rack" : rack);
+  }
+  return text;
+}
+
+Facts about_racks(const Plan& plan) {
+  const NodesPlan& nodes = plan.nodes;
+  Facts lines;
+  if (!nodes.topology.empty()) lines.emplace_back("topology", nodes.topology);
+  if (!nodes.rack.empty()) lines.emplace_back("rack", nodes.rack);
+  const bool named = !nodes.hosts.empty() && nodes.discovery.empty();
+  if (named && !nodes.racks.empty()) lines.emplace_back("order of hosts", order_of_hosts(plan));
+  return lines;
 }
 
 Facts about_hosts(const Plan& plan) {
@@ -292,9 +329,9 @@ Facts about_job(const Plan& plan) {
 
 PlanFacts facts_of(const Plan& plan) {
   PlanFacts all = {{"command", command_line(plan)}};
-  for (const auto part :
-       {about_programs, about_workers, about_hosts, about_sites, about_job, about_connections,
-        about_restarts, about_watch, about_debugging, about_times, about_output, about_placement}) {
+  for (const auto part : {about_programs, about_workers, about_hosts, about_racks, about_sites,
+                          about_job, about_connections, about_restarts, about_watch,
+                          about_debugging, about_times, about_output, about_placement}) {
     for (auto& fact : part(plan)) all.push_back(std::move(fact));
   }
   return all;

@@ -242,4 +242,20 @@ Result<std::vector<HostEntry>> parse_host_list(std::string_view text) {
   return hosts.take();
 }
 
+Result<std::vector<std::string>> parse_name_list(std::string_view text) {
+  std::vector<std::string> names;
+  for (const auto item : split_list(text)) {
+    auto some = expand_ranges(item);
+    if (!some) return some.error();
+    for (auto& name : *some) {
+      if (!is_name(name) || name.find(':') != name.npos) {
+        return usage_error(fmt::format("'{}' is not a name", name));
+      }
+      names.push_back(std::move(name));
+    }
+    if (names.size() > kMaxHosts) return usage_error(fmt::format("more than {} names", kMaxHosts));
+  }
+  return names;
+}
+
 }  // namespace dlaunch

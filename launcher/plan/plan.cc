@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/fnv1a.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/version.h"
@@ -22,6 +23,14 @@ std::string NodesPlan::where_elected() const {
     text += (text.empty() ? "etcd at " : ", ") + to_string(server);
   }
   return text;
+}
+
+std::string NodesPlan::rack_of(int number, const std::string& host, const std::string& said) const {
+  if (!said.empty()) return said;
+  std::string rack = rack_in(racks, host);
+  const auto place = static_cast<std::size_t>(number);
+  if (rack.empty() && number >= 0 && place < hosts.size()) rack = rack_in(racks, hosts[place].name);
+  return rack;
 }
 
 const JobRole* role_of(const std::vector<JobRole>& roles, int rank) {
@@ -97,6 +106,14 @@ std::string sites_of(const SitesPlan& sites) {
   return fmt::format(", --sites {}, --site {}", to_string(sites.list), sites.own);
 }
 
+// Each host that may be elected has the file.
+std::string topology_of(const NodesPlan& nodes) {
+  if (!nodes.elects() || nodes.racks.empty()) return "";
+  Fnv1a sum;
+  for (const auto& [host, rack] : nodes.racks) sum.add(host + " " + rack + "\n");
+  return fmt::format(", --topology of {} hosts ({:016x})", nodes.racks.size(), sum.value());
+}
+
 std::string roles_of(const Plan& plan) {
   std::string text;
   for (const JobRole& role : plan.roles) {
@@ -121,8 +138,9 @@ std::string what_must_agree(const Plan& plan) {
   const std::string patience = nodes.host_timeout == NodesPlan().host_timeout
                                    ? ""
                                    : ", --host-timeout " + format_duration(nodes.host_timeout);
-  return fmt::format("dlaunch {}, --nnodes {}:{}{}{}{}{}", DLAUNCH_VERSION, nodes.min, nodes.max,
-                     patience, shares_of(plan), roles_of(plan), sites_of(plan.sites));
+  return fmt::format("dlaunch {}, --nnodes {}:{}{}{}{}{}{}", DLAUNCH_VERSION, nodes.min, nodes.max,
+                     patience, shares_of(plan), roles_of(plan), sites_of(plan.sites),
+                     topology_of(nodes));
 }
 
 }  // namespace dlaunch

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "elastic/chaos.h"
 #include "elastic/job_core.h"
 #include "elastic/straggler.h"
+#include "launcher/plan/host_racks.h"
 #include "rendezvous/etcd_client.h"
 
 namespace dlaunch {
@@ -134,6 +136,9 @@ enum class SshTree : std::uint8_t { automatic, on, off };
 inline constexpr WordTable<SshTree, 3> kSshTreeWords = {
     {{"auto", SshTree::automatic}, {"on", SshTree::on}, {"off", SshTree::off}}};
 
+// --topology: each host reads its rack from Slurm's environment.
+inline constexpr std::string_view kSlurmTopology = "slurm";
+
 // The hosts of the job.
 struct NodesPlan {
   enum class Lead { yes, if_free, no };  // if_free: follow if a leader listens there already
@@ -165,6 +170,12 @@ struct NodesPlan {
   std::string discovery;  // a command that lists the present hosts; "": they never change
   std::string order;      // for the dlaunch there (cli/ssh_order.h)
   Duration host_timeout = std::chrono::seconds(3);  // a host silent for this long is lost
+
+  // Racks of hosts, for the order of ranks (elastic/rack_order.h).
+  std::string rack;      // this host's, from --rack or Slurm; "": it does not know
+  std::string topology;  // kSlurmTopology, or at a host that may lead the file; "": none
+  HostRacks racks;       // from that file
+
   int lifeline = -1;  // of a started dlaunch: the descriptor that closes with its starter
   int login = 0;      // and the number of the login that started it
 
@@ -178,6 +189,8 @@ struct NodesPlan {
   bool outlives_leader() const { return elects() || (!journal.empty() && slurm_job.empty()); }
   std::string where_elected() const;  // in words
   bool several() const { return max > 1 || lead == Lead::no || !hosts.empty(); }
+  // At the leader, of a node: said is what its host knows itself. "": unknown.
+  std::string rack_of(int number, const std::string& host, const std::string& said) const;
   // The number of the leader's own node; -1: it is not part of the job.
   int own_number() const { return hosts.empty() && !leads_only ? std::max(rank, 0) : rank; }
   int nproc_of(std::size_t node, int if_not_said) const {

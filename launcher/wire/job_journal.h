@@ -14,7 +14,8 @@ namespace dlaunch {
 struct JobJournal {
   struct Host {  // by node
     std::string name;
-    int nproc = 0;  // 0: it has never joined
+    int nproc = 0;          // 0: it has never joined
+    std::string rack = {};  // elastic/rack_order.h
     bool operator==(const Host&) const = default;
   };
   struct Drained {  // a host that the user has taken out

@@ -52,6 +52,7 @@ struct NodeJoin {
   std::vector<NodeFound> found;
   std::int32_t login = 0;           // the leader's login that started it (ssh_talk.h); 0: none
   std::vector<std::int32_t> ports;  // held there for ranks, by local rank
+  std::string rack = {};            // elastic/rack_order.h; "": the host does not know
 };
 // What JobCore learns from a node: its events, here with the node's slots.
 using NodeSpawned = JobCore::Spawned;
@@ -120,7 +121,7 @@ struct NodeStart {
   std::int32_t round = 0;
   std::int32_t size = 1;        // of the job
   std::int32_t local_size = 1;  // members on this node
-  std::int32_t node_rank = 0;   // among the nodes that have members
+  std::int32_t node_rank = 0;   // among the nodes that have members, by their lowest ranks
   std::int32_t nodes = 1;       // number of those nodes
   std::string master_addr;      // of rank 0's host
   std::int32_t master_port = 0;

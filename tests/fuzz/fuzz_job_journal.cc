@@ -16,7 +16,7 @@ static std::vector<std::string> job_journal_examples() {
   using namespace dlaunch;
   JobJournal journal{
       .run = "4f", .size = 2, .hosts = {}, .nodes = {0, 1, 1}, .drained = {}, .job = {}};
-  journal.hosts = {{"a", 1}, {"b", 2}};
+  journal.hosts = {{"a", 1}, {"b", 2, "s0.s1"}};
   journal.led = 1;
   journal.job.round = 7;
   journal.job.live = 5;

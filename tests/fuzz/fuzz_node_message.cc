@@ -21,6 +21,7 @@ static std::vector<std::string> node_message_examples() {
   NodeJoin join{.host = "b", .job = "--nnodes 2", .master_addr = "10.0.0.2", .run = "0123"};
   join.found.push_back({.slot = 1, .linked = true, .in_round = 2, .round = 2, .version = 9});
   join.ports = {29501, 29502};
+  join.rack = "s0.s1";
   NodeStart start{.round = 3, .size = 4, .local_size = 2, .nodes = 2, .master_addr = "10.0.0.1"};
   start.places = {{0, 2, 0}, {1, 3, 1}};
   start.peers = {"10.0.0.1:29501"};

@@ -7,7 +7,7 @@ id munge >/dev/null 2>&1 || skip "there is no user munge"
 
 # slurm_up H…: nodes host<H>; host 1 has the controller, and users log in there. Unnamed hosts are
 # not Slurm's. slurm_credential_s: how long Slurm waits before it restarts a job that was put back
-# into the queue, and the limit for starting one.
+# into the queue, and the limit for starting one. slurm_topology: the lines of a topology.conf.
 slurm_up() {
   local h nodes=
   hosts_probe
@@ -37,8 +37,10 @@ KillWait=5
 SchedulerParameters=sched_interval=1,bf_interval=1
 GresTypes=gpu
 NodeName=$nodes CPUs=4 RealMemory=1000 Gres=gpu:2
+${slurm_topology:+TopologyPlugin=topology/tree}
 PartitionName=all Nodes=$nodes Default=YES MaxTime=INFINITE OverSubscribe=YES State=UP
 END
+  [ -z "${slurm_topology:-}" ] || echo "$slurm_topology" > slurm/topology.conf
   printf 'CgroupPlugin=cgroup/v1\n' > slurm/cgroup.conf
   printf 'Name=gpu File=/dev/null,/dev/zero\n' > slurm/gres.conf  # two GPUs to allocate
   export SLURM_CONF=$tmp/slurm/slurm.conf

@@ -31,6 +31,7 @@ offers l3 --bind ''
 offers l3 --bind = l
 offers l3 --bind =
 offers hosts.txt --hostfile h
+offers hosts.txt --topology h
 offers folder --log-dir f
 offers_not hosts.txt --log-dir h
 offers --quiet --nproc 4 --bind core --q

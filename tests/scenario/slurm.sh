@@ -2,6 +2,7 @@
 # shell of salloc.
 source "$SOURCE/tests/hosts/slurm.sh" || exit 1
 hosts_up 4
+slurm_topology=$(printf 'SwitchName=%s\n' 'a Nodes=host[1,3]' 'b Nodes=host[2,4]' 'top Switches=a,b')
 slurm_up 1 2 3 4
 export HOME=$tmp/home; mkdir -p "$HOME"
 where='echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $MASTER_ADDR $(hostname)'
@@ -33,6 +34,12 @@ sys.exit(subprocess.run([\"dlaunch\", \"true\"]).returncode)" $SLURM_JOB_ID $SLU
     dlaunch --join-timeout 3 true
   fi'
 expect_code 69; expect_err 'Address already in use'
+
+# Hosts below one switch of Slurm get neighbouring ranks, in a step and where dlaunch starts the steps.
+for way in "srun -w host[1-4] --ntasks-per-node=1" "salloc -Q -w host[1-4]"; do
+  run on 1 $way dlaunch --nproc 1 --topology slurm bash -c "$where"; expect_code 0
+  r=0; for h in 1 3 2 4; do expect_out "^\[$r\] $r/4 0/1 $r/4 10.77.0.1 host$h$"; r=$((r + 1)); done
+done
 
 # A batch script: the job has one worker for each of Slurm's tasks.
 cat > batch.sh <<END

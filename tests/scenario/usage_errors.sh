@@ -35,6 +35,12 @@ refused 64 "--gpus has no effect without --emit; did you mean --nproc 2, a worke
 refused 64 "--nnodes 2 needs --rdzv" --nnodes 2 touch ran
 refused 64 "--tls: hosts that are started by hand need a secret for it" --nnodes 2 --rdzv localhost:1 \
   --tls --dry-run touch ran
+printf 'SwitchName=s0 Nodes=a\nSwitchName=s1 Nodes=a\n' >topology.conf
+refused 64 "topology.conf:2: node a is already below s0" --nnodes 2 --rdzv localhost:1 --node-rank 0 \
+  --topology topology.conf touch ran
+refused 64 "--topology: read /nonexistent/t: No such file" --nnodes 2 --rdzv localhost:1 --node-rank 0 \
+  --topology /nonexistent/t touch ran
+refused 64 "--rack has no effect on one host" --rack r touch ran
 refused 64 "-H and --node-rank contradict each other" -H 192.0.2.1:4 --node-rank 0 touch ran
 refused 64 "--rdzv: '192.0.2.1' is not an address of this machine" --rdzv tcp://192.0.2.1:1 touch ran
 refused 64 "--bind: 'cores' is not one of none, core, l3, numa, socket, gpu; did you mean 'core'\?" --bind cores touch ran

@@ -39,6 +39,7 @@ JobConfig job_of(Random& random) {
     for (Slot slot = 0; slot < slots; ++slot) {
       job.nodes.push_back(in_turn ? slot % nodes : slot / each);
     }
+    if (in_turn) job.racks = {"s0.s1", "s0.s2", "s0.s1"};
   }
   job.join_timeout = 1s + random.up_to(random.chance(50) ? 5s : 60s);
   job.node_ends = job.join_timeout * 5 / 4;

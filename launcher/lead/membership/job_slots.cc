@@ -1,6 +1,32 @@
 #include "launcher/lead/membership/job_slots.h"
 
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "elastic/rack_order.h"
+
 namespace dlaunch {
+namespace {
+
+// The numbers of the nodes in the order of their ranks. Without any rack it is that of the numbers;
+// else absent nodes come last.
+std::vector<std::size_t> rank_order(const std::vector<NodeRoster::Node>& nodes) {
+  std::vector<std::size_t> order(nodes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto has_rack = [](const NodeRoster::Node& node) { return !node.rack.empty(); };
+  if (std::ranges::none_of(nodes, has_rack)) return order;
+  const auto absent = std::ranges::stable_partition(
+      order, [&](std::size_t number) { return nodes[number].nproc > 0; });
+  const std::vector<std::size_t> present(order.begin(), absent.begin());
+  std::vector<std::string> racks;
+  for (const std::size_t number : present) racks.push_back(nodes[number].rack);
+  std::ranges::transform(order_by_rack(racks), order.begin(),
+                         [&](int place) { return present[static_cast<std::size_t>(place)]; });
+  return order;
+}
+
+}  // namespace
 
 JobSlots::JobSlots(const std::vector<int>& nodes, int size) : size_(size) {
   for (const int node : nodes) {
@@ -11,18 +37,19 @@ JobSlots::JobSlots(const std::vector<int>& nodes, int size) : size_(size) {
 }
 
 JobSlots JobSlots::lay_out(const std::vector<NodeRoster::Node>& nodes, const Plan& plan) {
-  std::vector<int> order;
+  const std::vector<std::size_t> order = rank_order(nodes);
+  std::vector<int> slots;  // by slot: its node
   const auto add = [&](std::size_t node, int times) {
-    for (int i = 0; i < times; ++i) order.push_back(static_cast<int>(node));
+    for (int i = 0; i < times; ++i) slots.push_back(static_cast<int>(node));
   };
-  for (std::size_t node = 0; node < nodes.size(); ++node) add(node, nodes[node].nproc);
-  const int size = static_cast<int>(order.size());
-  for (int i = 0; i < plan.spares; ++i) add(static_cast<std::size_t>(i) % nodes.size(), 1);
-  for (std::size_t node = 0; node < nodes.size(); ++node) {
+  for (const std::size_t node : order) add(node, nodes[node].nproc);
+  const int size = static_cast<int>(slots.size());
+  for (int i = 0; i < plan.spares; ++i) add(order[static_cast<std::size_t>(i) % order.size()], 1);
+  for (const std::size_t node : order) {
     if (nodes[node].nproc == 0) add(node, plan.nodes.nproc_of(node, plan.nproc));
   }
   if (nodes.size() == 1) add(0, plan.max_nproc - size);
-  return {order, size};
+  return {slots, size};
 }
 
 Slot JobSlots::slot_of(int node, Slot slot) const {

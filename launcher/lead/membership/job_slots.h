@@ -1,7 +1,7 @@
 // JobSlots: the slots of a job, and the node of each. The job numbers its slots itself, from 0 on;
-// so does each node. The job's come in this order: those of the workers at the start, node by node;
-// the spares, one for each node in turn; those that the job may grow to, on hosts that have not
-// come yet. Pure.
+// so does each node. The job's come in this order: those of the workers at the start, node by node,
+// with the nodes of one rack together (elastic/rack_order.h); the spares, one for each node in
+// turn; those that the job may grow to, on hosts that have not come yet. Pure.
 #pragma once
 
 #include <map>

@@ -70,11 +70,15 @@ void NodeMembership::go_on_from(const JobJournal& was) {
   run_ = was.run;
   slots_ = JobSlots(was.nodes, was.size);
   std::vector<NodeRoster::Node> nodes;
-  for (const auto& host : was.hosts) nodes.push_back({NodeRoster::kNone, host.name, host.nproc});
+  for (const auto& host : was.hosts) {
+    nodes.push_back({NodeRoster::kNone, host.name, host.nproc, host.rack});
+  }
   const int own = plan_.nodes.own_number();
   if (own >= 0) {
-    nodes[static_cast<std::size_t>(own)].link = kOwnLink;
-    nodes[static_cast<std::size_t>(own)].host = plan_.host;
+    NodeRoster::Node& ours = nodes[static_cast<std::size_t>(own)];
+    ours.link = kOwnLink;
+    ours.host = plan_.host;
+    ours.rack = own_rack();
   }
   const TimePoint now = effects_.now();
   roster_ = NodeRoster(now, roster_config(plan_), std::move(nodes), was.led, own);
@@ -93,7 +97,7 @@ void NodeMembership::begin_anew() {
 NodeRoster NodeMembership::fresh_roster() const {
   return {effects_.now(),
           roster_config(plan_),
-          {kOwnLink, plan_.host, plan_.nproc},
+          {kOwnLink, plan_.host, plan_.nproc, own_rack()},
           plan_.nodes.own_number()};
 }
 
@@ -134,7 +138,7 @@ JobJournal NodeMembership::journal(const JobRecord& record) const {
     if (node.host == plan_.host && node.nproc > 0) {
       journal.led = static_cast<int>(journal.hosts.size());
     }
-    journal.hosts.push_back({node.host, node.nproc});
+    journal.hosts.push_back({node.host, node.nproc, node.rack});
   }
   journal.slurm_job = plan_.nodes.slurm_job;
   journal.requeued = plan_.nodes.requeued;
@@ -179,8 +183,10 @@ void NodeMembership::take_in(Link link, const NodeJoin& join) {
   remote.addresses = {{escaped(join.master_addr), static_cast<std::uint16_t>(join.master_port)},
                       join.ports};
   remote.found = join.found;
-  warn_of_nat(remote, escaped(join.host));
-  feed(NodeRoster::Join{link, escaped(join.host), join.number, join.nproc});
+  const std::string host = escaped(join.host);
+  warn_of_nat(remote, host);
+  feed(NodeRoster::Join{link, host, join.number, join.nproc,
+                        plan_.nodes.rack_of(join.number, host, escaped(join.rack))});
   if (const auto node = roster_.node_of(link)) job_.on_linked(*node, true);
 }
 
@@ -189,6 +195,18 @@ void NodeMembership::warn_of_nat(Remote& remote, const std::string& host) {
   if (!plan_.interface.empty()) return;
   const auto warning = nat_warning(host, remote.addresses.master.host, remote.address);
   if (!warning.empty() && behind_nat_.insert(host).second) warn(warning);
+}
+
+// Once for each host, if hosts have racks.
+void NodeMembership::warn_of_no_rack(int node) {
+  const NodeRoster::Node& one = node_at(node);
+  const bool by_file = !plan_.nodes.racks.empty();
+  const auto has_rack = [](const NodeRoster::Node& other) { return !other.rack.empty(); };
+  if (!is_here(node) || has_rack(one)) return;
+  if (!by_file && std::ranges::none_of(roster_.nodes(), has_rack)) return;
+  if (!rackless_.insert(one.host).second) return;
+  warn(fmt::format("host {} {}, so it counts as a rack of its own", one.host,
+                   by_file ? "is not in " + plan_.nodes.topology : "has no --rack as others have"));
 }
 
 void NodeMembership::refuse(Link link, const std::string& why) {
@@ -247,6 +265,7 @@ void NodeMembership::feed(const NodeRoster::Event& event) {
     } else if (const auto* back = std::get_if<NodeRoster::Back>(&action)) {
       const std::string host = node_at(back->node).host;
       warn(fmt::format("host {} has joined", host));
+      warn_of_no_rack(back->node);
       welcome(back->node);
       job_.on_back(back->node, host);
     } else if (const auto* end = std::get_if<NodeRoster::GiveUp>(&action)) {
@@ -258,7 +277,10 @@ void NodeMembership::feed(const NodeRoster::Event& event) {
 
 void NodeMembership::begin() {
   if (!was_) slots_ = JobSlots::lay_out(roster_.nodes(), plan_);
-  for (int node = 0; node < nodes(); ++node) welcome(node);
+  for (int node = 0; node < nodes(); ++node) {
+    if (!was_) warn_of_no_rack(node);
+    welcome(node);
+  }
   job_.begin();
   if (was_ && !open_to_all_) open_to_all();
 }
@@ -321,6 +343,7 @@ std::vector<std::string> NodeMembership::hosts_here() const {
 JobConfig NodeMembership::shape(JobConfig config) const {
   config.nodes = slots_.nodes();
   config.size = slots_.size();
+  for (const auto& node : roster_.nodes()) config.racks.push_back(node.rack);
   config.max_size = static_cast<int>(config.nodes.size()) - config.spares;
   config.min_size = std::min(config.min_size, config.size);
   config.first_round = first_round_;

@@ -181,6 +181,7 @@ class NodeMembership {
   void join(Link link, const NodeJoin& join);
   void take_in(Link link, const NodeJoin& join);
   void warn_of_nat(Remote& remote, const std::string& host);
+  void warn_of_no_rack(int node);
   void refuse(Link link, const std::string& why);
   void judge(const HostHealth::Event& event);
   void feed(const NodeRoster::Event& event);
@@ -205,6 +206,9 @@ class NodeMembership {
   }
   int nodes() const { return static_cast<int>(roster_.nodes().size()); }
   int own() const { return roster_.own_number(); }
+  std::string own_rack() const {
+    return plan_.nodes.rack_of(plan_.nodes.own_number(), plan_.host, plan_.nodes.rack);
+  }
   void warn(const std::string& words) { effects_.say(LogLevel::warn, words); }
 
   const Plan& plan_;
@@ -225,7 +229,7 @@ class NodeMembership {
   std::map<int, int> most_seen_;             // by signal
   std::set<int> released_;
   std::set<std::string> kept_out_;
-  std::set<std::string> behind_nat_;  // already reported
+  std::set<std::string> behind_nat_, rackless_;  // already reported
   bool finished_ = false;
 };
 

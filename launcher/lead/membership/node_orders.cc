@@ -29,6 +29,19 @@ std::vector<std::string> peers_of(const std::map<int, int>& node_of, int size,
   return peers;
 }
 
+// Of each node, in the order of their lowest ranks. A node that has only spares gets the number
+// behind the others.
+std::vector<int> node_ranks_of(const std::map<int, int>& node_of, std::size_t nodes) {
+  std::vector<int> node_ranks(nodes, -1);
+  int next = 0;
+  for (const auto& [rank, node] : node_of) {
+    int& number = node_ranks[static_cast<std::size_t>(node)];
+    if (number < 0) number = next++;
+  }
+  std::ranges::replace(node_ranks, -1, next);
+  return node_ranks;
+}
+
 template <class Message>
 std::vector<NodeOrder> in_order(const std::map<int, Message>& by_node) {
   std::vector<NodeOrder> found;
@@ -47,6 +60,7 @@ std::vector<NodeOrder> orders(const JobCore::StartWorkers& start, const JobCore&
   }
   std::vector<std::vector<int>> ranks(addresses.size());  // by node, in order
   for (const auto& [rank, node] : node_of) ranks[static_cast<std::size_t>(node)].push_back(rank);
+  const std::vector<int> node_ranks = node_ranks_of(node_of, addresses.size());
   NodeStart to{.round = start.round, .size = job.size()};
   to.one_world = start.all && !job.are_tasks();
   to.nodes = static_cast<int>(
@@ -66,9 +80,9 @@ std::vector<NodeOrder> orders(const JobCore::StartWorkers& start, const JobCore&
   std::vector<NodeOrder> found;
   for (std::size_t node = 0; node < ranks.size(); ++node) {
     to.local_size = static_cast<int>(ranks[node].size());
+    to.node_rank = node_ranks[node];
     to.places = std::move(places[node]);
     if (!to.places.empty()) found.push_back({static_cast<int>(node), to});
-    to.node_rank += !ranks[node].empty();
   }
   return found;
 }

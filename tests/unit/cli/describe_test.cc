@@ -124,6 +124,14 @@ const std::map<std::string, Case> kCases = {
      {{"--nnodes", "2", "--rdzv", "tcp://here:29400", "--node-rank", "0"},
       "number of this host: 0",
       {"--nnodes", "2", "--rdzv", "tcp://here:29400"}}},
+    {"topology",
+     {{"-H", "here,a,b:2,c", "--topology", "racks"},
+      "topology: racks\norder of hosts: here, b in s0.s1; a in s0.s2; c in no rack",
+      {"-H", "here,a,b:2,c"}}},
+    {"rack",
+     {{"--nnodes", "2", "--rdzv", "tcp://here:29400", "--rack", "room1.rack7"},
+      "rack: room1.rack7",
+      {"--nnodes", "2", "--rdzv", "tcp://here:29400"}}},
     {"host-timeout",
      {{"-H", "here,a", "--max-restarts", "1", "--host-timeout", "9"}, "host time-out: 9 s", kTwo}},
     {"rdzv", {{"--rdzv", "tcp://127.0.0.1:29400"}, "store: tcp://127.0.0.1:29400"}},
@@ -187,6 +195,8 @@ bool has_line(const Plan& plan, const std::string& line) {
 TEST_CASE("--dry-run shows every option that differs from its default") {
   FakeMachine fake;
   fake.files["list"] = "a slots=3\n";
+  fake.files["racks"] =
+      "SwitchName=s1 Nodes=here,b\nSwitchName=s2 Nodes=a\nSwitchName=s0 Switches=s[1-2]\n";
   fake.gpus = {{"0000:17:00.0", "GPU UUID: \t GPU-a\n", "0-3\n"}};
   for (const OptionRow& row : option_table()) {
     const std::string option(row.name);

@@ -205,6 +205,8 @@ TEST_CASE("contradicting options are refused") {
   CHECK(with({"--hosts", "a"}) ==
         "--hosts and --emit contradict each other: Kubernetes chooses the hosts");
   CHECK(with({"--node-rank", "1"}).starts_with("--node-rank and --emit contradict"));
+  CHECK(with({"--topology", "t"}).starts_with("--topology and --emit contradict"));
+  CHECK(with({"--rack", "r"}).starts_with("--rack and --emit contradict"));
   CHECK(with({"--rdzv", "tcp://a:1"}).starts_with("--rdzv and --emit contradict"));
   CHECK(with({"--secret-file", "s"}).starts_with("--secret-file and --emit contradict"));
   CHECK(with({"--queue", "team.a-1"}) == "accepted");

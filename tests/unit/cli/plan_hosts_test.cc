@@ -209,7 +209,8 @@ TEST_CASE("a flag overrides the environment about a host's place") {
 }
 
 TEST_CASE("hosts: the devices of a step of Slurm are each host's own") {
-  const Words all = {"LR=0.1", "CUDA_VISIBLE_DEVICES=0", "SLURM_PROCID=3", "HOME=/root"};
+  const Words all = {"LR=0.1",     "CUDA_VISIBLE_DEVICES=0",      "SLURM_PROCID=3",
+                     "HOME=/root", "SLURM_TOPOLOGY_ADDR=s0.here", "DLAUNCH_RACK=s0"};
   CHECK(forwarded_environment(all, true) == Words{"LR=0.1"});
   CHECK(forwarded_environment(all, false) ==
         Words{"LR=0.1", "CUDA_VISIBLE_DEVICES=0", "SLURM_PROCID=3"});

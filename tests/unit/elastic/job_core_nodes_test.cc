@@ -120,6 +120,30 @@ TEST_CASE("spares on another node take a lost node's ranks") {
   CHECK(world.running.at(1) == -1);
 }
 
+TEST_CASE("a spare that is near a lost rank takes it") {
+  JobConfig config = of(3, 3, 3);
+  config.nodes = {0, 1, 2, 0, 1, 2};
+  config.racks = {"s0.s1", "s0.s2", "s3"};
+  SUBCASE("on the same host, or else on one below the same switches") {
+    JobWorld world(config);
+    world.fail(2);
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 1, 5});
+    world.now += 1s;
+    world.feed(JobCore::Clock{});
+    lose_node(world, 1, config);
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 3, 5});
+  }
+  SUBCASE("the first one, if all are as near") {
+    config.racks = {"s0.s1", "s0.s2", ""};
+    JobWorld world(config);
+    lose_node(world, 2, config);
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 1, 3});
+  }
+}
+
 TEST_CASE("a round whose nodes are all out of reach may continue, and no other begins meanwhile") {
   JobConfig config = of(2, 3, 2);
   config.nodes = {0, 1, 2, 2};

@@ -144,6 +144,16 @@ TEST_CASE("also before the begin, each place has one dlaunch") {
   CHECK(roster.node_of(8) == 1);
 }
 
+TEST_CASE("a node keeps the rack of its host, also while that is lost, and gets that of the next") {
+  NodeRoster roster = roster_of(2, 2);
+  CHECK(only<NodeRoster::Begin>(roster.step(kStart, NodeRoster::Join{7, "b", 1, 2, "s0.s1"})));
+  CHECK(roster.nodes()[1].rack == "s0.s1");
+  CHECK(only<NodeRoster::Lost>(roster.step(kStart, NodeRoster::Gone{7})));
+  CHECK(roster.nodes()[1].rack == "s0.s1");
+  CHECK(only<NodeRoster::Back>(roster.step(kStart, NodeRoster::Join{8, "c", 1, 2, "s2"})));
+  CHECK(roster.nodes()[1].rack == "s2");
+}
+
 TEST_CASE("a new leader waits for the earlier hosts, except the one that led") {
   const std::vector<NodeRoster::Node> was{{1, "a", 2}, {2, "b", 1}, {3, "c", 2}, {0, "", 0}};
   const NodeRoster::Config config{.min_nodes = 2, .max_nodes = 4};

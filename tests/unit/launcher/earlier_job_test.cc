@@ -120,6 +120,23 @@ TEST_CASE("earlier job: with another command line only its numbers are used") {
   CHECK(world.got<NodeRefused>(1)->why == "the job that host b was in is over");
 }
 
+TEST_CASE("earlier job: it keeps the order of its ranks, and the racks of its hosts") {
+  JobJournal was = written_by_c();
+  was.hosts = {{"a", 2, "r1"}, {"b", 2, "r2"}, {"c", 2, "r1"}};
+  was.nodes = {0, 0, 2, 2, 1, 1};
+  was.size = 6;
+  Plan plan = elected_plan();
+  plan.nodes.rack = "r1";
+  MembershipWorld world(plan, was);
+  NodeJoin request = with_workers(world, "b");
+  request.rack = "r3";  // it has moved
+  world.comes(1, request);
+  REQUIRE(world.news == std::vector<std::string>{"begin"});
+  const JobConfig config = world.membership.shape({});
+  CHECK(config.nodes == was.nodes);
+  CHECK(config.racks == std::vector<std::string>{"r1", "r3", "r1"});
+}
+
 TEST_CASE("earlier job: its journal serves the next leader") {
   MembershipWorld world(elected_plan(), written_by_c());
   world.comes(1, with_workers(world, "b"));

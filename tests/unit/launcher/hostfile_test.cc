@@ -29,6 +29,15 @@ std::vector<std::string> names(std::string_view text) {
 
 }  // namespace
 
+TEST_CASE("a list of names") {
+  const auto list = parse_name_list("node[01-02,7],login,node01");
+  REQUIRE(list);
+  CHECK(*list == std::vector<std::string>{"node01", "node02", "node7", "login", "node01"});
+  for (const char* bad : {"", "a,", "a b", "a:2", "me@a", "[::1]", "a[1-", "a[0-70000]"}) {
+    CHECK_FALSE(parse_name_list(bad));
+  }
+}
+
 TEST_CASE("Open MPI's hostfile") {
   const auto hosts = parsed(
       "# the cluster\n"

@@ -9,7 +9,7 @@ namespace {
 JobJournal some_journal() {
   JobJournal journal{
       .run = "4f", .size = 2, .hosts = {}, .nodes = {0, 1, 1}, .drained = {}, .job = {}};
-  journal.hosts = {{"a", 1}, {"b c", 2}};
+  journal.hosts = {{"a", 1}, {"b c", 2, "s0.s1"}};
   journal.led = 1;
   journal.slurm_job = "12";
   journal.requeued = 2;

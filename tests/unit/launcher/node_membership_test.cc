@@ -63,6 +63,63 @@ TEST_CASE("membership: a job on one host begins at once") {
   CHECK(world.last_event<JobCore::Spawned>()->slot == 1);
 }
 
+TEST_CASE(
+    "membership: hosts of one rack have neighbouring ranks, by the file or by their own words") {
+  Plan plan = membership_plan(5);
+  plan.nodes.topology = "topology.conf";
+  plan.nodes.racks = {{"a", "s0.s1"}, {"b", "s0.s2"}, {"c", "s0.s2"}, {"d", "s0.s1"}};
+  MembershipWorld world(plan);
+  world.comes(1, "b");
+  NodeJoin own = world.request_of("c");  // the file is wrong about c
+  own.rack = "s0.s1\n";
+  world.comes(2, own);
+  world.comes(3, "e");
+  CHECK(world.warnings.empty());
+  world.comes(4, "d.example.org");
+  CHECK(world.news == Words{"begin"});
+  CHECK(world.warnings ==
+        Words{"host e is not in topology.conf, so it counts as a rack of its own"});
+  JobConfig config = world.membership.shape({});
+  CHECK(config.racks == Words{"s0.s1", "s0.s2", "s0.s1\\x0a", "", "s0.s1"});
+  CHECK(config.nodes == std::vector<int>{0, 0, 4, 4, 1, 1, 2, 2, 3, 3});
+  CHECK(world.got<NodeWelcome>(4)->number == 4);
+  const JobJournal journal = world.membership.journal({});
+  CHECK((journal.hosts[1].rack == "s0.s2" && journal.hosts[3].rack.empty()));
+  // Each is warned about once, whatever becomes of it.
+  world.goes(3);
+  world.comes(5, "e");
+  world.membership.message(5, NodeTested{});
+  CHECK(world.last_warning() == "host e has joined");
+}
+
+TEST_CASE("membership: the list of hosts names a host in the file, too") {
+  Plan plan = membership_plan(3);
+  plan.nodes.hosts = {{.name = "here", .leads = true}, {.name = "n1"}, {.name = "n2"}};
+  plan.nodes.rank = 0;
+  plan.nodes.racks = {{"here", "r"}, {"n1", "s"}, {"n2", "r"}};
+  MembershipWorld world(plan);
+  for (const int number : {1, 2}) {
+    NodeJoin request = world.request_of(number == 1 ? "b" : "c");
+    request.number = number;
+    world.comes(static_cast<MembershipWorld::Link>(number), request);
+  }
+  CHECK(world.warnings.empty());
+  CHECK(world.membership.shape({}).nodes == std::vector<int>{0, 0, 2, 2, 1, 1});
+}
+
+TEST_CASE("membership: without a file a host without a rack is named if others have one") {
+  Plan plan = membership_plan(3);
+  plan.nodes.rack = "r1";
+  MembershipWorld world(plan);
+  world.comes(1, "b");
+  NodeJoin own = world.request_of("c");
+  own.rack = "r1";
+  world.comes(2, own);
+  CHECK(world.last_warning() ==
+        "host b has no --rack as others have, so it counts as a rack of its own");
+  CHECK(world.membership.shape({}).nodes == std::vector<int>{0, 0, 2, 2, 1, 1});
+}
+
 TEST_CASE("membership: without enough hosts in time the leader gives up") {
   MembershipWorld world(membership_plan(3));
   world.comes(1, "b");

@@ -222,12 +222,13 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(over(NodeReady{1, 4, 77, "they differ", true, 3}).corrupt);
   CHECK(over(NodeReady{1, 4, 77, "they differ", true, 3}).corrupt_rank == 3);
   CHECK(over(NodeFence{4, 1}).lost == 1);
-  NodeJoin again{"host", 2, 8, "job", 77, "10.0.0.1", 7, "4f", {}, 5, {4711, 4712}};
+  NodeJoin again{"host", 2, 8, "job", 77, "10.0.0.1", 7, "4f", {}, 5, {4711, 4712}, "s0.s1"};
   again.found.push_back(
       {.slot = 3, .linked = true, .ready = true, .in_round = 4, .round = 4, .version = 9});
   const auto back = over(again);
   CHECK((back.run == "4f" && back.login == 5));
   CHECK(back.ports == std::vector<std::int32_t>{4711, 4712});
+  CHECK((join.rack.empty() && back.rack == "s0.s1"));
   REQUIRE(back.found.size() == 1);
   CHECK(back.found[0].slot == 3);
   CHECK_FALSE(back.found[0].done);

@@ -71,6 +71,26 @@ TEST_CASE(
         std::vector<int>{0, 1, 1, 1});
 }
 
+TEST_CASE("job slots: the nodes of one rack stand together, with their spares in that order") {
+  Plan plan;
+  plan.nproc = 2;
+  plan.spares = 3;
+  const std::vector<NodeRoster::Node> nodes = {{0, "a", 2, "s0.s1"},
+                                               {1, "b", 1, "s0.s2"},
+                                               {NodeRoster::kNone, "", 0},
+                                               {3, "d", 2, "s0.s1"},
+                                               {4, "e", 1}};
+  const JobSlots slots = JobSlots::lay_out(nodes, plan);
+  CHECK(slots.size() == 6);
+  CHECK(slots.nodes() == std::vector<int>{0, 0, 3, 3, 1, 4, 0, 3, 1, 2, 2});
+  CHECK(slots.slot_of(3, 0) == 2);
+  CHECK(slots.slot_of(1, 0) == 4);
+  CHECK((slots.home(3).node == 3 && slots.home(3).slot == 1));
+  // The first host that is there stays the first.
+  CHECK(JobSlots::lay_out({{NodeRoster::kNone, "", 0}, {1, "b", 1}, {2, "c", 1, "r"}}, Plan())
+            .nodes() == std::vector<int>{1, 2, 0});
+}
+
 TEST_CASE("job slots: a journal has the nodes only, and gives the same homes") {
   const JobSlots before = slots_of_three(), after(before.nodes(), before.size());
   CHECK(after.size() == 4);
@@ -99,6 +119,49 @@ TEST_CASE("node orders: each node with workers learns its places, and all addres
   CHECK(a.places.size() == 2);
   REQUIRE(b.places.size() == 2);
   CHECK((b.places[1].slot == 1 && b.places[1].rank == 3 && b.places[1].local_rank == 1));
+}
+
+TEST_CASE("node orders: nodes are numbered by their lowest ranks") {
+  const JobSlots slots =
+      JobSlots::lay_out({{0, "a", 2, "r"}, {1, "b", 2, "s"}, {2, "c", 2, "r"}}, Plan());
+  JobCore job = job_on(slots, 0);
+  const auto start = start_in(job.step(kStart, JobCore::Start{}));
+  const std::vector<NodeAddresses> addresses = {
+      {{"10.0.0.1", 100}, {11, 12}}, {{"10.0.0.2", 200}, {21, 22}}, {{"10.0.0.3", 300}, {31, 32}}};
+  const auto all = orders(start, job, slots, addresses);
+  REQUIRE(all.size() == 3);
+  const auto& b = std::get<NodeStart>(all[1].message);
+  const auto& c = std::get<NodeStart>(all[2].message);
+  CHECK(std::get<NodeStart>(all[0].message).node_rank == 0);
+  CHECK((all[1].node == 1 && b.node_rank == 2 && b.nodes == 3));
+  CHECK((all[2].node == 2 && c.node_rank == 1 && c.master_addr == "10.0.0.1"));
+  CHECK((c.places[0].rank == 2 && c.places[0].local_rank == 0 && c.places[1].local_rank == 1));
+  CHECK((b.places[0].rank == 4 && b.places[1].rank == 5));
+  CHECK(b.peers == std::vector<std::string>{"10.0.0.1:11", "10.0.0.1:12", "10.0.0.3:31",
+                                            "10.0.0.3:32", "10.0.0.2:21", "10.0.0.2:22"});
+}
+
+TEST_CASE("node orders: a node that has only spares is numbered behind the others") {
+  const JobSlots slots({0, 1, 2, 2, 0}, 2);
+  JobConfig config{.size = 2, .min_size = 2, .max_size = 2, .spares = 3};
+  config.nodes = slots.nodes();
+  config.restarts.limit.restarts = 1;
+  JobCore job(config);
+  (void)job.step(kStart, JobCore::Start{});
+  for (Slot slot = 0; slot < 5; ++slot) {
+    (void)job.step(kStart, JobCore::Spawned{slot});
+    (void)job.step(kStart, JobCore::Ready{slot, 0});
+  }
+  (void)job.step(kStart, JobCore::NodeLost{0});
+  REQUIRE(job.rank_of(2) == 0);  // node 2 has the lowest rank now
+  const JobCore::StartWorkers again{.round = 2, .places = {{1, 1}, {3, -1}, {4, -1}}, .all = false};
+  const auto all = orders(again, job, slots,
+                          {{{"10.0.0.1", 1}, {}}, {{"10.0.0.2", 2}, {}}, {{"10.0.0.3", 3}, {}}});
+  REQUIRE(all.size() == 3);
+  CHECK(std::get<NodeStart>(all[0].message).node_rank == 2);
+  CHECK(std::get<NodeStart>(all[1].message).node_rank == 1);
+  CHECK(std::get<NodeStart>(all[2].message).node_rank == 0);
+  CHECK(std::get<NodeStart>(all[2].message).master_addr == "10.0.0.3");
 }
 
 TEST_CASE("node orders: a worker that starts again keeps its local rank, and a spare has none") {
