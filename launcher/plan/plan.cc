@@ -27,10 +27,10 @@ std::string NodesPlan::where_elected() const {
 
 std::string NodesPlan::rack_of(int number, const std::string& host, const std::string& said) const {
   if (!said.empty()) return said;
-  std::string rack = rack_in(racks, host);
+  std::string found = rack_in(racks, host);
   const auto place = static_cast<std::size_t>(number);
-  if (rack.empty() && number >= 0 && place < hosts.size()) rack = rack_in(racks, hosts[place].name);
-  return rack;
+  const bool listed = number >= 0 && place < hosts.size();
+  return found.empty() && listed ? rack_in(racks, hosts[place].name) : found;
 }
 
 const JobRole* role_of(const std::vector<JobRole>& roles, int rank) {
