@@ -52,8 +52,10 @@ Result<void> ask_slurm(PlanDraft& draft) {
   if (!nodes.rack.empty() || nodes.own_number() < 0) return {};
   const auto address = draft.machine.environment(kAddress);
   if (!address || address->empty()) {
-    return refuse("{}: host {} has no {}, which Slurm sets with topology/tree", said,
-                  draft.machine.hostname, kAddress);
+    return refuse(
+        "{}: host {} has no {}, which Slurm sets with topology/tree for batch scripts and for what "
+        "srun starts",
+        said, draft.machine.hostname, kAddress);
   }
   const auto pattern = draft.machine.environment(std::string(kAddress) + "_PATTERN");
   nodes.rack = rack_in_address(*address, pattern.value_or(*address));

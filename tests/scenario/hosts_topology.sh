@@ -30,7 +30,7 @@ come_in_turn bash -c "$where"; wait_job 60 0
 ranks_are "1 3 2 4"
 
 # A host is lost, and comes back to its ranks. All others keep theirs.
-starts='echo $RANK >> starts.$TORCHELASTIC_RESTART_COUNT; until [ -e enough ]; do read -rt 0.05 <> <(:); done'
+starts='echo $RANK >> starts.$TORCHELASTIC_RESTART_COUNT; until [ -e enough ]; do read -rt 0.05 <> <(:); done; true'
 all_in() { [ "$(sort -u "starts.$1" 2>/dev/null | wc -l)" = 8 ]; }
 again=(--max-restarts 1 bash -c "$where \$TORCHELASTIC_RESTART_COUNT; $starts")
 come_in_turn "${again[@]}"

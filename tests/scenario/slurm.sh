@@ -36,10 +36,16 @@ sys.exit(subprocess.run([\"dlaunch\", \"true\"]).returncode)" $SLURM_JOB_ID $SLU
 expect_code 69; expect_err 'Address already in use'
 
 # Hosts below one switch of Slurm get neighbouring ranks, in a step and where dlaunch starts the steps.
-for way in "srun -w host[1-4] --ntasks-per-node=1" "salloc -Q -w host[1-4]"; do
-  run on 1 $way dlaunch --nproc 1 --topology slurm bash -c "$where"; expect_code 0
-  r=0; for h in 1 3 2 4; do expect_out "^\[$r\] $r/4 0/1 $r/4 10.77.0.1 host$h$"; r=$((r + 1)); done
-done
+racks_are() { local h r=0; for h in 1 3 2 4; do expect_out "^\[$r\] $r/4 0/1 $r/4 10.77.0.1 host$h$"; r=$((r + 1)); done; }
+run on 1 srun -w host[1-4] --ntasks-per-node=1 dlaunch --topology slurm bash -c "$where"; expect_code 0; racks_are
+cat > racks.sh <<END
+#!/bin/bash
+#SBATCH --nodelist=host[1-4] --ntasks-per-node=1 --time=10 --output=racks.out
+dlaunch --topology slurm bash -c '$where'
+END
+run on 1 sbatch --wait racks.sh; expect_code 0
+cp racks.out out; racks_are
+run on 1 salloc -Q -w host[1-2] dlaunch --topology slurm true; expect_code 64; expect_err 'host host1 has no SLURM_TOPOLOGY_ADDR'
 
 # A batch script: the job has one worker for each of Slurm's tasks.
 cat > batch.sh <<END

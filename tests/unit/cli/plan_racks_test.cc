@@ -88,7 +88,7 @@ TEST_CASE("topology: Slurm gives each host its address") {
   fake.env.clear();
   CHECK(fake.refused(racks_and(kByHand, {"--topology", "slurm"})) ==
         "64 --topology slurm: host here has no SLURM_TOPOLOGY_ADDR, which Slurm sets with "
-        "topology/tree");
+        "topology/tree for batch scripts and for what srun starts");
   CHECK(fake.plan(racks_and(kByHand, {"--topology", "slurm", "--rack", "r"})).nodes.rack == "r");
 }
 
