@@ -70,6 +70,7 @@ Result<void> plan_racks(PlanDraft& draft) {
   const Options& options = draft.options;
   if (draft.plan().nodes.max == 1) {
     for (const Text* option : {&options.topology, &options.rack}) {
+      if (option->value == kSlurmTopology) continue;  // one script may serve any number of nodes
       if (is_mistaken(*option)) return refuse("{} has no effect on one host", option->source);
     }
     return {};

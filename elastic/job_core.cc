@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -142,6 +143,7 @@ void JobCore::on(const Ended& event) {
   process.linked = false;
   set_ready(process, false);
   process.in_round = 0;
+  accused_.erase(event.slot);
   const int left = std::exchange(process.leaving, -1);
   if (state_ == JobState::ending) return;
   if (left >= 0 && !event.well) lose_leaver(left);
@@ -299,7 +301,9 @@ void JobCore::note_corrupt(const Ready& event) {
   if (!event.corrupt || event.corrupt_rank < 0) return;
   const auto rank = static_cast<std::size_t>(event.corrupt_rank);
   if (rank >= members_.size() || members_[rank] == event.slot) return;
+  if (!joined(members_[rank])) return;  // it has ended, and its successor is another process
   Accused& accused = accused_[members_[rank]];
+  if (accused.by.size() >= 2) return;
   accused.by.insert(event.slot);
   if (accused.by.size() == 2) accused.ends_by = deadline_after(now_, kCorruptEnds);
 }
@@ -375,7 +379,8 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
     lower_target();
     return form(rank);
   }
-  if (elastic_ && hand_to_spare(rank)) process.rank = -1;
+  const bool corrupt = failure && failure->kind == FailureKind::corrupt;
+  if (elastic_ && hand_to_spare(rank, corrupt ? failed_node_ : -1)) process.rank = -1;
   want(slot, process.rank, process.rank < 0 ? spare_at : start_at);
   form(rank);
 }
@@ -387,12 +392,18 @@ void JobCore::lose_leaver(int rank) {
   others_leave ? form(rank) : act(Fence{round_, rank});
 }
 
-// To the first of those that are nearest to the rank's former place.
-bool JobCore::hand_to_spare(int rank) {
+// To the first of those that are nearest to the rank's former place: with racks on its own node,
+// so that the hosts keep as many ranks as they had, or else below the same switches. A spare on the
+// broken node takes the rank only if there is no other.
+bool JobCore::hand_to_spare(int rank, int broken_node) {
   const auto free = spares();
   if (free.empty()) return false;
   Slot& place = roster_[static_cast<std::size_t>(rank)];
-  const auto nearness = [&](Slot spare) { return shared_switches(rack_of(spare), rack_of(place)); };
+  const auto nearness = [&](Slot spare) {
+    const bool same_node = !config_.racks.empty() && node_of(spare) == node_of(place);
+    return std::tuple(node_of(spare) != broken_node,
+                      shared_switches(rack_of(spare), rack_of(place)), same_node);
+  };
   place = *std::ranges::max_element(free, {}, nearness);
   at(place).rank = rank;
   return true;

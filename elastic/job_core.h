@@ -363,7 +363,7 @@ class JobCore {
   bool give_place(Slot slot);
   void lower_target();
   void replace_absent();
-  bool hand_to_spare(int rank);
+  bool hand_to_spare(int rank, int broken_node = -1);
   std::string_view rack_of(Slot slot) const;
   void lose_leaver(int rank);
   void lose(Slot slot, const std::optional<Failure>& failure);
@@ -467,6 +467,7 @@ class JobCore {
     TimePoint ends_by = kNever;
   };
   std::map<Slot, Accused> accused_;
+  bool earlier_loss_ = false;  // the previous leader may have lost a rank of the live round
   bool lost_ = false;
   std::uint64_t commits_before_ = 0;
   std::uint64_t version_ = 0;  // the newest that a member holds

@@ -62,7 +62,8 @@ void JobCore::on(const Resume& event) {
   if (all_work_is_done()) return;
   // The last announcement may not have reached all. If a round was being formed, a member was lost,
   // and the others may not know it.
-  form(event.was.round == event.was.live ? -1 : replaced_since(event.was.live));
+  earlier_loss_ = event.was.round != event.was.live;
+  form(!earlier_loss_ ? -1 : replaced_since(event.was.live));
   std::map<int, std::vector<Slot>> lost;  // by node
   for (const Slot slot : roster_) {
     if (at(slot).life == Life::absent) lost[node_of(slot)].push_back(slot);

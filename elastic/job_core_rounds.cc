@@ -31,7 +31,8 @@ void JobCore::settle() {
 
 int JobCore::resized_from() const {
   const int before = static_cast<int>(members_.size());
-  const bool resizes = state_ == JobState::forming && !lost_ && before != size();
+  const bool loses = lost_ || earlier_loss_;
+  const bool resizes = state_ == JobState::forming && !loses && before != size();
   return resizes ? before : 0;
 }
 
@@ -255,6 +256,7 @@ void JobCore::enter_round() {
   members_ = roster_;
   accused_.clear();
   cut_off_.clear();
+  earlier_loss_ = false;
 }
 
 TimePoint JobCore::out_of_reach_until() const {

@@ -21,8 +21,8 @@ std::vector<std::string_view> levels_of(std::string_view rack) {
 
 bool is_rack(std::string_view text) {
   const auto good = [](unsigned char c) { return c > ' ' && c != 0x7f; };
-  return !text.empty() && text.front() != '.' && text.back() != '.' &&
-         text.find("..") == text.npos && std::ranges::all_of(text, good);
+  return !text.empty() && text.size() <= kLongestRack && text.front() != '.' &&
+         text.back() != '.' && text.find("..") == text.npos && std::ranges::all_of(text, good);
 }
 
 // Hosts are sorted by the first host below each of their switches, from the top, and then by their

@@ -3,12 +3,14 @@
 // cross the slow lines between racks as rarely as possible. Pure.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace dlaunch {
 
+inline constexpr std::size_t kLongestRack = 1024;
 // Names with dots between them, without blanks and control characters.
 bool is_rack(std::string_view text);
 

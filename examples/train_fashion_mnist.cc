@@ -243,13 +243,12 @@ class Trainer {
 
   void report(int epoch) {
     const double right = accuracy(comm_, model_, test_);
-    if (reported_ == epoch) return;  // a loss has interrupted the next step
+    if (std::exchange(reported_, epoch) == epoch) return;  // a loss has interrupted the next step
     const std::chrono::duration<double> took = Clock::now() - epoch_began_;
     const std::chrono::duration<double> of_state = std::exchange(state_time_, {});
     const auto images = static_cast<double>(std::exchange(images_, 0));
     epoch_began_ = Clock::now();
     if (comm_.rank() != 0) return;
-    reported_ = epoch;
     std::printf("epoch %d  loss %.4f  accuracy %.4f  %.0f images/s  commits %.2f %%\n", epoch,
                 epoch_loss(losses_, epoch, options_, train_), right, images / took.count(),
                 100 * of_state.count() / took.count());

@@ -15,6 +15,7 @@ std::string kind_of(const OptionRow& row) {
     if (std::isupper(c) == 0) break;
     capitals += static_cast<char>(c);
   }
+  // A word that stands beside one of these is left out.
   if (capitals == "FILE" || capitals == "DIR" || capitals == "HOST") return capitals;
   std::string words;
   for (const auto word : choices(row)) words += fmt::format("{}{}", words.empty() ? "" : " ", word);

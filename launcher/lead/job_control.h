@@ -46,7 +46,8 @@ class JobControl {
   void begin(Job job) { job_.emplace(std::move(job)); }
   // Answers a request that did not come to the control socket.
   void answer(const std::string& request, const ControlServer::Reply& reply);
-  // Drains a host for a reason of ours, at once, if dlaunchctl could. The job runs.
+  // Drains a host at once, without an order of the user, if dlaunchctl would be allowed to. The job
+  // runs.
   void drain(const std::string& host);
   // Passes on the job's status, once all hosts have answered. gpus: with the GPUs of the workers.
   void look(bool gpus, const std::function<void(const JobStatus&)>& done);

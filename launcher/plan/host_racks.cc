@@ -31,9 +31,17 @@ std::string lower(std::string_view text) {
   return low;
 }
 
+// Without the blanks at its end, either.
+std::string_view without_comment(std::string_view line) {
+  line = line.substr(0, line.find('#'));
+  while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) {
+    line.remove_suffix(1);
+  }
+  return line;
+}
+
 // nullopt: the line is empty.
 Result<std::optional<SwitchLine>> parse_switch(std::string text) {
-  text.resize(std::min(text.find('#'), text.size()));
   std::ranges::replace_if(
       text, [](unsigned char c) { return std::isspace(c) != 0; }, ' ');
   const auto words = split_words(text, ' ');
@@ -87,12 +95,13 @@ Result<void> Switches::read(std::string_view text) {
   while (!text.empty()) {
     ++number;
     const auto end = std::min(text.find('\n'), text.size());
-    line += text.substr(0, end);
+    const std::string_view part = without_comment(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.ends_with('\\') && !text.empty()) {
-      line.pop_back();
+    if (part.ends_with('\\') && !text.empty()) {
+      line += part.substr(0, part.size() - 1);
       continue;
     }
+    line += part;
     if (auto done = add(std::exchange(line, ""), first); !done) return done;
     first = number + 1;
   }
@@ -147,11 +156,15 @@ Result<std::string> Switches::path_to(const SwitchLine& one) const {
       return at(one.line, fmt::format("switch {} is below itself: {}", one.name, path));
     }
     if (above > kMostAbove) {
-      return at(one.line, fmt::format("more than {} switches are above switch {}, or a loop",
-                                      kMostAbove, one.name));
+      return at(one.line,
+                fmt::format("switch {} has more than {} switches above it, or is below a loop",
+                            one.name, kMostAbove));
     }
   }
-  return path;
+  if (is_rack(path)) return path;
+  return at(one.line,
+            fmt::format("the names of switch {} and those above it have more than {} characters",
+                        one.name, kLongestRack));
 }
 
 Result<HostRacks> Switches::racks() const {

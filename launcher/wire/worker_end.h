@@ -56,8 +56,8 @@ struct WorkerEnd {
   bool was_stopped() const { return signal_we_sent != 0 && !is_to_blame(); }
 };
 
-// Also one whose data were corrupt, or whose round had different results, and that then exited with
-// 0: its results are not to be trusted.
+// A worker that exits with 0 has failed, too, if its data were corrupt or its round had different
+// results: these cannot be trusted.
 inline bool has_failed(const WorkerEnd& end) {
   return end.signal != 0 || end.exit_code != 0 || !end.corrupt.empty();
 }

@@ -189,7 +189,7 @@ class Communicator:
     def recv(self, out: T, peer: int, tag: int = 0) -> T:
         """`out` must have the number and type of the elements that the peer sends; uint8 matches as many bytes of any."""
     def recv_any(self, out: Array, tag: int = 0) -> int:
-        """Takes the next message with this tag, and returns the sender's rank."""
+        """Takes the next message with this tag, and returns the sender's rank. `out` is as for recv."""
 
     def iall_reduce(self, x: Array, op: Reduction = "sum", *, out: Optional[Array] = None) -> Request: ...
     def iall_reduce_list(self, xs: Sequence[Array], op: Reduction = "sum", *,

@@ -64,9 +64,9 @@ grep -q "the job went on without this host" err.2 && [ "$(pids_of 2 | wc -l)" = 
 tasks=(--nnodes 2 --nproc 2 --max-restarts 9 --restart-scope worker --journal "$PWD/tasks" bash -c
   'echo "begins $RANK"; [ $LOCAL_RANK = 0 ] || until [ -e enough ]; do sleep 0.05; done')
 start_job "1 2" "${tasks[@]}"
-# The last words of the journal: the number of finished tasks, and their ranks.
-done_tasks() { tail -qc 12 tasks 2>/dev/null | od -An -td4 | tr -d ' \n'; }
-wait_until eval '[ "$(done_tasks)" = 202 ]' || job_fails "ranks 0 and 2 are not written down as done"
+# The last words of the journal: the number of finished tasks, their ranks, and the number of accused slots.
+done_tasks() { tail -qc 16 tasks 2>/dev/null | od -An -td4 | tr -d ' \n'; }
+wait_until eval '[ "$(done_tasks)" = 2020 ]' || job_fails "ranks 0 and 2 are not written down as done"
 lose 1; start_dlaunch 1 "${tasks[@]}"
 wait_until eval '[ "$(grep -c "begins 1" out.1)" = 2 ]' || job_fails "what was lost is not done again"
 touch enough; wait_job 60 0

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "elastic/admission.h"
 #include "elastic/hang.h"
+#include "elastic/rack_order.h"
 #include "launcher/wire/nat.h"
 
 namespace dlaunch {
@@ -185,8 +186,10 @@ void NodeMembership::take_in(Link link, const NodeJoin& join) {
   remote.found = join.found;
   const std::string host = escaped(join.host);
   warn_of_nat(remote, host);
+  std::string rack = escaped(join.rack);
+  if (!is_rack(rack)) rack.clear();
   feed(NodeRoster::Join{link, host, join.number, join.nproc,
-                        plan_.nodes.rack_of(join.number, host, escaped(join.rack))});
+                        plan_.nodes.rack_of(join.number, host, rack)});
   if (const auto node = roster_.node_of(link)) job_.on_linked(*node, true);
 }
 

@@ -124,6 +124,20 @@ TEST_CASE("a spare that is near a lost rank takes it") {
   JobConfig config = of(3, 3, 3);
   config.nodes = {0, 1, 2, 0, 1, 2};
   config.racks = {"s0.s1", "s0.s2", "s3"};
+  SUBCASE("on the same host before others of its rack") {
+    config.racks = {"s0", "s0", "s0"};
+    JobWorld world(config);
+    world.fail(1);
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 4, 2});
+  }
+  SUBCASE("on another host if its data were corrupt") {
+    JobWorld world(config);
+    world.running.erase(1);
+    world.feed(JobCore::Ended{.slot = 1, .well = false, .kind = FailureKind::corrupt});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 3, 2});
+  }
   SUBCASE("on the same host, or else on one below the same switches") {
     JobWorld world(config);
     world.fail(2);

@@ -446,6 +446,11 @@ TEST_CASE("a process with corrupt data that ends by itself, or asks for a round,
     world.running.erase(2);
     world.feed(JobCore::Ended{.slot = 2, .well = false, .kind = FailureKind::corrupt});
     REQUIRE(world.running.contains(2));
+    CHECK_FALSE(world.core.accused(2));  // its successor is another process
+    for (const Slot slot : {0, 1}) {
+      world.feed(JobCore::Ready{slot, 1, 0, "", true, 2});
+    }
+    CHECK_FALSE(world.core.accused(2));
   }
   SUBCASE("it asks") { world.rejoin(2); }
   world.now += kCorruptEnds;

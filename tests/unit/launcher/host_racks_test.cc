@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "elastic/rack_order.h"
+
 using namespace dlaunch;
 
 namespace {
@@ -42,9 +44,10 @@ TEST_CASE("topology: a host's rack is the switches above it, from the top") {
 TEST_CASE("topology: three levels in any order, and lines that continue") {
   const auto racks = read(
       "SwitchName=top Switches=room1,room2\n"
-      "SwitchName=rack1 \\\n"
-      "  Nodes=a,\\\n"
-      "b\n"
+      "# a comment does not continue \\\n"
+      "SwitchName=rack1 \\ # but this line does\n"
+      "  Nodes=a,\\ \r\n"
+      "b\r\n"
       "SwitchName=room1 Switches=rack1 Nodes=c\n"
       "SwitchName=room2 Nodes=d\n");
   CHECK(racks.at("a") == "top.room1.rack1");
@@ -78,7 +81,7 @@ TEST_CASE("topology: a loop of switches is refused, and so is a tower of them") 
   CHECK(refusal_of("SwitchName=s0 Switches=s0\n") == "t:1: switch s0 is below itself: s0.s0");
   CHECK(refusal_of("SwitchName=x Nodes=a\nSwitchName=s0 Switches=s1\nSwitchName=s1 "
                    "Switches=s0,x\n")
-            .starts_with("t:1: more than 16 switches are above switch x, or a loop"));
+            .starts_with("t:1: switch x has more than 16 switches above it, or is below a loop"));
   CHECK(refusal_of("SwitchName=s0 Switches=s1\nSwitchName=s1 Switches=s0\n") ==
         "t:1: switch s0 is below itself: s0.s1.s0");
   const auto tower = [](int height) {
@@ -89,7 +92,12 @@ TEST_CASE("topology: a loop of switches is refused, and so is a tower of them") 
     return text;
   };
   CHECK(read(tower(16)).at("a").starts_with("s16.s15."));
-  CHECK(refusal_of(tower(17)) == "t:1: more than 16 switches are above switch s0, or a loop");
+  const std::string longest(kLongestRack - 1, 'x');
+  CHECK(read("SwitchName=" + longest + " Nodes=a\n").at("a") == longest);
+  CHECK(refusal_of("SwitchName=" + longest + " Nodes=a\nSwitchName=up Switches=" + longest + "\n")
+            .ends_with("and those above it have more than 1024 characters"));
+  CHECK(refusal_of(tower(17)) ==
+        "t:1: switch s0 has more than 16 switches above it, or is below a loop");
 }
 
 TEST_CASE("topology: a file cannot name more hosts than a list") {
