@@ -45,10 +45,11 @@ has_torch() {
 found = importlib.util.find_spec("torch")
 sys.exit(not found or not os.path.exists(os.path.dirname(found.origin) + "/distributed/run.py"))' 2>/dev/null
 }
-# need_torch: PyTorch in $python.
+# need_torch: PyTorch in $python. Meson has malloc fill memory with a pattern, which takes a tenth of PyTorch's time.
 need_torch() {
   python=${TORCH_PYTHON:-/usr/bin/python3}
   has_torch "$python" || skip "PyTorch is not installed"
+  unset MALLOC_PERTURB_
 }
 # torch_built: whether this build has dlaunch.torch.
 torch_built() { compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev/null; }
