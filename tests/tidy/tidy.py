@@ -107,6 +107,9 @@ BANNED = [
     # ring/call/spread.cc gives up the core in the one place where that is measured to pay.
     (r"\bstd::this_thread::yield\(|(?<!::)\bsched_yield\(", "offer_core(), or sleep on a futex"),
     (r"\bTODO(?!\()", "TODO(reason)"),
+    # clang 14 does not compile them with the headers of GCC 12.
+    (r"\bstd::(views|ranges::(subrange|stable_partition|partition|remove|remove_if|unique|rotate|search|equal_range))\b",
+     "the algorithm of std:: without ranges, or a loop"),
 ]
 RAW_THREAD = (r"\bstd::j?thread( \w+)?\(", "start_quiet_thread(): it blocks signals, and fails with an Error")
 # ring/torch: a module that may not link base. cli/bench: threads that measure.

@@ -41,6 +41,9 @@ LINES = [
      "std::thread(: start_quiet_thread(): it blocks signals, and fails with an Error"),
     ("ring/links/trunk.h", "std::thread thread_;", None),
     ("base/contract.h", 'const char* name = "DLAUNCH_ROUND";', None),
+    ("elastic/job_core.h", "const auto rest = std::ranges::remove(all, 0);",
+     "std::ranges::remove: the algorithm of std:: without ranges, or a loop"),
+    ("elastic/job_core.h", "const bool none = std::ranges::none_of(all, is_old);", None),
 ]
 
 # A line of two files, each in an unnamed namespace, and the name that must not stand in both; None: it may.

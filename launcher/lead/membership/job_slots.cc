@@ -16,9 +16,9 @@ std::vector<std::size_t> rank_order(const std::vector<NodeRoster::Node>& nodes) 
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto has_rack = [](const NodeRoster::Node& node) { return !node.rack.empty(); };
   if (std::ranges::none_of(nodes, has_rack)) return order;
-  const auto absent = std::ranges::stable_partition(
-      order, [&](std::size_t number) { return nodes[number].nproc > 0; });
-  const std::vector<std::size_t> present(order.begin(), absent.begin());
+  const auto absent = std::stable_partition(
+      order.begin(), order.end(), [&](std::size_t number) { return nodes[number].nproc > 0; });
+  const std::vector<std::size_t> present(order.begin(), absent);
   std::vector<std::string> racks;
   for (const std::size_t number : present) racks.push_back(nodes[number].rack);
   std::ranges::transform(order_by_rack(racks), order.begin(),
