@@ -151,7 +151,7 @@ void SiteEndpoint::post(std::function<void()> job) {
 
 // -- The other thread's side
 
-void SiteEndpoint::contribute(const MergeId& id, std::shared_ptr<std::string> bytes) {
+void SiteEndpoint::contribute(const MergeId& id, const std::shared_ptr<std::string>& bytes) {
   const Contribution contribution{
       .member = me_, .id = id, .bytes = bytes->size(), .digest = digest_of(*bytes)};
   const std::uint64_t kind = kind_of_payload(*bytes);

@@ -97,7 +97,7 @@ class SiteEndpoint final {
   // One thread at a time.
   // The payload of this site for merge `id`, which does not change any more. No effect if that is
   // not the next one.
-  void contribute(const MergeId& id, std::shared_ptr<std::string> bytes);
+  void contribute(const MergeId& id, const std::shared_ptr<std::string>& bytes);
   // The state after the last news of a merge or a state.
   void holds(SiteState state);
   // The next news; nothing within `limit`. Without `syncs` it waits on where all is applied, for

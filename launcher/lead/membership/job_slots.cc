@@ -20,6 +20,7 @@ std::vector<std::size_t> rank_order(const std::vector<NodeRoster::Node>& nodes) 
       order.begin(), order.end(), [&](std::size_t number) { return nodes[number].nproc > 0; });
   const std::vector<std::size_t> present(order.begin(), absent);
   std::vector<std::string> racks;
+  racks.reserve(present.size());
   for (const std::size_t number : present) racks.push_back(nodes[number].rack);
   std::ranges::transform(order_by_rack(racks), order.begin(),
                          [&](int place) { return present[static_cast<std::size_t>(place)]; });
