@@ -64,6 +64,26 @@ std::vector<std::string_view> split_words(std::string_view text, char separator)
   return parts;
 }
 
+std::vector<std::string_view> split_words(std::string_view line) {
+  std::vector<std::string_view> words;
+  while (true) {
+    const auto begin = line.find_first_not_of(kBlanks);
+    if (begin == line.npos) return words;
+    line.remove_prefix(begin);
+    const auto end = std::min(line.find_first_of(kBlanks), line.size());
+    words.push_back(line.substr(0, end));
+    line.remove_prefix(end);
+  }
+}
+
+std::string lower_case(std::string_view text) {
+  std::string low(text);
+  for (char& c : low) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return low;
+}
+
 std::string shell_quoted(std::string_view word) {
   if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                               "0123456789_-./=:,+@%") == word.npos) {

@@ -1,4 +1,4 @@
-// Text: makes foreign text fit for a terminal and a log, and splits words.
+// Text: makes foreign text fit for a terminal and a log, and splits and changes words.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,12 @@ std::size_t cut_before(std::string_view text, std::size_t at);
 
 // The words between separators, without empty ones.
 std::vector<std::string_view> split_words(std::string_view text, char separator);
+// The same between blanks of a line.
+inline constexpr std::string_view kBlanks = " \t\r\v\f";
+std::vector<std::string_view> split_words(std::string_view line);
+
+// A to Z become a to z.
+std::string lower_case(std::string_view text);
 
 // One word quoted for a shell; plain words stay as they are.
 std::string shell_quoted(std::string_view word);

@@ -1,11 +1,12 @@
 #include "base/units.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
+
+#include "base/text.h"
 
 namespace dlaunch {
 namespace {
@@ -19,8 +20,7 @@ bool split_number(std::string_view text, double& number, std::string& unit) {
   const auto [end, err] =
       std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   if (err != std::errc() || !std::isfinite(number) || number < 0) return false;
-  unit.assign(end, text.data() + text.size());
-  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  unit = lower_case({end, text.data() + text.size()});
   return true;
 }
 

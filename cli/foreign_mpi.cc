@@ -1,7 +1,7 @@
 // The options of mpirun, from `mpirun --help full` of Open MPI 4 and prterun's of Open MPI 5, and
 // of mpiexec, from MPICH's `mpiexec --help` and Intel MPI's names for the same.
-#include <cctype>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/foreign_tables.h"
 
@@ -55,8 +55,7 @@ Result<Meaning> map_by(const Values& values) {
   const bool ppr = parts[0] == "ppr";
   if (ppr && parts.size() < 3) return not_here("'{}' is not ppr:N:RESOURCE", text);
   for (std::size_t i = ppr ? 3 : 1; i < parts.size(); ++i) {
-    std::string name(parts[i].substr(0, parts[i].find('=')));
-    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const std::string name = lower_case(parts[i].substr(0, parts[i].find('=')));
     if (name == "pe" || name == "pe-list") {
       return not_here(
           "dlaunch deals out cores in equal shares, not by their number; use --bind core");

@@ -392,17 +392,16 @@ void JobCore::lose_leaver(int rank) {
   others_leave ? form(rank) : act(Fence{round_, rank});
 }
 
-// To the first of those that are nearest to the rank's former place: with racks on its own node,
-// so that the hosts keep as many ranks as they had, or else below the same switches. A spare on the
-// broken node takes the rank only if there is no other.
+// To the first of those that are nearest to the rank's former place: on its own node, so that the
+// hosts keep as many ranks as they had, or else below the same switches. A spare on the broken node
+// takes the rank only if there is no other.
 bool JobCore::hand_to_spare(int rank, int broken_node) {
   const auto free = spares();
   if (free.empty()) return false;
   Slot& place = roster_[static_cast<std::size_t>(rank)];
   const auto nearness = [&](Slot spare) {
-    const bool same_node = !config_.racks.empty() && node_of(spare) == node_of(place);
-    return std::tuple(node_of(spare) != broken_node,
-                      shared_switches(rack_of(spare), rack_of(place)), same_node);
+    return std::tuple(node_of(spare) != broken_node, node_of(spare) == node_of(place),
+                      shared_switches(rack_of(spare), rack_of(place)));
   };
   place = *std::ranges::max_element(free, {}, nearness);
   at(place).rank = rank;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/exit_code.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/bench/calibrate.h"
 #include "cli/bench/measure.h"
@@ -47,8 +47,7 @@ double number_in(const std::string& text, const std::vector<Unit>& units) {
   const char* const last = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), last, number, std::chars_format::fixed);
   if (error != std::errc() || !(number > 0)) return 0;
-  std::string unit(end, last);
-  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string unit = dlaunch::lower_case({end, last});
   for (const auto& known : units) {
     if (unit == known.name) return number * known.factor;
   }

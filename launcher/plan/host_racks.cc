@@ -1,7 +1,6 @@
 #include "launcher/plan/host_racks.h"
 
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -25,32 +24,21 @@ struct SwitchLine {
   std::optional<std::size_t> above;          // none: it is at the top
 };
 
-std::string lower(std::string_view text) {
-  std::string low(text);
-  for (char& c : low) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return low;
-}
-
 // Without the blanks at its end, either.
 std::string_view without_comment(std::string_view line) {
   line = line.substr(0, line.find('#'));
-  while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) {
-    line.remove_suffix(1);
-  }
-  return line;
+  return line.substr(0, line.find_last_not_of(kBlanks) + 1);
 }
 
 // nullopt: the line is empty.
-Result<std::optional<SwitchLine>> parse_switch(std::string text) {
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return std::isspace(c) != 0; }, ' ');
-  const auto words = split_words(text, ' ');
+Result<std::optional<SwitchLine>> parse_switch(std::string_view text) {
+  const auto words = split_words(text);
   if (words.empty()) return std::optional<SwitchLine>();
   SwitchLine found;
   for (const auto word : words) {
     const auto equals = word.find('=');
     if (equals == word.npos) return usage_error(fmt::format("'{}' is not KEY=VALUE", word));
-    const std::string key = lower(word.substr(0, equals));
+    const std::string key = lower_case(word.substr(0, equals));
     const auto value = word.substr(equals + 1);
     if (key == "switchname") found.name = value;
     if (key != "nodes" && key != "switches") continue;
@@ -77,7 +65,7 @@ class Switches {
   Result<HostRacks> racks() const;
 
  private:
-  Result<void> add(std::string line, int number);
+  Result<void> add(std::string_view line, int number);
   Result<std::string> path_to(const SwitchLine& one) const;
   Error at(int line, const std::string& what) const {
     return usage_error(fmt::format("{}:{}: {}", file_, line, what));
@@ -108,8 +96,8 @@ Result<void> Switches::read(std::string_view text) {
   return all_.empty() ? at(1, "this file names no switch") : Result<void>();
 }
 
-Result<void> Switches::add(std::string line, int number) {
-  auto found = parse_switch(std::move(line));
+Result<void> Switches::add(std::string_view line, int number) {
+  auto found = parse_switch(line);
   if (!found) return at(number, found.error().what);
   if (!*found) return {};
   SwitchLine& one = **found;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "base/units.h"
 
 namespace dlaunch {
@@ -13,19 +14,6 @@ namespace {
 
 constexpr std::size_t kMaxHosts = 65536;
 constexpr int kMaxSlots = 1 << 20;
-constexpr std::string_view kBlank = " \t\r\v\f";
-
-std::vector<std::string_view> words_of(std::string_view line) {
-  std::vector<std::string_view> words;
-  while (true) {
-    const auto begin = line.find_first_not_of(kBlank);
-    if (begin == line.npos) return words;
-    line.remove_prefix(begin);
-    const auto end = std::min(line.find_first_of(kBlank), line.size());
-    words.push_back(line.substr(0, end));
-    line.remove_prefix(end);
-  }
-}
 
 // Splits at commas outside of brackets.
 std::vector<std::string_view> split_list(std::string_view text) {
@@ -169,7 +157,7 @@ class Hosts {
 };
 
 Result<std::vector<HostEntry>> parse_line(std::string_view line) {
-  const auto words = words_of(line.substr(0, line.find('#')));
+  const auto words = split_words(line.substr(0, line.find('#')));
   if (words.empty()) return std::vector<HostEntry>{};
   auto entries = parse_host_word(words[0]);
   if (!entries) return entries.error();

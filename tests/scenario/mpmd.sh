@@ -42,7 +42,9 @@ bad 127 "rank 1 could not be started: exec 'nosuch'" -n 1 true : nosuch
 run dlaunch -n 1 --error-file report.json sleep 60 : -n 1 sh -c 'exit 5'; expect_code 5
 expect_err 'rank 1 \(sh, pid .* failed first: exit code 5'
 grep -q '"program": "sh"' report.json || fail "the program is not in the report: $(cat report.json)"
-run dlaunch --max-restarts 1 sh -c 'echo a $RANK' : sh -c 'echo b $RANK; [ $DLAUNCH_ROUND = 2 ]'; expect_code 0
+# Rank 1 fails after rank 0 has printed its line.
+run dlaunch --max-restarts 1 sh -c 'echo a $RANK; : >printed.$DLAUNCH_ROUND' \
+  : sh -c 'echo b $RANK; until [ -e printed.$DLAUNCH_ROUND ]; do sleep 0.01; done; [ $DLAUNCH_ROUND = 2 ]'; expect_code 0
 [ "$(sort out | uniq -c | sed 's/^ *//' | tr '\n' ';')" = "2 [0] a 0;2 [1] b 1;" ] || fail "not each its own twice: $(cat out)"
 
 # An elastic job replaces the rank's process with a process of the same program, and keeps its size.

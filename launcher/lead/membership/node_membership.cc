@@ -200,16 +200,18 @@ void NodeMembership::warn_of_nat(Remote& remote, const std::string& host) {
   if (!warning.empty() && behind_nat_.insert(host).second) warn(warning);
 }
 
-// Once for each host, if hosts have racks.
+bool NodeMembership::have_racks() const {
+  return !plan_.nodes.racks.empty() ||
+         std::ranges::any_of(roster_.nodes(), [](const auto& node) { return !node.rack.empty(); });
+}
+
+// Once for each host. Others have racks.
 void NodeMembership::warn_of_no_rack(int node) {
   const NodeRoster::Node& one = node_at(node);
-  const bool by_file = !plan_.nodes.racks.empty();
-  const auto has_rack = [](const NodeRoster::Node& other) { return !other.rack.empty(); };
-  if (!is_here(node) || has_rack(one)) return;
-  if (!by_file && std::ranges::none_of(roster_.nodes(), has_rack)) return;
-  if (!rackless_.insert(one.host).second) return;
+  if (!is_here(node) || !one.rack.empty() || !rackless_.insert(one.host).second) return;
   warn(fmt::format("host {} {}, so it counts as a rack of its own", one.host,
-                   by_file ? "is not in " + plan_.nodes.topology : "has no --rack as others have"));
+                   plan_.nodes.racks.empty() ? "has no --rack as others have"
+                                             : "is not in " + plan_.nodes.topology));
 }
 
 void NodeMembership::refuse(Link link, const std::string& why) {
@@ -268,7 +270,7 @@ void NodeMembership::feed(const NodeRoster::Event& event) {
     } else if (const auto* back = std::get_if<NodeRoster::Back>(&action)) {
       const std::string host = node_at(back->node).host;
       warn(fmt::format("host {} has joined", host));
-      warn_of_no_rack(back->node);
+      if (have_racks()) warn_of_no_rack(back->node);
       welcome(back->node);
       job_.on_back(back->node, host);
     } else if (const auto* end = std::get_if<NodeRoster::GiveUp>(&action)) {
@@ -280,8 +282,9 @@ void NodeMembership::feed(const NodeRoster::Event& event) {
 
 void NodeMembership::begin() {
   if (!was_) slots_ = JobSlots::lay_out(roster_.nodes(), plan_);
+  const bool by_rack = !was_ && have_racks();
   for (int node = 0; node < nodes(); ++node) {
-    if (!was_) warn_of_no_rack(node);
+    if (by_rack) warn_of_no_rack(node);
     welcome(node);
   }
   job_.begin();

@@ -181,6 +181,7 @@ class NodeMembership {
   void join(Link link, const NodeJoin& join);
   void take_in(Link link, const NodeJoin& join);
   void warn_of_nat(Remote& remote, const std::string& host);
+  bool have_racks() const;
   void warn_of_no_rack(int node);
   void refuse(Link link, const std::string& why);
   void judge(const HostHealth::Event& event);

@@ -1,7 +1,6 @@
 #include "launcher/node/watch/gpu_figures.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 
 #include "base/record.h"
@@ -39,8 +38,7 @@ bool has_one_of(const std::vector<GpuProcess>& processes, const std::vector<int>
 }  // namespace
 
 std::string short_bus(std::string bus) {
-  std::ranges::transform(bus, bus.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  bus = lower_case(bus);
   const auto domain = bus.find(':');
   return domain != bus.npos && domain > 4 ? bus.substr(domain - 4) : bus;
 }

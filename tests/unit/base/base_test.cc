@@ -156,6 +156,19 @@ TEST_CASE("text from outside is escaped to one harmless line, and only once") {
   }
 }
 
+TEST_CASE("words are split at a separator, or at any blank, and none is empty") {
+  using Words = std::vector<std::string_view>;
+  CHECK(split_words(",a,,b c,", ',') == Words{"a", "b c"});
+  CHECK(split_words(" a\t\tb,c \r\v\fd\r") == Words{"a", "b,c", "d"});
+  CHECK(split_words(" \t").empty());
+  CHECK(split_words("").empty());
+}
+
+TEST_CASE("lower case changes the letters A to Z only") {
+  CHECK(lower_case("AZaz09_@[`{\xc3\x84") == "azaz09_@[`{\xc3\x84");
+  CHECK(lower_case("").empty());
+}
+
 TEST_CASE("a rate limit passes one event per subject and period, and has bounded memory") {
   RateLimit limit(10s, 2);
   const TimePoint start(100s);
