@@ -263,7 +263,8 @@ std::uint16_t Communicator::explained(const Call& call, const Plane* plane) {
                        call.splits != nullptr,
                        needs_order(call),
                        call.shards != nullptr ? call.shards->shards : 0,
-                       call.count};
+                       call.count,
+                       call.counts != nullptr ? longest_part(shape_of(call, job_.size)) : 0};
   const auto known = explained_.find(kind);
   if (known != explained_.end()) return known->second;
   if (plane == nullptr || explained_.size() >= kMostKinds) return 0;

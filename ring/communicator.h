@@ -339,7 +339,7 @@ class Communicator : private ProcessEvents {
     dl_dtype dtype;
     bool on_device, with_splits, in_order;
     int shards;
-    std::size_t count;
+    std::size_t count, longest_part;
     auto operator<=>(const Explained&) const = default;
   };
   std::map<Explained, std::uint16_t> explained_;

@@ -112,7 +112,8 @@ Result<void> Communicator::verify(const Call& call) {
   const bool barrier = call.collective == Collective::barrier;
   if (!barrier && !looks_at(job_.verify, call.seq)) return {};
   if (const auto result = common_result(call, job_.rank, job_.size)) {
-    const bool passed_on = !reduces_everywhere(call) && passes_on(call);
+    const bool gathered = gathers_broadcast(call) && gathers_by_others(call);
+    const bool passed_on = reduces_everywhere(call) ? gathered : passes_on(call);
     note_data(call, VerifiedData::Of::result, passed_on, *result);
   }
   const bool asked = barrier && verifier_->holds_any();

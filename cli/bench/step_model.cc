@@ -23,8 +23,9 @@ constexpr double kEncodedBits[] = {32, 16, 8.125, 4.25};  // for each float
 constexpr double kCodecBytesPerSecond = 15e9;
 constexpr double kNoticed = 1.05;
 
-Algorithm algorithm_for(double bytes, int hosts, double latency) {
-  const dlaunch::Shape shape{.collective = dlaunch::Collective::all_reduce,
+Algorithm algorithm_for(double bytes, int hosts, double latency,
+                        dlaunch::Collective collective = dlaunch::Collective::all_reduce) {
+  const dlaunch::Shape shape{.collective = collective,
                              .count = static_cast<std::size_t>(std::ceil(bytes / 4)),
                              .element_bytes = 4};
   const auto round_trip = std::chrono::duration<double>(2 * latency);
@@ -37,17 +38,29 @@ double plain_seconds(const HostLine& line, int hosts, double bytes) {
   return dlaunch::all_reduce_seconds(algorithm_for(bytes, hosts, line.latency), hosts, bytes, line);
 }
 
+// Latencies of an all_gather of `bytes` in all.
+double gather_hops(double bytes, int hosts, double latency) {
+  switch (algorithm_for(bytes / hosts, hosts, latency, dlaunch::Collective::all_gather)) {
+    case Algorithm::grid:
+      return 2;
+    case Algorithm::ring:
+      return hosts - 1;
+    default:
+      return 1;
+  }
+}
+
 // An all_to_all, then an all_gather: for each block of a wire codec, and once for all in local
 // training.
 double encoded_seconds(const HostLine& line, int hosts, double bytes, Form form) {
   const double blocks = form == Form::outer ? 1 : std::ceil(bytes / kBlock);
   const double encoded = bytes * kEncodedBits[static_cast<int>(form)] / 32;
   const double wire = 2.0 * (hosts - 1) / hosts * encoded / line.bytes_per_second;
-  const double gather_hops = hosts <= dlaunch::Tuning{}.direct_ranks ? 1 : hosts - 1;
+  const double hops = 1 + gather_hops(encoded / blocks, hosts, line.latency);
   const double codec = bytes / kCodecBytesPerSecond;
   // The codec works on one block while another one crosses.
   const double overlapped = std::max(wire, codec) + std::min(wire, codec) / blocks;
-  return blocks * (1 + gather_hops) * line.latency + overlapped;
+  return blocks * hops * line.latency + overlapped;
 }
 
 double layered_seconds(const HostLine& line, int hosts, int per_host, double bytes) {

@@ -2,6 +2,7 @@
 // dlaunch-bench can predict a choice without them.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "ring/plan/host_costs.h"
 #include "ring/plan/schedule.h"
@@ -49,6 +50,32 @@ Tuning tuning_between_hosts(Duration round_trip) {
   return tuning;
 }
 
+bool has_algorithm(Collective collective, Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::exchange:
+    case Algorithm::doubling:
+      return collective == Collective::all_reduce;
+    case Algorithm::star:
+      return collective == Collective::all_reduce || collective == Collective::reduce;
+    case Algorithm::tree:
+      return has_algorithm(collective, Algorithm::star) || collective == Collective::broadcast;
+    case Algorithm::direct:
+      return collective != Collective::broadcast && collective != Collective::barrier;
+    case Algorithm::ring:
+      return traits_of(collective).reduces || collective == Collective::all_gather;
+    case Algorithm::grid:
+      return has_algorithm(collective, Algorithm::ring) && collective != Collective::reduce;
+    case Algorithm::chain:
+      return collective == Collective::broadcast;
+    case Algorithm::copy:
+    case Algorithm::dissemination:
+      break;
+  }
+  return false;
+}
+
+int grid_columns(int ranks) { return std::max(2, static_cast<int>(std::lround(std::sqrt(ranks)))); }
+
 Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning) {
   if (ranks == 1) return Algorithm::copy;
   if (tuning.forced) return *tuning.forced;
@@ -72,7 +99,7 @@ Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning) {
       return small ? with_one : large;
     case Collective::reduce_scatter:
     case Collective::all_gather:
-      return large;
+      return tuning.latency ? cheapest_between_hosts(shape, ranks, tuning) : large;
     case Collective::gather:
     case Collective::scatter:
     case Collective::all_to_all:

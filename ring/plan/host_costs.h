@@ -1,6 +1,6 @@
-// The cost of a reduction between hosts, for each algorithm that takes more than one latency, in
-// the model of Hockney (1994): latencies, messages one after the other at one rank, and bytes over
-// its link. Pure.
+// The cost of a reduction or of an all_gather between hosts, for each algorithm that takes more
+// than one latency, in the model of Hockney (1994): latencies, messages one after the other at one
+// rank, and bytes over its link. Pure.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,8 @@ namespace dlaunch {
 inline constexpr double kSlowBytesPerSecond = 1e9 / 8;
 // The most that a rank takes in from all others in an exchange, through others or not.
 inline constexpr std::size_t kMostExchanged = 4 << 20;
+// The most bytes that go along a grid: a rank needs memory for up to twice as many.
+inline constexpr std::size_t kMostByGrid = 4 << 20;
 
 // What joins two hosts.
 struct HostLine {
@@ -24,8 +26,8 @@ struct HostLine {
 // Seconds of an all_reduce of at least two ranks.
 double all_reduce_seconds(Algorithm algorithm, int ranks, double bytes, const HostLine& line);
 
-// The cheapest algorithm for an all_reduce or a reduce of at least two ranks; `tuning` must have a
-// latency.
+// The cheapest algorithm for a reduction or an all_gather of at least two ranks; `tuning` must have
+// a latency.
 Algorithm cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tuning);
 
 }  // namespace dlaunch

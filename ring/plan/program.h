@@ -48,6 +48,7 @@ struct Program {
   // Step numbers by peer, in the order in which they go over the socket.
   std::vector<std::vector<std::int32_t>> sends;
   std::vector<std::vector<std::int32_t>> recvs;
+  std::vector<std::int16_t> peers;  // all others: first those with sends, in the order of the steps
   std::size_t scratch_bytes = 0;
   std::size_t most_to_one = 0;  // bytes sent to one peer
 };
@@ -84,8 +85,8 @@ class ProgramRun {
   bool may_start(const Step& step) const;  // its place is free
   void received(int peer);
 
-  // Copies this rank's own data, which needs no peer: all at once when the caller has time, at the
-  // latest before the end. False if no copy was left.
+  // Copies this rank's own data, which needs no peer: all at once when the caller has time. Other
+  // steps may wait for it: call it before a wait. False if no copy was left.
   bool copy_own();
 
   bool done() const { return left_ == 0; }

@@ -30,6 +30,7 @@ class ProgramBuilder {
                          .then = then,
                          .location = from,
                          .bytes = bytes});
+    if (program_.sends[peer].empty()) program_.peers.push_back(static_cast<std::int16_t>(peer));
     program_.sends[peer].push_back(id);
     return id;
   }
@@ -60,8 +61,9 @@ class ProgramBuilder {
     program_.operands.push_back(location);
     ++program_.steps.back().operand_count;
   }
-  void copy(Location from, Location to, std::size_t bytes) {
+  void copy(Location from, Location to, std::size_t bytes, std::int32_t then = kNoStep) {
     add({.kind = StepKind::copy,
+         .then = then,
          .first_operand = static_cast<std::uint32_t>(program_.operands.size()),
          .location = to,
          .bytes = bytes});
@@ -73,6 +75,10 @@ class ProgramBuilder {
       std::size_t bytes = 0;
       for (const auto id : sends) bytes += program_.steps[id].bytes;
       program_.most_to_one = std::max(program_.most_to_one, bytes);
+    }
+    for (int d = 1; d < ranks_; ++d) {
+      const int peer = at_distance(d);
+      if (program_.sends[peer].empty()) program_.peers.push_back(static_cast<std::int16_t>(peer));
     }
     return std::move(program_);
   }

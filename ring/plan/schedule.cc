@@ -30,6 +30,15 @@ Program make_members_program(const Shape& shape, int rank, int ranks, const Tuni
   };
   spread(program.sends);
   spread(program.recvs);
+  std::vector<bool> seen(static_cast<std::size_t>(ranks));
+  for (std::int16_t& peer : program.peers) {
+    peer = static_cast<std::int16_t>(members[peer]);
+    seen[peer] = true;
+  }
+  for (int d = 1; d < ranks; ++d) {
+    const int other = (rank + d) % ranks;
+    if (!seen[other]) program.peers.push_back(static_cast<std::int16_t>(other));
+  }
   return program;
 }
 
@@ -45,6 +54,8 @@ std::string_view algorithm_name(Algorithm algorithm) {
       return "star";
     case Algorithm::direct:
       return "direct";
+    case Algorithm::grid:
+      return "grid";
     case Algorithm::ring:
       return "ring";
     case Algorithm::tree:
@@ -56,28 +67,6 @@ std::string_view algorithm_name(Algorithm algorithm) {
       break;
   }
   return "";
-}
-
-bool has_algorithm(Collective collective, Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::exchange:
-    case Algorithm::doubling:
-      return collective == Collective::all_reduce;
-    case Algorithm::star:
-      return collective == Collective::all_reduce || collective == Collective::reduce;
-    case Algorithm::tree:
-      return has_algorithm(collective, Algorithm::star) || collective == Collective::broadcast;
-    case Algorithm::direct:
-      return collective != Collective::broadcast && collective != Collective::barrier;
-    case Algorithm::ring:
-      return traits_of(collective).reduces || collective == Collective::all_gather;
-    case Algorithm::chain:
-      return collective == Collective::broadcast;
-    case Algorithm::copy:
-    case Algorithm::dissemination:
-      break;
-  }
-  return false;
 }
 
 namespace {
@@ -96,6 +85,8 @@ std::string words_for(Algorithm algorithm, const Tuning& tuning) {
     case Algorithm::direct:
       return fmt::format("straight to the owner of each slice, {}, {} ahead", pieces,
                          tuning.window);
+    case Algorithm::grid:
+      return "to the owner of each slice, along rows and columns of ranks";
     case Algorithm::ring:
       return fmt::format("cut-through ring, {}, {} ahead", pieces, tuning.window);
     case Algorithm::tree:
@@ -121,8 +112,10 @@ std::string describe_algorithm(Algorithm algorithm, const Tuning& tuning) {
 Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
   if (!shape.members.empty()) return make_members_program(shape, rank, ranks, tuning);
   ProgramBuilder b(rank, ranks);
-  copy_own_data(shape, b);
-  switch (algorithm_of(shape, ranks, tuning)) {
+  const Algorithm algorithm = algorithm_of(shape, ranks, tuning);
+  // The sends of a grid wait for the copy: it makes its own.
+  if (algorithm != Algorithm::grid) copy_own_data(shape, b);
+  switch (algorithm) {
     case Algorithm::copy:
       break;
     case Algorithm::exchange:
@@ -137,6 +130,9 @@ Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuni
     case Algorithm::direct:
       traits_of(shape.collective).reduces ? direct_reduction(shape, tuning, b)
                                           : direct_exchange(shape, tuning, b);
+      break;
+    case Algorithm::grid:
+      grid_schedule(shape, b);
       break;
     case Algorithm::ring:
       ring_schedule(shape, tuning, b);

@@ -2,8 +2,8 @@
 // Program. All ranks compute theirs from the same arguments. So each socket carries exactly the
 // frames that both ends expect, in the same order, and no frame needs to say where it belongs.
 //
-// Reductions, up to Tuning::direct_ranks ranks, combine every element in one pass over all ranks'
-// values in rank order, rounding once: the result does not depend on how the data is cut.
+// Reductions, but for those by a tree or around a ring, combine every element in one pass over all
+// ranks' values in rank order, rounding once: the result does not depend on how the data is cut.
 // - Small: few ranks exchange everything (one message latency; two ranks send no more that way than
 //   by any other, so they do it for longer). More do so through others (log2(n) latencies and
 //   frames of each) or send to rank 0, which answers (two latencies and 2(n-1) frames in all): with
@@ -16,13 +16,17 @@
 //   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. Granule and window keep
 //   what is in flight small enough for the processor's caches: the loopback device is twice as fast
 //   then.
+// - Between them, between hosts: slices, but values and results go along the columns and rows of a
+//   grid of ranks. That takes four latencies, about 4 sqrt(n) messages, and half as many bytes
+//   more. It also takes the place of the ring of many ranks, in a reduce_scatter and an all_gather,
+//   too.
 // A reduce has the root in the place of rank 0, or slices whose results go to the root alone; two
 // ranks, and few that share cores, send the root everything, granule by granule: nothing goes to
 // another rank and back.
-// Large, and above that many ranks, the ring (Patarasuk and Yuan, 2009) with cut-through: a granule
-// is forwarded as soon as it is reduced. Its windows bound the buffers; see
+// Large, and above Tuning::direct_ranks ranks, the ring (Patarasuk and Yuan, 2009) with
+// cut-through: a granule is forwarded as soon as it is reduced. Its windows bound the buffers; see
 // ring/plan/schedule_reductions.cc.
-// Collectives that only move data (gather, scatter, all_to_all, and all_gather up to that many
+// Collectives that only move data (gather, scatter, all_to_all, and all_gather up to direct_ranks
 // ranks) go straight from rank to rank. Each rank begins with the next one in the circle, so that
 // no rank is the first peer of all.
 #pragma once
@@ -49,6 +53,7 @@ enum class Algorithm : std::uint8_t {
   doubling,
   star,
   direct,
+  grid,
   ring,
   tree,
   chain,
@@ -56,13 +61,13 @@ enum class Algorithm : std::uint8_t {
 };
 inline constexpr Algorithm kAlgorithms[] = {
     Algorithm::exchange, Algorithm::doubling, Algorithm::star, Algorithm::direct,
-    Algorithm::ring,     Algorithm::tree,     Algorithm::chain};
+    Algorithm::grid,     Algorithm::ring,     Algorithm::tree, Algorithm::chain};
 std::string_view algorithm_name(
     Algorithm algorithm);  // "ring"; empty for algorithms without an alternative
 bool has_algorithm(Collective collective, Algorithm algorithm);
 
 struct Tuning {
-  std::optional<Duration> latency = {};  // between hosts: weighs the algorithms of a reduction
+  std::optional<Duration> latency = {};  // between hosts: weighs the algorithms
   std::size_t small_bytes = 64 << 10;    // broadcast: a tree, above a chain; reduce: to the root
   std::size_t doubling_bytes = 0;        // all_reduce: through others;
   std::size_t star_bytes = 0;            // from there on with rank 0
@@ -101,6 +106,9 @@ Tuning tuning_between_hosts(Duration round_trip);
 // " (DLAUNCH_PLAN)" behind the words for a choice that a plan rule made; else "".
 std::string rule_note(bool by_rule);
 
+// The columns of the grid of at least two ranks: about their square root, and at least 2.
+int grid_columns(int ranks);
+
 // Decides from facts that all ranks share.
 Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning);
 // One pass over all ranks' values, in their order, makes each result of a reduction.
@@ -109,8 +117,9 @@ constexpr bool keeps_order(Algorithm algorithm) {
 }
 // Ranks get data, or results, by way of other ranks.
 constexpr bool passes_on(Algorithm algorithm) {
-  return algorithm == Algorithm::doubling || algorithm == Algorithm::ring ||
-         algorithm == Algorithm::tree || algorithm == Algorithm::chain;
+  return algorithm == Algorithm::doubling || algorithm == Algorithm::grid ||
+         algorithm == Algorithm::ring || algorithm == Algorithm::tree ||
+         algorithm == Algorithm::chain;
 }
 // "direct, granules of 48 KiB, 3 ahead"
 std::string describe_algorithm(Algorithm algorithm, const Tuning& tuning);

@@ -64,10 +64,11 @@ void dissemination_barrier(ProgramBuilder& b) {
   }
 }
 
-void copy_own_data(const Shape& shape, ProgramBuilder& b) {
+void copy_own_data(const Shape& shape, ProgramBuilder& b, std::int32_t then) {
   const std::size_t element = shape.element_bytes;
   if (const Delivery own = delivery(shape, b.rank(), b.rank()); own.exists) {
-    b.copy({Region::in, own.from * element}, {Region::out, own.to * element}, own.count * element);
+    b.copy({Region::in, own.from * element}, {Region::out, own.to * element}, own.count * element,
+           then);
   }
   if (b.ranks() == 1 && traits_of(shape.collective).reduces) {
     b.copy({Region::in, 0}, {Region::out, 0}, shape.count * element);

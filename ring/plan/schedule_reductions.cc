@@ -5,17 +5,9 @@
 namespace dlaunch {
 namespace {
 
-// The part of the data that rank `owner` reduces: for all_reduce and reduce near-equal slices of
-// count elements, for the others every rank's own part.
 Cut slice_of(const Shape& shape, int owner, int ranks, const Tuning& tuning) {
-  if (shape.collective != Collective::all_reduce && shape.collective != Collective::reduce) {
-    const Part part = part_of(shape, owner);
-    return cut_of(shape, part.first, part.count, tuning);
-  }
-  const std::size_t each = shape.count / ranks, rest = shape.count % ranks;
-  const auto start = [&](std::size_t r) { return each * r + std::min(r, rest); };
-  const auto o = static_cast<std::size_t>(owner);
-  return cut_of(shape, start(o), start(o + 1) - start(o), tuning);
+  const Part slice = slice_of(shape, owner, ranks);
+  return cut_of(shape, slice.first, slice.count, tuning);
 }
 
 // The places of the reduced granules of a rank's slice. A reduce leaves them in scratch memory,
@@ -92,6 +84,15 @@ void for_each_between(std::size_t contributions, std::size_t results, std::size_
 }
 
 }  // namespace
+
+Part slice_of(const Shape& shape, int owner, int ranks) {
+  if (shape.collective != Collective::all_reduce && shape.collective != Collective::reduce) {
+    return part_of(shape, owner);
+  }
+  const std::size_t each = shape.count / ranks, rest = shape.count % ranks;
+  const auto o = static_cast<std::size_t>(owner);
+  return {each * o + std::min(o, rest), each + (o < rest ? 1 : 0)};
+}
 
 void exchange_all_reduce(const Shape& shape, ProgramBuilder& b) {
   const std::size_t bytes = shape.count * shape.element_bytes;

@@ -164,6 +164,7 @@ class SocketPlane final : public StreamPlane {
   CallSignature signature_;
   ProgramCache programs_;
   ProgramRun run_;
+  const std::vector<std::int16_t>* peers_ = nullptr;  // of the program
   std::vector<std::byte> scratch_;
   ListPacker packer_;
   std::vector<bool> arrived_;  // a frame of the call in progress has come from the peer
@@ -188,6 +189,7 @@ Result<void> SocketPlane::carry_out(const Call& call) {
   const Tuning tuning = tuning_for(shape);
   const Program& program = programs_.get(std::move(shape), rank_, ranks_, tuning);
   if (scratch_.size() < program.scratch_bytes) scratch_.resize(program.scratch_bytes);
+  peers_ = &program.peers;
   run_.begin(program,
              {.in = static_cast<const std::byte*>(call.in),
               .out = static_cast<std::byte*>(call.out),
@@ -216,16 +218,14 @@ bool SocketPlane::choose_sockets(std::size_t bytes) {
 // Reads and writes as much as the sockets allow until the call is done.
 Result<void> SocketPlane::drive() {
   sockets_->begin();
-  for (int d = 1; d < ranks_; ++d) {
-    const int peer = sockets_->at_distance(d);
+  for (const int peer : *peers_) {
     if (expects(peer) || owes(peer)) sockets_->reach(peer, owes(peer));
   }
   while (true) {
     if (sockets_->abort().raised()) return sockets_->abort().error();
     if (auto ok = sockets_->attach_new(); !ok) return ok;
     bool moved = false;
-    for (int d = 1; d < ranks_; ++d) {
-      const int peer = sockets_->at_distance(d);
+    for (const int peer : *peers_) {
       if (!sockets_->has(peer)) continue;
       if (auto pushed = push(peer, moved); !pushed) return pushed;
       if (auto pulled = pull(peer, moved); !pulled) return pulled;

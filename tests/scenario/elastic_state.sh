@@ -33,7 +33,7 @@ expect_code 0; expect_result 2
 grep -Eq '^round 1 rank 0 size 2 pid [0-9]+ step [1-4]0$' again || { cat again; fail "not begun with a snapshot"; }
 
 # All ranks die at once, and the job starts them again: all continue from the same snapshot.
-dlaunch --nproc 3 --max-restarts 1 "${worker[@]}" --snapshot together --step-ms 100 --log all >out 2>err </dev/null & job=$!
+dlaunch --nproc 3 --max-restarts 1 "${worker[@]}" --snapshot together --step-ms 200 --log all >out 2>err </dev/null & job=$!
 started+=("$job")
 snapshot() { [ -s together/commit-1-20.replicated.dlstate ]; }
 wait_until snapshot || fail "no snapshot: $(ls together)"

@@ -20,6 +20,7 @@ cat > handled.py <<'P'
 import logging, os, signal, time
 if os.environ["RANK"] == "0":
     while not os.path.exists("ready"): time.sleep(0.01)
+    while os.environ["HOW"] == "logged" and "KeyError" not in open("err").read(): time.sleep(0.01)
     time.sleep(2.5)
     raise ConnectionResetError(104, "Connection reset by peer")
 def stop(*_): raise KeyError("because of the signal")
@@ -43,7 +44,8 @@ cat > dying.py <<'P'
 import atexit, os, sys, time
 if os.environ["RANK"] == "0":
     open("line").read()
-    raise RuntimeError("Connection closed by peer")
+    print("RuntimeError: Connection closed by peer", file=sys.stderr, flush=True)
+    os._exit(1)  # at once: the cause is a traceback of the last 2 s
 line = open("line", "w")
 @atexit.register
 def end():

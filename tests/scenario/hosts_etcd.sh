@@ -8,7 +8,7 @@ rounds=$BUILD/tests/support/rounds_worker
 # waits until etcd is back.
 etcd_up 4
 rdzv=(--rdzv "${etcd_url/host4/host3:2379,host4}" --secret-file "$PWD/secret" --job-id test)
-start_job "1 2 3" --nnodes 3 --nproc 1 --max-restarts 5 "$rounds" --steps 700 --step-ms 10
+start_job "1 2 3" --nnodes 3 --nproc 1 --max-restarts 5 "$rounds" --until enough --step-ms 10
 wait_until later_round 0 3 || job_fails "no first round"
 etcd_kill
 on 2 bash -c 'kill -9 $(grep -lx rounds_worker /proc/[0-9]*/comm | cut -d/ -f3)'
@@ -16,7 +16,7 @@ read -rt 1 <> <(:)
 ! later_round 1 3 || job_fails "a round that nobody has written down"
 etcd_up 4
 wait_until later_round 1 3 || job_fails "no second round when etcd is back"
-wait_job 60 0
+end_steps 60 3; rm enough
 for h in 1 2 3; do nothing_left $h; done
 etcd_kill
 

@@ -34,7 +34,7 @@ starts='echo $RANK >> starts.$TORCHELASTIC_RESTART_COUNT; until [ -e enough ]; d
 all_in() { [ "$(sort -u "starts.$1" 2>/dev/null | wc -l)" = 8 ]; }
 again=(--max-restarts 1 bash -c "$where \$TORCHELASTIC_RESTART_COUNT; $starts")
 come_in_turn "${again[@]}"
-wait_until all_in 0 || job_fails "no start"
+wait_until all_in 0 && wait_until eval '[ "$(cat out.* | grep -cE "host[1-4] 0$")" = 8 ]' || job_fails "no start"
 host_kill 3; wait "${job[3]}"; unset 'job[3]'
 start_dlaunch 3 --nnodes 4 --nproc 2 "${again[@]}"
 wait_until all_in 1 || job_fails "no restart"

@@ -37,6 +37,8 @@ cat >reduce.py <<'P'
 import os, signal, sys
 import jax, jax.numpy as jnp, numpy as np
 import dlaunch, dlaunch.jax as dj
+if sys.argv[1:]:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's, which may come before the error
 comm = dj.communicator()
 rank, size = comm.rank, comm.size
 total = sum(range(size))
@@ -68,7 +70,6 @@ np.testing.assert_allclose(w, alone, rtol=1e-5)
 assert (dj.all_gather(w) == w).all(), "the ranks differ"
 print("right", rank, flush=True)
 if sys.argv[1:]:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     try:

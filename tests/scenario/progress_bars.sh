@@ -14,7 +14,7 @@ draw 1
 touch "bars.$RANK"
 await bars.1
 if [ "$RANK" = 1 ]; then echo a line of rank 1; draw 2; fi
-if [ "$RANK" = 0 ]; then echo '\[0\] bar of 0: 1/9' >.look; mv .look look; fi
+if [ "$RANK" = 0 ]; then printf '%s\n' '\[0\] bar of 0: 1/9' ${ALSO:+"$ALSO"} >.look; mv .look look; fi
 await seen
 draw 9; echo >&2
 W
@@ -27,7 +27,7 @@ grep -q 'bar of 1' while && fail "rank 1's bar before its end: $(cat while)"
   fail "at the end: $(cat end)"
 
 rm -f bars.? seen
-run python3 "$on_terminal" dlaunch --nproc 2 --progress-bars all bash bars.sh
+ALSO='\[1\] bar of 1: [12]/9' run python3 "$on_terminal" dlaunch --nproc 2 --progress-bars all bash bars.sh
 expect_code 0
 sed '/^--$/,$d' out >while
 [ "$(grep -c '^\[[01]\] bar of' while)" = 2 ] || fail "not the bars of both: $(cat while)"

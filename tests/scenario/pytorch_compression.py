@@ -13,6 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 import dlaunch
 import dlaunch.torch
 
+if "die" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's, which may come before the error
 backend, *codecs = [word for word in sys.argv[1:] if word != "die"]
 dist.init_process_group(backend)
 comm = dlaunch.init() if backend == "gloo" else None

@@ -299,19 +299,22 @@ def debugging():
     before = numbered._get_sequence_number_for_group()
     dist.barrier(group)
     assert numbered._get_sequence_number_for_group() == before + 1
-    short = datetime.timedelta(seconds=0.3)
+    short = datetime.timedelta(seconds=3)
     for _ in range(2):
         group.monitored_barrier(datetime.timedelta(seconds=60))
     # For a rank that comes too late its barrier has ended, and the next one works.
     if rank != 2:
-        who = "Rank 2 failed to pass monitoredBarrier in 300 ms"
+        who = "Rank 2 failed to pass monitoredBarrier in 3000 ms"
         refused(("[rank 0]: " + who).lower(), group.monitored_barrier, short)
+        open(f"late.{rank}", "w").close()
     else:
         refused("rank 2 successfully reached monitoredbarrier", late_barrier, group, short)
     dist.barrier()
+    if rank != 2:
+        os.remove(f"late.{rank}")
     group.monitored_barrier(datetime.timedelta(seconds=60))
     if rank == 0:
-        refused("ranks 1, 2, 3 failed to pass monitoredbarrier in 300 ms", group.monitored_barrier, short, True)
+        refused("ranks 1, 2, 3 failed to pass monitoredbarrier in 3000 ms", group.monitored_barrier, short, True)
         refused("rank 0 timed out in monitoredbarrier after 0 ms", group.monitored_barrier, datetime.timedelta(0))
         refused("timed out waiting 20ms", dist.irecv(torch.ones(1), 1).wait, datetime.timedelta(milliseconds=20))
     dist.barrier()
@@ -326,10 +329,10 @@ def limits():
     """The time limits of one call and of a group: the group ends, and the others go on."""
     def begin(group):
         given = dist.AllreduceOptions()
-        given.timeout = datetime.timedelta(milliseconds=300)
+        given.timeout = datetime.timedelta(seconds=3)
         return group.allreduce([torch.ones(1)], given)
     def begin_after_set(group):
-        dist.set_timeout(datetime.timedelta(milliseconds=300), group)
+        dist.set_timeout(datetime.timedelta(seconds=3), group)
         return group.allreduce([torch.ones(1)])
     for call in [begin, begin_after_set] if hasattr(dist, "set_timeout") else [begin]:
         group = dist.new_group()
@@ -433,7 +436,8 @@ def at_once():
 
 
 def late_barrier(group, short):
-    time.sleep(1.5)
+    while not all(os.path.exists(f"late.{other}") for other in (0, 1, 3)):
+        time.sleep(0.01)
     group.monitored_barrier(short)
 
 

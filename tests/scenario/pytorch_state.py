@@ -10,6 +10,7 @@ With DEVICE=cuda the model is on the GPU of the local rank; ranks may share one.
 """
 
 import argparse
+import glob
 import os
 import random
 import signal
@@ -76,6 +77,8 @@ def die_if_due():
         os.close(os.open(f"{options.folder}/died", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
+    while options.snapshots and not glob.glob(f"{options.snapshots}/commit-*-10.*.dlstate"):
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -76,10 +76,11 @@ expect_code 143; [ "$(wc -l < rounds)" = 1 ] || fail "restarted after SIGTERM"
 # If dlaunch cannot make the folder of a round, the round still has all workers.
 mkdir own
 TMPDIR=$PWD/own dlaunch --nproc 3 --spares 1 --max-restarts 3 "$BUILD/tests/support/elastic_worker" \
-  --steps 60 --step-ms 100 --die-at 40:1 >out 2>err </dev/null & keeper=$!
+  --steps 90 --step-ms 100 --die-at 70:1 >out 2>err </dev/null & keeper=$!
 started+=("$keeper")
 wait_until bash -c 'cd own/dlaunch-job-*/1 2>/dev/null' || fail "did not start"
-touch "$(echo own/dlaunch-job-*)/2"
+folder=$(echo own/dlaunch-job-*)
+touch "$folder/2" "$folder/3"  # 3: if the survivors report the loss before the agent sees the death
 wait "$keeper"; code=$?
 expect_code 0; expect_err 'File exists; messages about this round.s failures are lost'
-[ "$(grep -c 'of 3: step 60' out)" = 3 ] || fail "not all three came to the end: $(cat out)"
+[ "$(grep -c 'of 3: step 90' out)" = 3 ] || fail "not all three came to the end: $(cat out)"

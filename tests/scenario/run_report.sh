@@ -81,7 +81,7 @@ expect_out 'aria-label="rank 69: waiting [^"]*; for rank 2 \(GC\) 69.0 ms"'; exp
 grep -q 'aria-label="rank 5: waiting' out && fail "a rank that waited less is shown, too"
 
 # Of each of the last collectives the page says when it began and when it was over.
-run dlaunch --nproc 2 --run-dir runs/killed sh -c '[ "$RANK" != 1 ] || { sleep 3; kill -9 $$; } & exec "$0" --steps 1000 --step-ms 10' "$BUILD/tests/support/rounds_worker"
+run dlaunch --nproc 2 --run-dir runs/killed sh -c '[ "$RANK" != 1 ] || { until grep -qs "in round 1 as 1 of" out; do sleep 0.05; done; sleep 2; kill -9 $$; } & exec "$0" --steps 1000 --step-ms 10' "$BUILD/tests/support/rounds_worker"
 expect_code 137
 run dlaunch report runs/killed; expect_code 0
 shows runs/killed/report.html

@@ -44,7 +44,7 @@ ours.sendall(open("script", "rb").read()); ours.close()
 subprocess.run(["bash"], stdin=its)' | tr '\n' ' ')"
 # dlaunch cannot set a pipe back that several ranks read, and says so.
 : > err
-expect_seen "a loop over a pipe that all ranks may read" "a " "$(loop --stdin all sleep 0.3 < <(cat list; read -rt 0.5 <> <(:)))"
+expect_seen "a loop over a pipe that all ranks may read" "a " "$(loop --stdin all sleep 2 < <(cat list; read -rt 3 <> <(:)))"
 expect_err 'dlaunch read 4 bytes of stdin that no worker has read; use --stdin none \(or </dev/null\)'
 # A closed stdin, or the stdin of nohup, is empty.
 expect_seen "a closed stdin" "[0] 0" "$(dlaunch sh -c "$count" <&-)"

@@ -7,7 +7,7 @@ worker=$BUILD/tests/support/rounds_worker
 # Other load makes ranks late, too.
 first=(); chrt -r 1 true 2>/dev/null && first=(chrt -r 1)
 run ${first[@]+"${first[@]}"} dlaunch --nproc 3 --max-restarts 9 --straggler off --trace trace.json --error-file report.json sh -c \
-  '[ "$DLAUNCH_ROUND.$RANK" != 1.2 ] || { sleep 3; kill -9 $$; } & exec "$0" --steps 200 --step-ms 10 --bytes 4000 --slow 1 --factor 3' "$worker"
+  '[ "$DLAUNCH_ROUND.$RANK" != 1.2 ] || { until grep -qs "in round 1 as 2 of" out; do sleep 0.05; done; sleep 2; kill -9 $$; } & exec "$0" --steps 200 --step-ms 10 --bytes 4000 --slow 1 --factor 3' "$worker"
 expect_code 0
 cat >check.py <<'PY'
 import collections, json, re

@@ -63,5 +63,5 @@ run "$train" --limit 128 --losses /no/such/folder/x; expect_code 1; expect_err '
 run "$train" --limit 128 --epochs 1 --model /no/such/folder/x; expect_code 1; expect_err 'cannot write the model'
 run dlaunch --nproc 2 "$train" --data /no/such/folder
 expect_code 1; expect_err 'dataset-fashion-mnist'
-run dlaunch --nproc 3 bash -c '[ $RANK = 1 ] && { "$0" --epochs 50 & until [ -e kill ]; do read -rt 0.01 <> <(:); done; kill -9 $!; kill -9 $$; }; [ $RANK = 0 ] && { "$0" --epochs 50 | while read -r line; do touch kill; done; exit ${PIPESTATUS[0]}; }; exec "$0" --epochs 50' "$train"
+run dlaunch --nproc 3 bash -c '[ $RANK = 1 ] && { "$0" --epochs 50 & until [ -e kill ]; do read -rt 0.01 <> <(:); done; kill -9 0; }; [ $RANK = 0 ] && { "$0" --epochs 50 | while read -r line; do touch kill; done; exit ${PIPESTATUS[0]}; }; exec "$0" --epochs 50' "$train"
 expect_code 137; expect_err 'rank 1 .* failed first: killed by SIGKILL'

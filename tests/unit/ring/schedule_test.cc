@@ -68,8 +68,8 @@ class Exchange {
         const int from = event / 2 / ranks_, to = event / 2 % ranks_;
         moved |= event % 2 == 0 ? send(from, to) : receive(from, to);
       }
+      for (Member& m : members_) moved |= !moved && m.run.copy_own();
     }
-    for (Member& m : members_) m.run.copy_own();
     return std::all_of(members_.begin(), members_.end(),
                        [](const Member& m) { return m.run.done(); });
   }
@@ -158,7 +158,8 @@ int owner_of(std::size_t i, std::size_t count, int ranks) {
 
 Tuning tuning_for(Algorithm algorithm, std::size_t granule, std::size_t window) {
   const bool small = algorithm == Algorithm::exchange || algorithm == Algorithm::star;
-  const bool forces = algorithm == Algorithm::doubling || algorithm == Algorithm::tree;
+  const bool forces = algorithm == Algorithm::doubling || algorithm == Algorithm::grid ||
+                      algorithm == Algorithm::tree;
   const auto forced = forces ? std::optional(algorithm) : std::nullopt;
   const std::size_t small_bytes = small ? std::size_t{1} << 20 : 0;
   return {.small_bytes = small_bytes,
@@ -183,8 +184,8 @@ Exchange::Values expected(const Exchange& world, const Shape& shape, int ranks, 
       }
       break;
     case Collective::reduce_scatter:
-      for (std::size_t i = 0; i < shape.count; ++i) {
-        values.push_back(mean(world, ranks, rank * shape.count + i, algorithm, rank));
+      for (std::size_t i = 0; i < part_of(shape, rank).count; ++i) {
+        values.push_back(mean(world, ranks, part_of(shape, rank).first + i, algorithm, rank));
       }
       break;
     case Collective::all_gather:
@@ -225,7 +226,7 @@ void check_algorithm(const Shape& shape, int ranks, Algorithm algorithm, std::si
                      shape.collective == Collective::scatter ||
                      shape.collective == Collective::all_to_all;
   for (const bool in_place : {false, true}) {
-    if (in_place && moves) continue;
+    if (in_place && (moves || !shape.counts.empty())) continue;
     const Tuning tuning = tuning_for(algorithm, granule, window);
     Exchange world(shape, ranks, tuning, in_place);
     INFO(fmt::format("{} ranks {} count {} algorithm {} granule {} window {} in place {}",
@@ -243,12 +244,13 @@ void check_algorithm(const Shape& shape, int ranks, Algorithm algorithm, std::si
 TEST_CASE("every schedule gives the reference's bits at every world, count, granule and window") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (std::size_t count = 0; count <= 40; ++count) {
-      for (const Algorithm algorithm : {Algorithm::exchange, Algorithm::doubling, Algorithm::star,
-                                        Algorithm::tree, Algorithm::direct, Algorithm::ring}) {
+      for (const Algorithm algorithm :
+           {Algorithm::exchange, Algorithm::doubling, Algorithm::star, Algorithm::tree,
+            Algorithm::direct, Algorithm::grid, Algorithm::ring}) {
         for (const std::size_t granule : {1, 3, 8}) {
           for (const std::size_t window : {1, 3}) {
             check_algorithm({Collective::all_reduce, count, 4}, ranks, algorithm, granule, window);
-            if (algorithm < Algorithm::direct || algorithm == Algorithm::tree) continue;
+            if (!has_algorithm(Collective::all_gather, algorithm)) continue;
             // These have a block for each rank: fewer counts are enough to meet every case.
             if (count > 20) continue;
             check_algorithm({Collective::reduce_scatter, count, 4}, ranks, algorithm, granule,
@@ -258,6 +260,58 @@ TEST_CASE("every schedule gives the reference's bits at every world, count, gran
         }
       }
     }
+  }
+}
+
+TEST_CASE("grids of every form give the reference's bits, also where parts differ or are empty") {
+  for (const int ranks : {10, 11, 12, 13, 16, 17, 22, 24}) {
+    for (const std::size_t count : {0, 1, 5, 16, 40, 100}) {
+      for (const Collective collective :
+           {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
+        check_algorithm({collective, count, 4}, ranks, Algorithm::grid, 3, 1);
+      }
+    }
+    for (const Collective collective : {Collective::reduce_scatter, Collective::all_gather}) {
+      Shape shape{collective, 0, 4};
+      for (int r = 0; r < ranks; ++r) shape.counts.push_back(static_cast<std::size_t>(r * 5 % 7));
+      check_algorithm(shape, ranks, Algorithm::grid, 3, 1);
+    }
+  }
+}
+
+TEST_CASE("a rank of a grid exchanges frames with few others, also if the ranks are prime") {
+  for (const int ranks : {16, 17, 60, 997, 1024}) {
+    const Tuning tuning = tuning_for(Algorithm::grid, 3, 1);
+    const int columns = grid_columns(ranks), rows = (ranks + columns - 1) / columns;
+    for (const int rank : {0, ranks / 2, ranks - 1}) {
+      const Program program = make_program({Collective::all_reduce, 4096, 8}, rank, ranks, tuning);
+      const auto used = [](const auto& by_peer) {
+        return std::ranges::count_if(by_peer, [](const auto& steps) { return !steps.empty(); });
+      };
+      // The first row serves the last one of higher columns, too.
+      CHECK(used(program.sends) <= rows + 2 * columns);
+      CHECK(used(program.recvs) == used(program.sends));
+    }
+  }
+  CHECK(grid_columns(16) == 4);
+  CHECK(grid_columns(2) == 2);
+}
+
+TEST_CASE("no grid for an all_gather of few ranks, nor where one part is long") {
+  const Tuning tuning = tuning_between_hosts(std::chrono::microseconds(20));
+  for (int ranks = 2; ranks <= 16; ++ranks) {
+    const Shape shape{Collective::all_gather, 64, 4};
+    CHECK(algorithm_of(shape, ranks, tuning) == Algorithm::direct);
+  }
+  for (const auto collective : {Collective::all_gather, Collective::reduce_scatter}) {
+    Shape shape{collective, 0, 4};
+    shape.counts.assign(64, 0);
+    CHECK(algorithm_of(shape, 64, tuning) == Algorithm::grid);
+    shape.counts[5] = std::size_t{1} << 20;
+    CHECK(algorithm_of(shape, 64, tuning) == Algorithm::ring);
+    shape.counts[5] = 1 << 7;
+    CHECK(algorithm_of(shape, 64, tuning) == Algorithm::grid);
+    CHECK(make_program(shape, 5, 64, tuning).scratch_bytes <= std::size_t{2} * (64 << 9));
   }
 }
 
@@ -487,22 +541,41 @@ TEST_CASE("schedule: the farther apart hosts are, the more data they exchange in
   const microseconds next(20);
   CHECK(algorithm(next, 8, 8) == Algorithm::doubling);
   CHECK(algorithm(next, 8, 16) == Algorithm::doubling);
-  CHECK(algorithm(next, 8 << 10, 16) == Algorithm::direct);
+  CHECK(algorithm(next, 8 << 10, 16) == Algorithm::grid);
+  CHECK(algorithm(next, 64 << 10, 16) == Algorithm::direct);
   CHECK(algorithm(near, 8, 16) == Algorithm::star);
   CHECK(algorithm(near, 4 << 10, 16) == Algorithm::direct);
   CHECK(algorithm(near, 8, 64) == Algorithm::doubling);
-  CHECK(algorithm(near, 16 << 10, 32) == Algorithm::doubling);
-  CHECK(algorithm(near, 16 << 10, 64) == Algorithm::tree);
-  CHECK(algorithm(near, 64 << 10, 64) == Algorithm::tree);
-  CHECK(algorithm(near, 1 << 20, 64) == Algorithm::ring);
+  CHECK(algorithm(near, 8, 1024) == Algorithm::doubling);
+  CHECK(algorithm(near, 1 << 10, 997) == Algorithm::tree);  // a grid of one row
+  CHECK(algorithm(near, 16 << 10, 32) == Algorithm::grid);
+  CHECK(algorithm(near, 1 << 20, 64) == Algorithm::grid);
+  CHECK(algorithm(near, 4 << 20, 64) == Algorithm::ring);
   CHECK(algorithm(far, 8, 32) == Algorithm::star);
-  CHECK(algorithm(far, 1 << 20, 32) == Algorithm::star);
+  CHECK(algorithm(far, 1 << 20, 32) == Algorithm::grid);
   CHECK(algorithm(far, 64 << 20, 32) == Algorithm::ring);
   CHECK(algorithm(middle, 64 << 10, 4) == Algorithm::exchange);
   CHECK(algorithm(middle, 256 << 10, 4) == Algorithm::direct);
   CHECK(algorithm(far, 768 << 10, 4) == Algorithm::exchange);
   CHECK(algorithm(far, 128 << 10, 16) == Algorithm::exchange);
   CHECK(algorithm(far, 1 << 20, 16) == Algorithm::direct);
+}
+
+TEST_CASE("schedule: between hosts small parts go along a grid if that saves time") {
+  using std::chrono::microseconds;
+  const microseconds next(20), near(200), far(40'000);
+  using dlaunch::Algorithm;
+  for (const auto collective :
+       {dlaunch::Collective::all_gather, dlaunch::Collective::reduce_scatter}) {
+    const auto by_part = algorithms_between_hosts(collective, -1);
+    const auto algorithm = [&](microseconds round_trip, std::size_t bytes, int ranks) {
+      return by_part(round_trip, bytes / static_cast<std::size_t>(ranks), ranks);
+    };
+    CHECK(algorithm(near, 1 << 10, 16) == Algorithm::direct);
+    CHECK(algorithm(near, 1 << 10, 64) == Algorithm::grid);
+    CHECK(algorithm(far, 256 << 10, 32) == Algorithm::grid);
+    CHECK(algorithm(near, 8 << 20, 64) == Algorithm::ring);
+  }
 }
 
 TEST_CASE("schedule: between hosts a small reduce goes to the root directly") {
