@@ -118,7 +118,7 @@ model=(dlaunch-bench --model 124M --step 350ms --batch 32)
 run "${model[@]}" --link 100mbit,40ms
 expect_code 0; expect_out '^More than 1 worker does not pay: 2 workers together are slower than 1'; expect_out 'wire codec int8'; expect_out '^Local training .* is worth it'
 run "${model[@]}" --link 100mbit,40ms --csv
-expect_code 0; [ "$(wc -l <out)" = 7 ] && grep -q '^64,[0-9.,]*,none,' out || fail "the CSV of a prediction"
+expect_code 0; [ "$(wc -l <out)" = 7 ] && grep -q '^64,[0-9.,]*,int8,' out || fail "the CSV of a prediction"
 run dlaunch --nproc 2 "${model[@]}"
 expect_code 64; expect_err 'all ranks are on one host, so there is no link to measure'
 run "${model[@]}" --link fast; expect_code 64; expect_err "'fast' is not RATE,ROUND_TRIP"
