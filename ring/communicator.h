@@ -238,6 +238,7 @@ class Communicator : private ProcessEvents {
   std::string way_of(const Call& call, const Plane& plane) const;
   bool passes_on(const Call& call) const;
   bool gathers_by_others(const Call& call) const;
+  std::vector<std::size_t> counts_of_root(const Call& call) const;
   Result<void> run_everywhere(const Call& call);
   Result<void> broadcast_directly(const Call& call);
   Result<void> run_composed(const Call& call);

@@ -199,16 +199,26 @@ bool Communicator::passes_on(const Call& call) const {
   return composes(call) ? gathers_by_others(call) : plane_->passes_on(call);
 }
 
+std::vector<std::size_t> Communicator::counts_of_root(const Call& call) const {
+  std::vector<std::size_t> counts(static_cast<std::size_t>(job_.size));
+  counts[static_cast<std::size_t>(call.root)] = call.count;
+  return counts;
+}
+
 bool Communicator::gathers_by_others(const Call& call) const {
   Call gather = call;
   gather.collective = Collective::all_gather;
+  std::vector<std::size_t> counts;
+  if (call.collective == Collective::broadcast) {
+    counts = counts_of_root(call);
+    gather.counts = counts.data();
+  }
   return plane_->passes_on(gather);
 }
 
 // From the root to each rank: an all_gather to which only the root gives something.
 Result<void> Communicator::broadcast_directly(const Call& call) {
-  std::vector<std::size_t> counts(static_cast<std::size_t>(job_.size));
-  counts[static_cast<std::size_t>(call.root)] = call.count;
+  const std::vector<std::size_t> counts = counts_of_root(call);
   Call gather = call;
   gather.collective = Collective::all_gather;
   gather.counts = counts.data();

@@ -1,11 +1,13 @@
 #include "ring/plan/host_costs.h"
 
 #include <bit>
+#include <cmath>
 
 namespace dlaunch {
 namespace {
 
 constexpr double kMessage = 4e-6;  // seconds, measured over the loopback device
+constexpr double kBatch = 8;       // frames; StreamPeer::kMaxBatch
 constexpr double kFrame = 1e-6;    // seconds, of one more that arrives with another one
 
 struct Job {
@@ -19,13 +21,14 @@ struct Job {
   double slices() const { return 2 * others / (others + 1) * data; }
 };
 
-// Values go to a rank of each column and then within the columns, results the same way back. Values
-// for one rank of a column are several frames, which leave in one system call.
+// Values go to a rank of each column and then within the columns, results the same way back. The
+// values for one rank of a column are several frames, and a system call takes a batch of them.
 double grid_seconds(const Job& job, bool values, bool results) {
   const double ranks = job.others + 1, columns = grid_columns(static_cast<int>(ranks));
   const double rows = ranks / columns;
   const double once = 2 * job.latency + 2 * (rows + columns - 2) * kMessage;
-  const double frames = (rows - 1) * (columns - 1) * kFrame;
+  const double calls = std::ceil(columns / kBatch) - 1;
+  const double frames = (rows - 1) * ((columns - 1) * kFrame + calls * (kMessage - kFrame));
   const double spread = once + frames + ((columns - 1) / columns + (rows - 1) / rows) * job.data;
   return (values ? spread : 0) + (results ? once + job.others / ranks * job.data : 0);
 }

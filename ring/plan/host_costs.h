@@ -1,6 +1,6 @@
-// The cost of a reduction or of an all_gather between hosts, for each algorithm that takes more
-// than one latency, in the model of Hockney (1994): latencies, messages one after the other at one
-// rank, and bytes over its link. Pure.
+// The cost of a reduction or of an all_gather between hosts, for each algorithm, in the model of
+// Hockney (1994): latencies, messages one after the other at one rank, and bytes over its link.
+// Pure.
 #pragma once
 
 #include <cstddef>

@@ -86,7 +86,7 @@ class ProgramRun {
   void received(int peer);
 
   // Copies this rank's own data, which needs no peer: all at once when the caller has time. Other
-  // steps may wait for it: call it before a wait. False if no copy was left.
+  // steps may wait for these copies, so call it before each wait. False if no copy was left.
   bool copy_own();
 
   bool done() const { return left_ == 0; }

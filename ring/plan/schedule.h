@@ -16,10 +16,10 @@
 //   rank, 2(n-1)/n of the data for an all_reduce, in two message latencies. Granule and window keep
 //   what is in flight small enough for the processor's caches: the loopback device is twice as fast
 //   then.
-// - Between them, between hosts: slices, but values and results go along the columns and rows of a
-//   grid of ranks. That takes four latencies, about 4 sqrt(n) messages, and half as many bytes
-//   more. It also takes the place of the ring of many ranks, in a reduce_scatter and an all_gather,
-//   too.
+// - Medium, between hosts: slices, too, but values and results go along the columns and rows of a
+//   grid of ranks. That takes four latencies, about 4 sqrt(n) messages and 1.5 times the bytes.
+//   With many ranks a reduce_scatter and an all_gather of that size also use the grid, instead of
+//   the ring.
 // A reduce has the root in the place of rank 0, or slices whose results go to the root alone; two
 // ranks, and few that share cores, send the root everything, granule by granule: nothing goes to
 // another rank and back.

@@ -6,7 +6,8 @@ namespace dlaunch {
 namespace {
 
 // The grid of ranks. A column's ranks follow each other, and so do their slices. Columns differ by
-// one rank at most; a rank's row goes on in a shorter column with its first rank.
+// one rank at most. Each rank has a peer in each other column: the one of its row, or, for the last
+// rank of a longer column, one that depends on that column, so that no rank serves many of them.
 //
 // Each rank gathers values for its column: its own, and those of the ranks that have it as their
 // peer in that column. The gatherings of a column's ranks together have each rank once.
@@ -28,15 +29,14 @@ class Grid {
   int rank_at(int r, int c) const { return first(c) + r; }
   int height(int c) const { return first(c + 1) - first(c); }
   // The peer of this rank in another column.
-  int peer_in(int c) const { return rank_at(row % height(c), c); }
+  int peer_in(int c) const { return rank_at(row < height(c) ? row : column % height(c), c); }
   // Of a rank of this column: in the order of ranks.
   std::vector<int> gathering(int r) const {
     std::vector<int> from;
     for (int c = 0; c < columns; ++c) {
-      if (c == column) from.push_back(rank_at(r, c));
-      for (int k = r; c != column && k < height(c); k += height(column)) {
-        from.push_back(rank_at(k, c));
-      }
+      if (c == column || r < height(c)) from.push_back(rank_at(r, c));
+      const bool longer = height(c) > height(column);
+      if (longer && c % height(column) == r) from.push_back(rank_at(height(c) - 1, c));
     }
     return from;
   }

@@ -13,7 +13,7 @@ compile() {  # LEVEL FILE…: makes objects in this folder
   done
 }
 compile 0 tests/unit/ring/reduce_test.cc & tests=$!
-compile 0 tests/unit/main.cc ring/call/plane.cc ring/kernels/program_op.cc base/units.cc || fail "not compiled"
+compile 0 tests/unit/main.cc ring/call/{plane,shape}.cc ring/kernels/program_op.cc base/{text,units}.cc || fail "not compiled"
 compile 3 ring/kernels/{copy,reduce,wire_codec}.cc || fail "the kernels are not compiled"
 wait $tests || fail "the tests are not compiled"
 

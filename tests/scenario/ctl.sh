@@ -104,7 +104,7 @@ for try in 1 2 3; do
   dlaunchctl --job fourth wait 2>wait.err & waiter=$!
   started+=("$follower" "$waiter")
   wait_until grep -q '"event":"round"' events || fail "no round in $(cat events follow.err)"
-  # Its first connection asks for the state of the job. That of another client is answered later.
+  # The waiter's first connection asks for the job's state. dlaunch answers the status below after it.
   wait_until connected "$waiter" && dlaunchctl --job fourth status >status && wait_until connected "$waiter" ||
     fail "wait does not ask: $(cat wait.err)"
   touch enough

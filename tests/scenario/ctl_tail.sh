@@ -21,6 +21,7 @@ wait_until test -e up.1.1 -a -e up.0.1 || fail "no start: $(cat job.err)"
 run dlaunchctl tail 7; expect_code 1; expect_err 'there is no rank 7: the job has 2 workers'
 has_step() { run dlaunchctl tail 1 -n 1000 && grep -q '^step 1 of rank 1$' out && grep -q '^careful$' err; }
 wait_until has_step || fail "not all lines: $(cat out err)"
+expect_code 0
 expect_out '^rank 1 round 1 line 0$'; expect_out '^step 1 of rank 1$'; expect_err '^careful$'
 grep -q 'rank 0' out && fail "lines of another rank: $(cat out)"
 run dlaunchctl tail 1 -n 3; [ "$(cat out err | grep -c .)" = 3 ] || fail "not three lines: $(cat out err)"
@@ -56,7 +57,7 @@ for i in range(400000): print("fast", i)
 print("end")' >/dev/null 2>&1 & job=$!; started+=("$job")
 wait_until eval 'dlaunchctl status 2>/dev/null | grep -q running' || fail "no job"
 dlaunchctl tail 0 -f >fast.out 2>fast.err & follower=$!; started+=("$follower")
-# Its first connection asks for the state of the job. That of another client is answered later.
+# The follower's first connection asks for the job's state. dlaunch answers the status below after it.
 wait_until connected "$follower" && dlaunchctl status >status && wait_until connected "$follower" || fail "tail does not ask: $(cat fast.err)"
 touch seen; wait "$job"; code=$?; expect_code 0
 wait "$follower"; code=$?; expect_code 0

@@ -41,11 +41,12 @@ done
 # Rank 1's exception is the cause, although rank 0, which lost its connection because of it, ended before. This
 # also holds if the traceback is longer than the kept part of stderr, or if much output follows it.
 cat > dying.py <<'P'
-import atexit, os, sys, time
+import atexit, os, sys, time, traceback
 if os.environ["RANK"] == "0":
     open("line").read()
-    print("RuntimeError: Connection closed by peer", file=sys.stderr, flush=True)
-    os._exit(1)  # at once: the cause is a traceback of the last 2 s
+    try: raise RuntimeError("Connection closed by peer")
+    except RuntimeError: traceback.print_exc()
+    os._exit(1)  # at once: dlaunch takes a traceback for the cause only if it is at most 2 s old
 line = open("line", "w")
 @atexit.register
 def end():

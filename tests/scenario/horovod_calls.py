@@ -356,7 +356,7 @@ def after_a_loss(victim):
 
 
 for victim in map(int, sys.argv[1:2]):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's, which may come before the error
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's SIGTERM may come before the error
 try:
     hvd.rank()
 except ValueError as error:

@@ -144,7 +144,7 @@ for part in collectives, derivatives, tapes, everybody_the_same:
     if rank == 0:
         print(part.__name__, "is right", flush=True)
 if sys.argv[1:]:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's, which may come before the error
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's SIGTERM may come before the error
 hvd.barrier()
 if sys.argv[1:]:
     if rank == 1:  # once the others have come so far

@@ -38,7 +38,7 @@ import os, signal, sys
 import jax, jax.numpy as jnp, numpy as np
 import dlaunch, dlaunch.jax as dj
 if sys.argv[1:]:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's, which may come before the error
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's SIGTERM may come before the error
 comm = dj.communicator()
 rank, size = comm.rank, comm.size
 total = sum(range(size))

@@ -14,7 +14,7 @@ import dlaunch
 import dlaunch.torch
 
 if "die" in sys.argv:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's, which may come before the error
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's SIGTERM may come before the error
 backend, *codecs = [word for word in sys.argv[1:] if word != "die"]
 dist.init_process_group(backend)
 comm = dlaunch.init() if backend == "gloo" else None

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 import dlaunch.torch
 
 if "die" in sys.argv:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's, which may come before the error
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's SIGTERM may come before the error
 torch.set_default_dtype(torch.float64)  # what averages keep and send is float32 in any case
 dist.init_process_group("dlring")
 rank, size = dist.get_rank(), dist.get_world_size()

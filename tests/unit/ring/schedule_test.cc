@@ -264,8 +264,8 @@ TEST_CASE("every schedule gives the reference's bits at every world, count, gran
 }
 
 TEST_CASE("grids of every form give the reference's bits, also where parts differ or are empty") {
-  for (const int ranks : {10, 11, 12, 13, 16, 17, 22, 24}) {
-    for (const std::size_t count : {0, 1, 5, 16, 40, 100}) {
+  for (const int ranks : {11, 13, 15, 16, 17, 23}) {
+    for (const std::size_t count : {1, 5, 40, 100}) {
       for (const Collective collective :
            {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
         check_algorithm({collective, count, 4}, ranks, Algorithm::grid, 3, 1);
@@ -280,7 +280,7 @@ TEST_CASE("grids of every form give the reference's bits, also where parts diffe
 }
 
 TEST_CASE("a rank of a grid exchanges frames with few others, also if the ranks are prime") {
-  for (const int ranks : {16, 17, 60, 997, 1024}) {
+  for (const int ranks : {15, 16, 17, 63, 997, 1023, 1024}) {
     const Tuning tuning = tuning_for(Algorithm::grid, 3, 1);
     const int columns = grid_columns(ranks), rows = (ranks + columns - 1) / columns;
     for (const int rank : {0, ranks / 2, ranks - 1}) {
@@ -288,8 +288,7 @@ TEST_CASE("a rank of a grid exchanges frames with few others, also if the ranks 
       const auto used = [](const auto& by_peer) {
         return std::ranges::count_if(by_peer, [](const auto& steps) { return !steps.empty(); });
       };
-      // The first row serves the last one of higher columns, too.
-      CHECK(used(program.sends) <= rows + 2 * columns);
+      CHECK(used(program.sends) <= rows + columns);
       CHECK(used(program.recvs) == used(program.sends));
     }
   }
@@ -547,7 +546,6 @@ TEST_CASE("schedule: the farther apart hosts are, the more data they exchange in
   CHECK(algorithm(near, 4 << 10, 16) == Algorithm::direct);
   CHECK(algorithm(near, 8, 64) == Algorithm::doubling);
   CHECK(algorithm(near, 8, 1024) == Algorithm::doubling);
-  CHECK(algorithm(near, 1 << 10, 997) == Algorithm::tree);  // a grid of one row
   CHECK(algorithm(near, 16 << 10, 32) == Algorithm::grid);
   CHECK(algorithm(near, 1 << 20, 64) == Algorithm::grid);
   CHECK(algorithm(near, 4 << 20, 64) == Algorithm::ring);
