@@ -112,8 +112,9 @@ Result<void> Communicator::verify(const Call& call) {
   const bool barrier = call.collective == Collective::barrier;
   if (!barrier && !looks_at(job_.verify, call.seq)) return {};
   if (const auto result = common_result(call, job_.rank, job_.size)) {
-    const bool gathered = gathers_broadcast(call) && gathers_by_others(call);
-    const bool passed_on = reduces_everywhere(call) ? gathered : passes_on(call);
+    const bool passed_on = reduces_everywhere(call)
+                               ? call.collective == Collective::broadcast && gathers_by_others(call)
+                               : passes_on(call);
     note_data(call, VerifiedData::Of::result, passed_on, *result);
   }
   const bool asked = barrier && verifier_->holds_any();

@@ -7,7 +7,6 @@ namespace dlaunch {
 namespace {
 
 constexpr double kMessage = 4e-6;  // seconds, measured over the loopback device
-constexpr double kBatch = 8;       // frames; StreamPeer::kMaxBatch
 constexpr double kFrame = 1e-6;    // seconds, of one more that arrives with another one
 
 struct Job {
@@ -27,7 +26,7 @@ double grid_seconds(const Job& job, bool values, bool results) {
   const double ranks = job.others + 1, columns = grid_columns(static_cast<int>(ranks));
   const double rows = ranks / columns;
   const double once = 2 * job.latency + 2 * (rows + columns - 2) * kMessage;
-  const double calls = std::ceil(columns / kBatch) - 1;
+  const double calls = std::ceil(columns / kMostAtOnce) - 1;
   const double frames = (rows - 1) * ((columns - 1) * kFrame + calls * (kMessage - kFrame));
   const double spread = once + frames + ((columns - 1) / columns + (rows - 1) / rows) * job.data;
   return (values ? spread : 0) + (results ? once + job.others / ranks * job.data : 0);

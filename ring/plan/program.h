@@ -28,6 +28,8 @@ enum class StepKind : std::uint8_t {
 };
 
 inline constexpr std::int32_t kNoStep = -1;
+// Sends to one peer that leave in one system call.
+inline constexpr std::size_t kMostAtOnce = 8;
 
 struct Step {
   StepKind kind = StepKind::send;

@@ -21,8 +21,17 @@ class Grid {
     while (first(column + 1) <= rank) ++column;
     row = rank - first(column);
     gathered = gathering(row);
+    values_.resize(static_cast<std::size_t>(ranks));
+    scratch_bytes = gathered.size() * column_bytes(column);
     for (int r = 0; r < height(column); ++r) {
-      for (const int from : r == row ? std::vector<int>() : gathering(r)) others_.push_back(from);
+      for (const int from : gathering(r)) {
+        if (r == row) {
+          values_[from] = gathered_value(from, own());
+        } else {
+          values_[from] = {Region::scratch, scratch_bytes};
+          scratch_bytes += bytes(own());
+        }
+      }
     }
   }
 
@@ -51,30 +60,24 @@ class Grid {
   // Where a gathered rank's value for the slice of `owner`, a rank of this column, is.
   Location gathered_value(int from, int owner) const {
     if (from == own()) return {Region::in, begin(owner)};
-    return {Region::scratch,
-            index_in(gathered, from) * column_bytes(column) + begin(owner) - column_begin(column)};
+    const auto index = std::ranges::find(gathered, from) - gathered.begin();
+    return {Region::scratch, static_cast<std::size_t>(index) * column_bytes(column) + begin(owner) -
+                                 column_begin(column)};
   }
   // Where a rank's value for this rank's own slice is.
-  Location value(int from) const {
-    if (std::ranges::find(gathered, from) != gathered.end()) return gathered_value(from, own());
-    return {Region::scratch, gathered_bytes() + index_in(others_, from) * bytes(own())};
-  }
-  std::size_t scratch_bytes() const { return gathered_bytes() + others_.size() * bytes(own()); }
+  Location value(int from) const { return values_[static_cast<std::size_t>(from)]; }
 
   const int columns;
   int column = 0, row = 0;
   std::vector<int> gathered;
+  std::size_t scratch_bytes = 0;
 
  private:
   int first(int c) const { return ranks_ / columns * c + std::min(c, ranks_ % columns); }
-  std::size_t gathered_bytes() const { return gathered.size() * column_bytes(column); }
-  static std::size_t index_in(const std::vector<int>& list, int rank) {
-    return static_cast<std::size_t>(std::ranges::find(list, rank) - list.begin());
-  }
 
   const int ranks_;
   std::vector<std::size_t> begins_;  // by rank, and the end; bytes
-  std::vector<int> others_;          // gathered by the others of the column
+  std::vector<Location> values_;     // by rank
 };
 
 // The sends of values, by the row or column to which they go. In place, a result overwrites what
@@ -116,7 +119,7 @@ std::int32_t spread_values(const Grid& grid, Location result, std::int32_t then,
       b.recv(other, grid.value(r), own_bytes, kNoStep, sum);
     }
   }
-  b.scratch(grid.scratch_bytes());
+  b.scratch(grid.scratch_bytes);
   return sum;
 }
 

@@ -21,6 +21,8 @@
 namespace dlaunch {
 namespace {
 
+static_assert(StreamPeer::kMaxBatch == kMostAtOnce);  // ring/plan/host_costs.cc counts so many
+
 // Assumed until the round trip is known.
 constexpr Duration kFar = std::chrono::seconds(1);
 

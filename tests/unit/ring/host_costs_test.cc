@@ -92,7 +92,7 @@ class Network {
 
   bool send(int from, int to) {
     Rank& rank = ranks_[from];
-    const Step* steps[8];
+    const Step* steps[kMostAtOnce];
     const std::size_t count = rank.run.next_sends(to, steps);
     for (std::size_t i = 0; i < count; ++i) {
       const double wire = static_cast<double>(steps[i]->bytes) / line_.bytes_per_second;
