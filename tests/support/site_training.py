@@ -58,8 +58,8 @@ class Images:
     def scaled(self, pixels):
         return ((pixels - 73.0) / 90.0).view(-1, 1, 28, 28)
 
-    def batch(self, random):
-        at = torch.randint(0, len(self.labels) // options.sites, (32,), generator=random) * options.sites + options.site
+    def batch(self):
+        at = torch.randint(0, len(self.labels) // options.sites, (32,)) * options.sites + options.site
         return self.scaled(self.pixels[at]), self.labels[at].long()
 
     def tests(self):
@@ -81,15 +81,16 @@ class Text:
     def model(self):
         nn = torch.nn
         return nn.Sequential(nn.Embedding(len(self.kinds), 32), nn.Flatten(), nn.Linear(32 * self.context, 1024), nn.ReLU(),
-                             nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, len(self.kinds)))
+                             nn.Dropout(0.25), nn.Linear(1024, 1024), nn.ReLU(), nn.Dropout(0.25),
+                             nn.Linear(1024, len(self.kinds)))
 
     def windows(self, of, at):
         windows = of[at[:, None] + torch.arange(self.context + 1)]
         return windows[:, :-1], windows[:, -1]
 
-    def batch(self, random):
+    def batch(self):
         part = len(self.train) // options.sites
-        at = torch.randint(0, part - self.context - 1, (64,), generator=random)
+        at = torch.randint(0, part - self.context - 1, (64,))
         return self.windows(self.train, options.site * part + at)
 
     def tests(self):
@@ -118,8 +119,8 @@ optimizer = torch.optim.Adam(model.parameters(), lr=task.learning_rate, **fused)
 def inner_step(step, before_update=lambda: None):
     warm = min(1, (step + 1) / 50)
     optimizer.param_groups[0]["lr"] = task.learning_rate * warm * (0.525 + 0.475 * math.cos(math.pi * step / options.steps))
-    random = torch.Generator().manual_seed(step * options.sites + options.site)
-    images, labels = task.batch(random)
+    torch.manual_seed(step * options.sites + options.site)  # of the batch and of dropout
+    images, labels = task.batch()
     optimizer.zero_grad()
     cross_entropy(model(images), labels).backward()
     before_update()
@@ -245,6 +246,7 @@ train = {"sync": train_sync, "sites": train_sites, "torchft": train_torchft}[opt
 begun = time.monotonic()
 clock, more = train()
 took = time.monotonic() - begun
+model.eval()
 with torch.no_grad():
     right = [model(images).argmax(1) == labels for images, labels in zip(*(half.split(2000) for half in task.tests()))]
     accuracy = torch.cat(right).float().mean().item()
