@@ -56,7 +56,10 @@ PyObject* exit_batch(PyObject* self, PyObject* const* args, Py_ssize_t count, Py
       (void)handle.refused("an inner batch");
       return end_batch(handle);
     }
-    if (!handle.closed()) handle.drop_batch();
+    if (handle.closed()) return none();
+    const Entered entered(handle, "batch");
+    if (!entered) return nullptr;
+    handle.drop_batch();
     return none();
   });
 }

@@ -261,14 +261,17 @@ bool prepare_broadcast(dl_comm* comm, const Given& given, Call& call) {
 Ref new_list(PyObject* like) {
   const Ref arrays = Ref::owned(PySequence_Tuple(like));
   const Py_ssize_t size = arrays ? PyTuple_Size(arrays.get()) : 0;
-  Ref list = Ref::owned(arrays ? PyList_New(size) : nullptr);
-  for (Py_ssize_t i = 0; list && i < size; ++i) {
+  std::vector<Ref> made;
+  for (Py_ssize_t i = 0; i < size; ++i) {
     PyObject* const x = PyTuple_GetItem(arrays.get(), i);
     View view;
     if (!view.take(x, Use::read, {kAllReduceList.signature.call, "xs"})) return {};
-    Ref made = new_array(x, shape_of(view));
-    if (!made) return {};
-    PyList_SetItem(list.get(), i, made.release());
+    if (!made.emplace_back(new_array(x, shape_of(view)))) return {};
+  }
+  // Last, because other code may find a list that is not yet full.
+  Ref list = Ref::owned(arrays ? PyList_New(size) : nullptr);
+  for (Py_ssize_t i = 0; list && i < size; ++i) {
+    PyList_SetItem(list.get(), i, made[static_cast<std::size_t>(i)].release());
   }
   return list;
 }

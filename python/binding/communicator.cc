@@ -314,10 +314,9 @@ PyObject* rejoin(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
         given[0] == nullptr ? 0 : PyLong_AsUnsignedLongLong(given[0]);
     if (PyErr_Occurred() != nullptr) return nullptr;
     Handle& handle = *parts_of<Parts>(self).handle;
-    if (!handle.close_groups("rejoin") || !handle.enter_alone("rejoin")) return nullptr;
-    handle.drop_batch();
+    if (!handle.leave_round("rejoin")) return nullptr;
     const dl_result result = beside_others([&] { return dl_rejoin(handle.comm(), version); });
-    handle.leave();
+    handle.enter_round();
     learn_place(self);
     return none_or_error(result, handle.comm());
   });

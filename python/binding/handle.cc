@@ -49,24 +49,57 @@ bool Handle::enter_beside(const char* call) {
 bool Handle::enter_alone(const char* call) {
   if (closed_ || busy_ || beside_ != 0) return refuse(call);
   busy_ = alone_ = true;
+  await_frees();
   return true;
 }
 
+bool Handle::leave_round(const char* call) {
+  if (!enter_alone(call)) return false;
+  if (!close_groups(call)) {
+    leave();
+    return false;
+  }
+  drop_batch();
+  return true;
+}
+
+void Handle::enter_round() {
+  free_late();
+  leave();
+}
+
+// Other threads may be in free_outer() or drop_state().
+void Handle::await_frees() {
+  if (forked()) return;
+  while (const int some = frees_.load()) {
+    beside_others([&] { frees_.wait(some); });
+  }
+}
+
+// Python runs a program's finalizers and its other threads where an array is released, and these
+// may call this handle. So each function here changes its list before it releases anything, and no
+// function holds a place in a list meanwhile.
+
 void Handle::keep(std::shared_ptr<Operation> operation) {
+  under_way_.push_back(std::move(operation));
+  constexpr long kNoOtherOwner = 2;  // under_way_ and `old`
   // Few are pending at a time.
-  for (std::size_t i = under_way_.size(); i-- > 0;) {
-    Operation& old = *under_way_[i];
-    if (under_way_[i].use_count() == 1 && is_done(*this, old)) {
-      under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i));
+  for (std::size_t i = 0; i < under_way_.size();) {
+    const auto old = under_way_[i];
+    if (old.use_count() == kNoOtherOwner && is_done(*this, *old)) {
+      forget(*old);
+    } else {
+      ++i;
     }
   }
-  under_way_.push_back(std::move(operation));
 }
 
 void Handle::forget(const Operation& operation) {
   const auto is_it = [&](const auto& other) { return other.get() == &operation; };
   const auto at = std::find_if(under_way_.begin(), under_way_.end(), is_it);
-  if (at != under_way_.end()) under_way_.erase(at);
+  if (at == under_way_.end()) return;
+  const auto released_last = std::move(*at);
+  under_way_.erase(at);
 }
 
 void Handle::settle() {
@@ -80,8 +113,8 @@ void Handle::settle() {
 void Handle::drop_batch() {
   if (batch_levels == 0) return;
   batch_levels = 0;
+  const auto released_last = std::exchange(batched, {});
   if (!forked()) dl_batch_drop(comm_);
-  batched.clear();
 }
 
 PyObject* Handle::refused(const char* call) {
@@ -95,13 +128,12 @@ void Handle::add_group(const std::shared_ptr<Handle>& group) {
 }
 
 bool Handle::close_groups(const char* call) {
-  const auto groups = std::move(groups_);
-  groups_.clear();
+  const auto groups = std::exchange(groups_, {});
   for (const auto& weak : groups) {
     const auto group = weak.lock();
     if (!group || group->closed_) continue;
     if (!group->enter_alone(call)) {
-      groups_ = groups;
+      groups_.insert(groups_.end(), groups.begin(), groups.end());
       return false;
     }
     group->close();
@@ -116,28 +148,40 @@ void Handle::drop_state(const std::shared_ptr<StateParts>& state) {
 
 void Handle::free_state(StateParts& state) {
   dl_state* const it = std::exchange(state.state, nullptr);
-  if (it != nullptr) {
-    const OthersRun others_run;
-    dl_state_free(it);
-  }
-  for (dl_sampler* const sampler : state.samplers) dl_sampler_free(sampler);
-  state.samplers.clear();
-  state.memory.clear();
-  state.own.array.clear();
+  const auto samplers = std::exchange(state.samplers, {});
+  const auto memory = std::exchange(state.memory, {});
+  const auto array = std::exchange(state.own.array, {});
+  const Frees frees(*this);
+  if (it != nullptr) beside_others([it] { dl_state_free(it); });
+  for (dl_sampler* const sampler : samplers) dl_sampler_free(sampler);
 }
 
-void Handle::free_outer(dl_outer* outer) {
-  std::erase(outers_, outer);
-  ++beside_;  // the communicator does not end meanwhile
-  ++frees_;
-  beside_others([outer] { dl_outer_free(outer); });
-  --beside_;
-  --frees_;
-  frees_.notify_all();
+void Handle::add_outer(dl_outer* outer) {
+  outers_.push_back(outer);
+  late_.reserve(late_.size() + outers_.size());  // free_outer() has no way to fail
+}
+
+void Handle::free_outer(EndedOuter ended) {
+  std::erase(outers_, ended.outer);
+  if (alone_ && !closed_) {
+    late_.push_back(std::move(ended));
+    return;
+  }
+  const Frees frees(*this);
+  beside_others([&] { dl_outer_free(ended.outer); });
+}
+
+void Handle::free_late() {
+  while (!late_.empty()) {
+    const EndedOuter ended = std::move(late_.back());
+    late_.pop_back();
+    beside_others([&] { dl_outer_free(ended.outer); });
+  }
 }
 
 bool Handle::all_done() {
-  return std::all_of(under_way_.begin(), under_way_.end(), [this](const auto& operation) {
+  const auto all = under_way_;
+  return std::all_of(all.begin(), all.end(), [this](const auto& operation) {
     return operation->done || is_done(*this, *operation);
   });
 }
@@ -153,18 +197,17 @@ void Handle::close() {
   // With Python's lock, so that no other thread frees one meanwhile: their averages are done, or
   // end by the abort.
   for (dl_outer* const outer : outers_) dl_outer_restored(outer);
-  // A thread may still be in free_outer().
-  while (const int some = forked() ? 0 : frees_.load()) {
-    beside_others([&] { frees_.wait(some); });
-  }
+  free_late();
+  await_frees();
   const auto states = std::move(states_);
   states_.clear();
   for (const auto& state : states) free_state(*state);
+  left_ = true;
   if (memories_ == 0) free_comm();
 }
 
 void Handle::drop_memory() {
-  if (--memories_ == 0 && closed_ && comm_ != nullptr) free_comm();
+  if (--memories_ == 0 && left_ && comm_ != nullptr) free_comm();
 }
 
 void Handle::free_comm() {
@@ -180,10 +223,9 @@ void take_end(Handle& handle, Operation& operation, dl_result result) {
     const char* const text = dl_last_error(handle.comm());
     operation.lost = dl_peer_lost(handle.comm());
     operation.error_text = Ref::owned(PyBytes_FromString(text));
-  } else {
-    operation.call.used_op.give_back();
   }
-  operation.done = true;
+  operation.done = true;  // before anything is released
+  if (result == DL_OK) operation.call.used_op.give_back();
   operation.call.drop();
 }
 

@@ -52,6 +52,13 @@ struct StateParts {
   std::list<OwnArray> memory;
 };
 
+// An outer optimizer without an object, and what it uses until it is freed.
+struct EndedOuter {
+  dl_outer* outer = nullptr;
+  std::unique_ptr<std::list<View>> tensors;
+  Ref sites;  // or none
+};
+
 class Handle {
  public:
   // owner: an object that finalizes the communicator and outlives this. Without one this finalizes
@@ -79,6 +86,10 @@ class Handle {
   // is running.
   bool enter_alone(const char* call);
   [[nodiscard]] bool is_alone() const { return alone_; }
+  // Likewise, and ends what does not outlive a round: groups, and an open batch.
+  bool leave_round(const char* call);
+  // After leave_round(), when the next round has begun or has failed to.
+  void enter_round();
 
   // Keeps an operation, and drops earlier ones without other owners that are done.
   void keep(std::shared_ptr<Operation> operation);
@@ -97,15 +108,14 @@ class Handle {
   const char* refused_in_batch = nullptr;  // the first such call
 
   void add_group(const std::shared_ptr<Handle>& group);
-  // False: sets an exception, because a group is in a call.
-  bool close_groups(const char* call);
 
   void add_state(std::shared_ptr<StateParts> state) { states_.push_back(std::move(state)); }
   void drop_state(const std::shared_ptr<StateParts>& state);
 
-  // The communicator waits for their averages before it ends; free_outer() frees them.
-  void add_outer(dl_outer* outer) { outers_.push_back(outer); }
-  void free_outer(dl_outer* outer);
+  // The communicator waits for their averages before it ends. free_outer() frees one, but while the
+  // next round begins it leaves that to enter_round().
+  void add_outer(dl_outer* outer);
+  void free_outer(EndedOuter ended);
 
   // Memory of dl_alloc(): the communicator is not freed before it.
   void add_memory() { ++memories_; }
@@ -116,15 +126,35 @@ class Handle {
   void close();
 
  private:
+  // While it exists, the communicator does not end, and no round begins.
+  class Frees {
+   public:
+    explicit Frees(Handle& handle) : handle_(handle) { ++handle_.frees_; }
+    ~Frees() {
+      --handle_.frees_;
+      handle_.frees_.notify_all();
+    }
+    Frees(const Frees&) = delete;
+    Frees& operator=(const Frees&) = delete;
+
+   private:
+    Handle& handle_;
+  };
+
   bool refuse(const char* call) const;
   bool all_done();
-  static void free_state(StateParts& state);
+  // False: sets an exception, because a group is in a call.
+  bool close_groups(const char* call);
+  void await_frees();
+  void free_late();
+  void free_state(StateParts& state);
   void free_comm();
 
   dl_comm* comm_;
   const Ref its_owner_;
   const pid_t owner_;
   bool closed_ = false;
+  bool left_ = false;  // close() is over
   bool busy_ = false;
   bool alone_ = false;
   int beside_ = 0;
@@ -133,7 +163,8 @@ class Handle {
   std::vector<std::weak_ptr<Handle>> groups_;
   std::vector<std::shared_ptr<StateParts>> states_;
   std::vector<dl_outer*> outers_;
-  std::atomic<int> frees_ = 0;  // threads in free_outer()
+  std::vector<EndedOuter> late_;  // of free_outer()
+  std::atomic<int> frees_ = 0;    // threads in Frees
 };
 
 // Waits for the operation, at most `seconds` (<0: no limit), or tests it; fills in the result if it

@@ -140,9 +140,10 @@ void delete_op(PyObject* self) {
 }  // namespace
 
 void UsedOp::give_back() {
-  if (use_ == nullptr) return;
-  use_->raised = Refusal();
-  std::exchange(use_, nullptr)->busy = false;
+  OpUse* const use = std::exchange(use_, nullptr);
+  if (use == nullptr) return;
+  use->raised = Refusal();
+  use->busy = false;
 }
 
 bool UsedOp::take(const char* call, PyObject* object, dl_op& op) {

@@ -179,12 +179,12 @@ PyObject* recover(PyObject* self, PyObject*) {
   return contained([&]() -> PyObject* {
     auto& object = parts_of<StateObject>(self);
     Handle& handle = *object.handle;
-    if (!handle.close_groups("recover") || !handle.enter_alone("recover")) return nullptr;
+    if (!handle.leave_round("recover")) return nullptr;
     const dl_result result = beside_others([&] { return dl_state_recover(object.parts->state); });
     // dl_rejoin() has ended pending operations. Before it a receive may wait for as long as its
     // limit.
     if (result == DL_OK) handle.settle();
-    handle.leave();
+    handle.enter_round();
     learn_place(object.communicator.get());
     return result == DL_OK ? none() : raise_of(object, result);
   });

@@ -134,7 +134,7 @@ struct OuterParts {
         outer(std::exchange(other.outer, nullptr)) {}
   OuterParts& operator=(OuterParts&&) = delete;
   ~OuterParts() {
-    if (outer != nullptr) handle->free_outer(outer);
+    if (outer != nullptr) handle->free_outer({outer, std::move(tensors), std::move(sites)});
   }
   std::shared_ptr<Handle> handle;
   std::unique_ptr<std::list<View>> tensors;

@@ -39,8 +39,8 @@ alignas(64) char g_nothing[64];  // the address for arrays without elements
 }  // namespace
 
 void View::drop() {
-  if (has_buffer_) buffers().release(&buffer_);
-  has_buffer_ = taken_ = false;
+  taken_ = false;
+  if (std::exchange(has_buffer_, false)) buffers().release(&buffer_);
   owner_ = Ref();
   described_ = Ref();
 }

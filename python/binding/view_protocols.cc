@@ -185,14 +185,16 @@ bool View::take_description(PyObject* object, PyObject* description, bool on_gpu
                  named.call, named.argument);
     return false;
   }
-  PyObject* const strides = PyDict_GetItemString(description, "strides");
+  // Owned: a number's __index__ may change the dict.
+  const Ref shape = Ref::of(PyDict_GetItemString(description, "shape"));
+  const Ref strides = Ref::of(PyDict_GetItemString(description, "strides"));
   PyObject* const mask = PyDict_GetItemString(description, "mask");
-  const bool has_strides = strides != nullptr && strides != Py_None;
+  const bool has_mask = mask != nullptr && mask != Py_None;
+  const bool has_strides = strides && strides.get() != Py_None;
   own_shape_.clear();
-  if (!numbers_of(PyDict_GetItemString(description, "shape"), own_shape_) ||
-      (has_strides && !numbers_of(strides, own_strides_)) ||
-      (has_strides && own_strides_.size() != own_shape_.size()) ||
-      (mask != nullptr && mask != Py_None)) {
+  if (has_mask || !numbers_of(shape.get(), own_shape_) ||
+      (has_strides && !numbers_of(strides.get(), own_strides_)) ||
+      (has_strides && own_strides_.size() != own_shape_.size())) {
     PyErr_Clear();
     PyErr_Format(PyExc_ValueError, "%s: %s has no valid shape and strides, or a mask", named.call,
                  named.argument);

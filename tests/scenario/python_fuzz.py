@@ -74,6 +74,23 @@ class Dlpack:
         return self.rng.choice([None, 3, self.real])
 
 
+class Finalized:
+    """An array whose end calls back."""
+
+    def __init__(self, at_end, bytes_=8):
+        self.at_end, self.real = at_end, np.zeros(bytes_, "u1")
+
+    @property
+    def __array_interface__(self):
+        return self.real.__array_interface__
+
+    def __del__(self):
+        try:
+            self.at_end()
+        except ALLOWED:
+            pass
+
+
 def some_array(rng):
     dtype = rng.choice(TYPES)
     shape = tuple(rng.choice([0, 1, 1, 2, 3, 8]) for _ in range(rng.randrange(4)))
@@ -123,6 +140,7 @@ class Player:
     def __init__(self, seed, box):
         self.rng, self.box = random.Random(seed), box  # the box is for all threads
         self.kept, self.memories = [], []
+        self.deep = 0  # ends of arrays within ends of arrays
 
     def begin(self):
         self.box["comm"] = dlaunch.init("file:///unused", rank=0, size=1, op_timeout=0.05)
@@ -136,9 +154,11 @@ class Player:
         kind = rng.random()
         if kind < 0.75:
             self.call(comm)
-        elif kind < 0.80:
+        elif kind < 0.78:
             real = np.zeros(rng.choice([1, 100, 10000]))
             self.kept.append(comm.iall_reduce(real, out=np.empty_like(real)))
+        elif kind < 0.80:
+            self.kept.append(comm.ibroadcast(Finalized(self.end_of_array)))
         elif kind < 0.85 and self.kept:
             request = self.kept.pop(rng.randrange(len(self.kept)))
             rng.choice([request.wait, request.test, lambda: None])()
@@ -160,6 +180,12 @@ class Player:
             self.kept.clear()
         else:
             comm.finalize()
+
+    def end_of_array(self):
+        if self.deep < 3:
+            self.deep += 1
+            self.turns(self.rng.randrange(3))
+            self.deep -= 1
 
     def call(self, comm):
         rng = self.rng
@@ -206,7 +232,54 @@ def play(seed, forks):
     gc.collect()
 
 
+def finalizers():
+    """The end of an array waits for calls that the communicator is looking at."""
+    ended = []
+
+    def waits(requests):
+        for request in requests:
+            request.wait()
+        ended.append(len(requests))
+
+    def begin(comm):
+        """Two calls that are done, and one without a request whose array waits for both when it ends."""
+        requests = [comm.iall_reduce(np.full(4, number)) for number in (1.0, 2.0)]
+        comm.ibroadcast(Finalized(lambda: waits(requests)))
+        while not all(request.test() for request in requests):
+            pass
+
+    comm = dlaunch.init("file:///unused", rank=0, size=1, op_timeout=5)
+    begin(comm)
+    while not ended:
+        comm.ibarrier().wait()  # each call drops earlier ones that are done
+    begin(comm)
+    comm.finalize()
+    assert ended == [2, 2], ended
+
+    # The last memory of the communicator ends while finalize() looks at the calls.
+    comm = dlaunch.init("file:///unused", rank=0, size=1, op_timeout=5)
+    memory = np.frombuffer(comm.alloc(64), "u1")
+    request = comm.ibroadcast(memory)
+    comm.ibroadcast(np.ones(4))
+    del memory, request
+    comm.finalize()
+
+    comm = dlaunch.init("file:///unused", rank=0, size=1, op_timeout=5)
+    requests = [comm.iall_reduce(np.ones(4))]
+    try:
+        with comm.batch():
+            for _ in range(3):
+                comm.broadcast(Finalized(lambda: waits(requests)))
+            raise KeyError("drops the batch")
+    except KeyError:
+        pass
+    assert ended == [2, 2, 1, 1, 1], ended
+    assert comm.all_reduce(np.ones(4))[0] == 1
+    comm.finalize()
+
+
 def main():
+    finalizers()
     first, count = int(sys.argv[1]), int(sys.argv[2])
     for seed in range(first, first + count):
         print(f"seed {seed}", flush=True)
