@@ -178,18 +178,33 @@ inline dl_comm* bootstrap(const c10::intrusive_ptr<c10d::Store>& store, int rank
   return initialised(url.c_str(), options);
 }
 
-// The communicator of all ranks.
-inline std::weak_ptr<Comm> world;
+// The communicator of all ranks, while it exists.
+class World {
+ public:
+  std::shared_ptr<Comm> lock() const {
+    const std::lock_guard lock(mutex_);
+    return comm_.lock();
+  }
+  void set(const std::shared_ptr<Comm>& comm) {
+    const std::lock_guard lock(mutex_);
+    comm_ = comm;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::weak_ptr<Comm> comm_;
+};
+inline World world;
 
 // Enters the launcher's rounds, and waits for the first.
 inline std::shared_ptr<Comm> join_rounds() {
-  if (!world.expired()) throw std::runtime_error("dlring: this process is in a world already");
+  if (world.lock()) throw std::runtime_error("dlring: this process is in a world already");
   dl_options options;
   dl_options_init(&options);
   options.elastic = 1;
   auto made = std::make_shared<Comm>(initialised("env://", options));
   made->elastic = true;
-  world = made;
+  world.set(made);
   return made;
 }
 
@@ -200,7 +215,8 @@ double limit_of(Time time) {
   return seconds.count() > 0 && seconds != std::chrono::minutes(30) ? seconds.count() : -1;
 }
 
-// A group of these ranks of `whole`, which alone call this. The caller must hold `starting`.
+// A group of these ranks of `whole`, which alone call this. The caller must hold `collectives`
+// and `starting`.
 inline std::shared_ptr<Comm> part_of(const std::shared_ptr<Comm>& whole,
                                      const std::vector<int>& ranks, const std::string& name,
                                      double op_timeout_s) {
@@ -220,14 +236,14 @@ inline std::shared_ptr<Comm> communicator(const c10d::DistributedBackendOptions&
   const auto whole = world.lock();
   const bool all = ranks.empty() || variable("WORLD_SIZE") == std::to_string(ranks.size());
   if (whole && !ranks.empty()) {
-    const std::lock_guard lock(whole->starting);
+    const std::scoped_lock lock(whole->collectives, whole->starting);
     return part_of(whole, ranks, given.group_id, options.op_timeout_s);
   }
   if (whole && whole->elastic) return whole;
   if (all) {
     auto made =
         std::make_shared<Comm>(bootstrap(given.store, given.group_rank, given.group_size, options));
-    world = made;
+    world.set(made);
     return made;
   }
   throw std::runtime_error(

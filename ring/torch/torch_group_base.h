@@ -209,14 +209,14 @@ class GroupBase : public Base {
       member_.reset();
       why_none_ = why;
     }
-    if (origin_.is_world) world.reset();
+    if (origin_.is_world) world.set(nullptr);
     if (!left) return;
     dl_abort(left->comm->get());
     completer_.await_idle();
     const std::lock_guard over(left->comm->collectives);  // of a collective on its caller's thread
   }
   void enter(std::shared_ptr<Comm> comm) {
-    if (origin_.is_world) world = comm;
+    if (origin_.is_world) world.set(comm);
     number_ = 0;
     const std::lock_guard lock(member_mutex_);
     member_ = std::make_shared<const Membership>(std::move(comm));

@@ -51,10 +51,11 @@ class HookTable {
 
   template <class Change>
   void change(Change of) {
+    std::shared_ptr<const Table> old;  // a hook ends without the lock
     const std::lock_guard lock(mutex_);
     auto hooks = std::make_shared<Table>(*hooks_);
     of(*hooks);
-    hooks_ = std::move(hooks);
+    old = std::exchange(hooks_, std::move(hooks));
   }
   std::shared_ptr<const Table> present() const {
     const std::lock_guard lock(mutex_);

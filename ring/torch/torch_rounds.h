@@ -16,7 +16,7 @@ inline void share_from_first(Comm& comm, const Tensors& tensors) {
     data.push_back(tensor.data_ptr());
     counts.push_back(tensor.nbytes());
   }
-  const std::lock_guard lock(comm.starting);
+  const std::scoped_lock lock(comm.collectives, comm.starting);
   if (!tensors.empty()) follow_stream(comm, tensors[0]);
   comm.check(dl_broadcast_list(comm.get(), data.size(), data.data(), counts.data(), DL_UINT8, 0));
 }

@@ -79,7 +79,7 @@ class Comm {
       : comm_(comm), whole_(std::move(whole)), needed_(std::move(needed)) {}
   ~Comm() {
     const WithoutGil others_run;
-    drop_ended();
+    drop_ended(left_);
     if (!left_.empty()) dl_abort(comm_);
     for (auto& pending : left_) (void)dl_wait(&pending->request);
     dl_finalize(comm_);
@@ -127,19 +127,27 @@ class Comm {
 
   // No caller will wait for this message, but its buffer is still in use.
   void leave(std::unique_ptr<Pending> pending) {
+    std::vector<std::unique_ptr<Pending>> all;
+    {
+      const std::lock_guard lock(left_mutex_);
+      all.swap(left_);
+    }
+    all.push_back(std::move(pending));
+    drop_ended(all);
     const std::lock_guard lock(left_mutex_);
-    left_.push_back(std::move(pending));
-    drop_ended();
+    for (auto& old : all) left_.push_back(std::move(old));
   }
 
  private:
-  void drop_ended() {
-    for (auto& old : left_) {
+  // The end of a tensor may run code of Python, which waits for Python's lock and may leave another
+  // message: hold no lock.
+  static void drop_ended(std::vector<std::unique_ptr<Pending>>& left) {
+    for (auto& old : left) {
       int done = 0;
       (void)dl_test(&old->request, &done);
       if (done != 0) old.reset();
     }
-    std::erase(left_, nullptr);
+    std::erase(left, nullptr);
   }
 
   dl_comm* const comm_;
