@@ -50,8 +50,8 @@ Result<OutputHub::WorkerStdio> OutputHub::open_worker(int round, int slot, int r
   if (const auto old = impl_->streams.find(slot); old != impl_->streams.end()) {
     for (const auto& stream : old->second) {
       if (!stream) continue;
+      impl_->end_lingering(*stream);
       impl_->forget_bar(*stream);
-      stream->close();
     }
     impl_->streams.erase(old);
   }
@@ -106,6 +106,12 @@ void OutputHub::worker_ended(int slot) {
   impl_->arm_timer();
 }
 
+void OutputHub::read_leftovers() {
+  impl_->read_lingering();
+  impl_->flush_sinks();
+  impl_->arm_timer();
+}
+
 void OutputHub::own_line(std::string_view line) { impl_->own_line(line); }
 
 bool OutputHub::draws() const { return impl_->target(OutputStream::err).printer.draws(); }
@@ -132,7 +138,11 @@ TimePoint OutputHub::passed_at() const {
 }
 
 void OutputHub::flush(Duration limit, std::function<void()> done) {
-  impl_->end_lingering();
+  for (const auto& [slot, pair] : impl_->streams) {
+    for (const auto& stream : pair) {
+      if (stream && stream->reaped) impl_->end_lingering(*stream);
+    }
+  }
   for (const OutputStream kind : kOutputStreams) {
     impl_->show_merged(kind, impl_->merger(kind).take_all());
     impl_->target(kind).printer.end_bars();

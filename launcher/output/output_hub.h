@@ -9,7 +9,7 @@
 // - Our output cannot be written otherwise (disk full): the same, with one message.
 // - A log file cannot be written: one warning that names it; the job goes on without that file.
 // - A grandchild keeps a write end open after its worker has ended: we read the pipe while the job
-//   lasts, but never wait for it.
+//   lasts, and what it holds then, but never wait for it.
 // - stdout and stderr are the same file, pipe or terminal: one queue for both keeps lines whole.
 //
 // An asio shell; pure line cores decide what happens to bytes (line_splitter.h, …).
@@ -71,6 +71,10 @@ class OutputHub {
   // The worker was reaped: reads, prints and writes what its pipes still hold before it returns;
   // stderr_tail() is complete then. Call once per open_worker.
   void worker_ended(int slot);
+
+  // Reads what the pipes of ended workers hold now: their descendants may still write. Call it
+  // while you wait for them outside the loop.
+  void read_leftovers();
 
   // One line of dlaunch's own, without newline, to stderr, in order with what was shown before.
   void own_line(std::string_view line);

@@ -75,7 +75,8 @@ struct OutputHub::Impl {
   void tell_traceback();
   void read_held(WorkerStream& stream);
   void end_stream(const StreamPtr& stream);
-  void end_lingering();
+  void read_lingering();
+  void end_lingering(WorkerStream& stream);
   void pass_on(UniqueFd from, OutputStream kind, std::string_view begun,
                std::function<void()> ended);
   void end_passing(const StreamPtr& stream);

@@ -130,12 +130,23 @@ void OutputHub::Impl::end_stream(const StreamPtr& stream) {
   stream->reaped = true;
 }
 
-void OutputHub::Impl::end_lingering() {
+void OutputHub::Impl::read_lingering() {
   for (auto& [slot, pair] : streams) {
     for (auto& stream : pair) {
-      if (stream && stream->reaped) stream->close();
+      if (!stream || !stream->reaped) continue;
+      const bool held_up =
+          (stream->log_file() && files.full()) || (stream->shown && sink(stream->kind()).full());
+      if (!held_up) read_held(*stream);
     }
   }
+}
+
+void OutputHub::Impl::end_lingering(WorkerStream& stream) {
+  read_held(stream);
+  stream.lines.finish(
+      [&](std::string_view line, bool continued) { show(stream, line, continued); });
+  follow_bar(stream);
+  stream.close();
 }
 
 // -- Room again

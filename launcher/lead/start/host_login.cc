@@ -85,7 +85,9 @@ void HostLogin::watch(const Self& self) {
   exited_.async_wait(Descriptor::wait_read, [this, self](asio::error_code ec) {
     if (ec || !running_) return;
     siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG);
+    if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0) {
+      return;  // kill_descendants() has reaped it: the job is over
+    }
     if (info.si_pid == 0) return watch(self);
     tools_.helpers.erase(pid_);
     running_ = false;

@@ -152,9 +152,10 @@ bool Processes::reap(Slot slot) {
   Process& process = at(slot);
   siginfo_t info{};
   const auto id = static_cast<id_t>(process.pid);
-  if (::waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
-    return false;
+  if (::waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    return errno == ECHILD;  // kill_descendants() has reaped it: the job is over
   }
+  if (info.si_pid == 0) return false;
   if (group_lives(process)) {
     look_again(slot);
     return true;
@@ -261,12 +262,14 @@ void Processes::end_leftovers() {
   await_orphans();
   for (const pid_t child : orphans()) tell_of_leftover(child);
   helpers_.empty() ? static_cast<void>(kill_descendants()) : kill_leftovers();
+  hub_.read_leftovers();
 }
 
-// Cleaners of a worker learn of its end when we do: gives them time.
+// Cleaners of a worker, and filters of its output, learn of its end when we do: gives them time.
 void Processes::await_orphans() {
   for (const auto until = steady_now() + kCleanUp; !orphans().empty() && steady_now() < until;) {
     ::poll(nullptr, 0, 2);
+    hub_.read_leftovers();
     reap_orphans();
   }
 }
