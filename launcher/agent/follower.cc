@@ -8,6 +8,7 @@
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "elastic/job_core.h"
 #include "launcher/lead/control/control_request.h"
 #include "launcher/process/process_tree.h"
 #include "launcher/wire/nat.h"
@@ -72,6 +73,12 @@ void Follower::feed(const NodeSession::Event& event) {
       std::visit([this](const auto& what) { perform(what); }, action);
     }
   });
+}
+
+void Follower::on_signal(int signal) {
+  // Only our output still waits, for a reader that does not read.
+  if (parted_ && ends_the_job(signal)) return loop_.stop();
+  feed(NodeSession::Signal{signal});
 }
 
 void Follower::follow(const Leader& leader, bool ours) {
@@ -167,6 +174,8 @@ void Follower::perform(const NodeSession::Joined& joined) {
       return part(kExitCannotCreate);
     }
     node_ = std::move(*node);
+  } else if (joined.new_run) {
+    node_->forget_rounds();
   }
   node_->grow(welcome.slots);
   node_->begin(welcome.still_after);

@@ -25,7 +25,7 @@ class Follower final : private AgentBase {
   int run();
 
  private:
-  void on_signal(int signal) override { feed(NodeSession::Signal{signal}); }
+  void on_signal(int signal) override;
   void on_timer() override;
   void on_idle() override;
 

@@ -184,6 +184,12 @@ void Node::grow(int slots) {
   processes_.grow(slots_);
 }
 
+void Node::forget_rounds() {
+  job_dir_.remove_round_dirs(std::exchange(last_round_dir_, 0));
+  has_round_dir_ = false;
+  mpi_.forget_rounds();
+}
+
 void Node::kill_all() {
   std::vector<Slot> all;
   for (const auto& [slot, local_rank] : local_ranks_) all.push_back(slot);

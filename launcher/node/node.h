@@ -60,6 +60,8 @@ class Node final : public NodePort, private NodeDriver::Effects {
   void kill_all();
   // The node has at least so many slots from now on: a later leader may have more work for it.
   void grow(int slots);
+  // The numbers of rounds begin again: nothing remains of earlier rounds. No worker runs.
+  void forget_rounds();
   void on_clock() { driver_.on_clock(); }  // deadline() has passed
   std::optional<TimePoint> deadline() const { return driver_.deadline(); }
 

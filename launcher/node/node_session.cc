@@ -151,11 +151,12 @@ void NodeSession::on(const Heard& event) {
 
 void NodeSession::welcomed(const NodeWelcome& welcome) {
   joined_ = true;
+  const bool new_run = run_.empty() || welcome.run != run_;
   if (welcome.run != run_) recorded_ = tested_;
   run_ = welcome.run;
   number_ = welcome.number;
   slots_ = std::max(slots_, welcome.slots);
-  act(Joined{welcome});
+  act(Joined{welcome, new_run});
   for (const NodeMessage& message : std::exchange(unsent_, {})) report(message);
   // A worker that has asked for a round since we asked to join was not among the workers that we
   // offered.

@@ -78,8 +78,9 @@ class NodeSession {
   struct Order {  // to this host's Node
     NodeMessage what;
   };
-  struct Joined {  // makes the Node, or has it begin afresh
+  struct Joined {  // makes the Node, or has it continue
     NodeWelcome welcome;
+    bool new_run = false;  // whose rounds begin with number 1 again
   };
   struct Test {};      // tests this host; Tested says how that went
   struct StopTest {};  // if one is under way

@@ -26,6 +26,11 @@ void MpiServers::on_abort(const PmiServer::Aborted& aborted) {
   pmix_.on_abort(aborted);
 }
 
+void MpiServers::forget_rounds() {
+  pmi_.forget_rounds();
+  pmix_.forget_rounds();
+}
+
 // Most programs do not use MPI, and all run without it: errors are no failures.
 UniqueFd MpiServers::invite(WorkerPlace& place) {
   if (place.rank < 0 || !place.one_world) return UniqueFd();

@@ -24,6 +24,8 @@ class MpiServers {
   UniqueFd invite(WorkerPlace& place);
   // The rank has ended with exit code 0.
   void ended_well(int rank) { pmix_.ended_well(rank); }
+  // The numbers of rounds begin again, and no worker runs.
+  void forget_rounds();
 
  private:
   void tell_of_spawn(int rank);

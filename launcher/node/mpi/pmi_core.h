@@ -50,6 +50,8 @@ class PmiCore {
 
   void add(Client client, const World& world);
   void gone(Client client);
+  // The numbers of rounds begin again.
+  void forget_rounds() { rounds_.clear(); }
   // line: without its newline. Error: it makes no sense; close the client.
   Result<Actions> said(Client client, std::string_view line);
   // The values of the other nodes, or why they are missing.

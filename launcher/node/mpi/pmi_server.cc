@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <limits>
 #include <utility>
 
 #include <asio/post.hpp>
@@ -83,6 +84,12 @@ Result<UniqueFd> PmiServer::connect(const WorkerPlace& place) {
   sessions_[client] = {.fd = std::move(ours), .unread = {}, .place = place};
   if (auto ok = poll_also(poll_.get(), client); !ok) return close(client), ok.error();
   return theirs;
+}
+
+void PmiServer::forget_rounds() {
+  newest_round_ = std::numeric_limits<int>::max();  // ends exchanges
+  const std::lock_guard lock(mutex_);
+  core_.forget_rounds();
 }
 
 // -- The thread

@@ -40,6 +40,8 @@ class PmiServer {
   void on_spawn(SpawnAsked asked) { spawn_asked_ = std::move(asked); }
   // The descriptor that the worker at this place is to inherit. Call it in the loop's thread.
   Result<UniqueFd> connect(const WorkerPlace& place);
+  // As MpiServers::forget_rounds().
+  void forget_rounds();
 
  private:
   struct Session {

@@ -111,7 +111,7 @@ Result<Variables> PmixServer::invite(const WorkerPlace& place) {
     version_ = find_pmix();
   }
   if (!version_) return Variables();
-  if (rounds_.empty() || rounds_.back()->order.round != place.round) {
+  if (rounds_.empty() || rounds_.back()->ending || rounds_.back()->order.round != place.round) {
     if (auto ok = begin(place); !ok) return ok.error();
     if (!version_) return Variables();
   }
@@ -133,7 +133,7 @@ Result<void> PmixServer::begin(const WorkerPlace& place) {
   round->order.node_rank = place.node_rank;
   round->order.nodes = place.nodes;
   round->order.store_url = place.store_url;
-  round->order.folder = fmt::format("{}/mpi.{}", common_.folder, place.round);
+  round->order.folder = fmt::format("{}/mpi.{}", common_.folder, ++begun_);
   round->expected = static_cast<std::size_t>(place.local_size);
   asio::error_code ec;
   round->listener.open(tcp::v4(), ec);
@@ -239,6 +239,10 @@ void PmixServer::take_line(const ServedPtr& round, const std::string& line) {
   } else if (std::sscanf(line.c_str(), "spawn %d", &rank) == 1 && spawn_asked_) {
     spawn_asked_(rank);
   }
+}
+
+void PmixServer::forget_rounds() {
+  if (!rounds_.empty()) end(*rounds_.back());
 }
 
 void PmixServer::ended_well(int rank) {

@@ -41,6 +41,8 @@ class PmixServer {
   Result<Variables> invite(const WorkerPlace& place);
   // The rank has ended with exit code 0: others may wait for it in MPI_Init().
   void ended_well(int rank);
+  // As MpiServers::forget_rounds().
+  void forget_rounds();
 
  private:
   struct Served;
@@ -64,6 +66,7 @@ class PmixServer {
   bool looked_ = false;
   std::optional<PmixVersion> version_;  // of this host's library
   std::list<ServedPtr> rounds_;  // the last is current; processes of earlier ones may still end
+  int begun_ = 0;                // rounds
 };
 
 }  // namespace dlaunch

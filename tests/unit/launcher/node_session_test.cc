@@ -71,6 +71,14 @@ class SessionHost {
     }
     return found;
   }
+  // Whether the host has joined another run than before.
+  bool joined_new_run() {
+    bool last = false;
+    for (const auto& action : actions) {
+      if (const auto* joined = std::get_if<NodeSession::Joined>(&action)) last = joined->new_run;
+    }
+    return last;
+  }
   std::string failure() {
     for (const auto& action : actions) {
       if (const auto* fail = std::get_if<NodeSession::Fail>(&action)) return fail->what;
@@ -125,6 +133,7 @@ TEST_CASE("node session: a leader without a journal takes its workers along") {
   CHECK(host.sent<NodeEnded>().empty());
   host.hear(NodeWelcome{.number = 1, .slots = 2});
   CHECK(host.sent<NodeEnded>().empty());  // the new job knows nothing of them
+  CHECK(host.joined_new_run());
 }
 
 TEST_CASE("node session: workers of a run that continues are offered to the next leader") {
@@ -150,6 +159,7 @@ TEST_CASE("node session: workers of a run that continues are offered to the next
   REQUIRE(host.sent<NodeReady>().size() == 1);
   CHECK(host.sent<NodeReady>().front().left == 1);
   CHECK(host.sent<NodeReady>().front().version == 7);
+  CHECK_FALSE(host.joined_new_run());
 }
 
 TEST_CASE("node session: a late request to leave an earlier round is not offered as a new one") {

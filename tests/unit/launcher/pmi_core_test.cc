@@ -102,6 +102,17 @@ TEST_CASE("pmi: a new round leaves nothing of the old one") {
   CHECK(say(core, 3, "cmd=barrier_in") == "");
 }
 
+TEST_CASE("pmi: nothing of an earlier run remains, although its rounds had the same numbers") {
+  auto core = node_of(1, 2, 2);
+  CHECK(say(core, 0, "cmd=put kvsname=dlaunch key=a value=1").ends_with("rc=0 msg=success\n"));
+  CHECK(core.said(0, "cmd=barrier_in")->exchange->turn == 1);
+  core.forget_rounds();
+  core.gone(0);
+  core.add(1, {.round = 1, .size = 2, .local_size = 1, .nodes = 2});
+  CHECK(say(core, 1, "cmd=get kvsname=dlaunch key=a").find("key_not_found") != std::string::npos);
+  CHECK(core.said(1, "cmd=barrier_in")->exchange->turn == 1);
+}
+
 TEST_CASE("pmi: MPI_Abort() passes its code, which is never 0") {
   auto core = node_of(1, 1, 1);
   const auto code_of = [&](std::string_view line) {
