@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/exit_code.h"
 #include "base/log.h"
@@ -110,6 +111,8 @@ int run_kept(const std::function<int(UniqueFd signals, const OriginalSignals&)>&
   UniqueFd reading(ends[0]), writing(ends[1]);
   ::fcntl(writing.get(), F_SETFL, O_NONBLOCK);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  // A shell that has become dlaunch by `exec` may have left background jobs, which are not ours.
+  const std::vector<pid_t> not_ours = children();
   const pid_t pid = ::fork();
   if (pid < 0) {
     log_error("{}", errno_error("fork", errno).what);
@@ -129,7 +132,7 @@ int run_kept(const std::function<int(UniqueFd signals, const OriginalSignals&)>&
     else if (signal > 0)
       relay(writing.get(), signal);
   }
-  const bool all_killed = kill_descendants();
+  const bool all_killed = kill_descendants(not_ours);
   cleanup();
   return exit_code_of(*status, all_killed);
 }

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -240,16 +241,21 @@ std::optional<std::string> environment_of(pid_t pid, const std::string& name) {
   return std::string(all.c_str() + at + 1 + name.size() + 1);
 }
 
-bool kill_descendants() {
+bool kill_descendants(const std::vector<pid_t>& spared) {
   const auto begun = steady_now();
   while (reap_children()) {
+    auto ours = children();
+    std::erase_if(ours, [&](pid_t pid) { return std::ranges::find(spared, pid) != spared.end(); });
+    if (ours.empty() && !spared.empty()) return true;
     const auto spent = steady_now() - begun;
     if (spent >= kTreePatience) return false;
     const bool patient = spent < kCleanerPatience;
     // Children at once, because a process that forks and leaves again and again is hard to catch;
     // its orphans come to us and are children the next time.
-    for (const pid_t pid : children_of(::getpid())) kill_or_ask(pid, patient);
-    for (const pid_t pid : descendants_of(::getpid())) kill_or_ask(pid, patient);
+    for (const pid_t pid : ours) kill_or_ask(pid, patient);
+    for (const pid_t child : ours) {
+      for (const pid_t pid : descendants_of(child)) kill_or_ask(pid, patient);
+    }
     ::poll(nullptr, 0, 1);
   }
   return true;

@@ -51,7 +51,7 @@ inline constexpr const char* kCleanerName = "dlaunch-cleaner";
 // Kills and reaps until no descendant is left. Gives up after about 2 s on processes that cannot be
 // killed (an uninterruptible sleep) and returns false then. A cleaner gets SIGTERM, and a second to
 // end. Reaps every child, so the caller must not expect to wait for one later. Cheap if there are
-// none.
-bool kill_descendants();
+// none. It leaves the children `spared` and their descendants alone.
+bool kill_descendants(const std::vector<pid_t>& spared = {});
 
 }  // namespace dlaunch

@@ -50,3 +50,10 @@ run dlaunch --nproc 1 bash -c 'setsid sh -c "echo \$\$ >> pids; exec sleep 1000"
 expect_code 3
 wait_until 30 gone || fail "a grandchild outlived the job"
 clean || fail "left in TMPDIR"
+
+# A background job of a shell that has become dlaunch is not the job's, and lives on.
+rm -f pids
+run bash -c 'sleep 1000 & echo $! >>pids; exec dlaunch --nproc 2 bash -c "setsid sleep 999 & exit 0"'
+read -r theirs <pids; started+=("$theirs")
+expect_code 0
+alive "$theirs" || fail "dlaunch has killed a process that ran before it"
