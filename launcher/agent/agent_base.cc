@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 #include <string_view>
+#include <thread>
 
+#include <asio/post.hpp>
 #include <fmt/format.h>
 
 #include "base/check.h"
@@ -104,7 +107,10 @@ bool AgentBase::set_up() {
 
 void AgentBase::open_output() {
   hub_ = std::make_unique<OutputHub>(loop_, plan_);
-  set_log_sink([this](LogLevel, std::string_view line) { hub_->own_line(line); });
+  set_log_sink([this, ours = std::this_thread::get_id()](LogLevel, std::string_view line) {
+    if (std::this_thread::get_id() == ours) return hub_->own_line(line);
+    asio::post(loop_, [this, text = std::string(line)] { hub_->own_line(text); });
+  });
 }
 
 Result<void> AgentBase::reserve_ports(int master_port) {

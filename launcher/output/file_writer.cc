@@ -62,11 +62,9 @@ void FileWriter::write(const FilePtr& file, std::string_view bytes) {
   if (file->gone || bytes.empty()) return;
   if (!std::exchange(started_, true)) {
     auto thread = start_quiet_thread([desk = desk_] { desk->run(); });
-    if (!thread) {
-      file->gone = true;
+    if (!thread) {  // no other thread can be had: the loop waits for the file system
       started_ = false;
-      return desk_->handlers.failed(
-          {.code = Errc::io, .what = "write " + file->name + ": " + thread.error().what});
+      return desk_->write({file, std::string(bytes)});
     }
     thread->detach();
   }
