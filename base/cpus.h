@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace dlaunch {
 
@@ -15,5 +16,10 @@ inline constexpr std::size_t kMostCpuBytes = 1024;
 std::string own_cpus();
 std::string united(std::string a, std::string_view b);
 int count_cpus(std::string_view set);
+// The numbers in a set, ascending; and a set of one.
+std::vector<int> cpus_in(std::string_view set);
+std::string only_cpu(int cpu);
+// Binds this thread to a set. Returns 0, or errno.
+int run_on(std::string_view set);
 
 }  // namespace dlaunch

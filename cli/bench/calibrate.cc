@@ -1,8 +1,5 @@
 #include "cli/bench/calibrate.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -10,6 +7,8 @@
 #include <cstddef>
 #include <cstring>
 #include <thread>
+
+#include "base/cpus.h"
 
 namespace bench {
 namespace {
@@ -99,22 +98,12 @@ double median(std::vector<double> values) {
 }
 
 std::vector<int> usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return {-1};
-  for (int core = 0; core < kMaxCores; ++core) {
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  }
-  return cores;
+  const std::vector<int> cores = dlaunch::cpus_in(dlaunch::own_cpus());
+  return cores.empty() ? std::vector<int>{-1} : cores;
 }
 
 void pin(int core) {
-  if (core < 0) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
+  if (core >= 0) dlaunch::run_on(dlaunch::only_cpu(core));
 }
 
 // The average rates of the cores.

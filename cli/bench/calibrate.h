@@ -5,12 +5,13 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/cpus.h"
 #include "base/result.h"
 #include "cli/bench/machine_limits.h"
 
 namespace bench {
 
-inline constexpr int kMaxCores = 1024;  // of a cpu_set_t
+inline constexpr int kMaxCores = 8 * dlaunch::kMostCpuBytes;
 
 // Cores that this process may use; {-1}, any, if the system does not say.
 std::vector<int> usable_cores();

@@ -1,7 +1,6 @@
 #include "cli/doctor/host_test.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/cpus.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "cli/doctor/gpu_findings.h"
@@ -113,21 +113,19 @@ std::string test_memory(std::size_t bytes) {
 }
 
 std::string test_cpus(int first, int of) {
-  cpu_set_t ours;
-  if (::sched_getaffinity(0, sizeof ours, &ours) != 0) return errno_error("our CPUs", errno).what;
+  const std::string ours = own_cpus();
+  if (ours.empty()) return errno_error("our CPUs", errno).what;
+  const std::vector<int> cpus = cpus_in(ours);
   std::string wrong;
-  for (int cpu = 0, place = 0; cpu < CPU_SETSIZE && wrong.empty(); ++cpu) {
-    if (!CPU_ISSET(cpu, &ours) || place++ % of != first) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    if (::sched_setaffinity(0, sizeof one, &one) != 0) {
-      wrong = errno_error(fmt::format("run on CPU {}", cpu), errno).what;
+  for (auto i = static_cast<std::size_t>(first); i < cpus.size() && wrong.empty();
+       i += static_cast<std::size_t>(of)) {
+    if (const int error = run_on(only_cpu(cpus[i])); error != 0) {
+      wrong = errno_error(fmt::format("run on CPU {}", cpus[i]), error).what;
     } else if (!computes_right()) {
-      wrong = fmt::format("CPU {} computes wrong", cpu);
+      wrong = fmt::format("CPU {} computes wrong", cpus[i]);
     }
   }
-  ::sched_setaffinity(0, sizeof ours, &ours);
+  run_on(ours);
   return wrong;
 }
 
