@@ -44,15 +44,18 @@ std::string encode_record(RecordKind kind, std::string_view key, std::string_vie
   return record.take();
 }
 
-// Job ids are free text: all bytes but letters, digits, '-' and '.' become %xx.
+// Job ids are free text: all bytes but letters, digits, '-' and '.' become %xx. A longer id than
+// fits into a file's name is cut, and its hash follows.
 std::string file_name(const std::string& what, const std::string& job_id) {
+  constexpr std::size_t kMost = 64;
   std::string name = "dlaunch-" + what + "-";
-  for (const unsigned char c : job_id.substr(0, 64)) {
+  for (const unsigned char c : job_id.substr(0, kMost)) {
     if (std::isalnum(c) || c == '-' || c == '.')
       name += static_cast<char>(c);
     else
       name += fmt::format("%{:02x}", c);
   }
+  if (job_id.size() > kMost) name += "-" + sha256_hex(job_id).substr(0, 16);
   return name;
 }
 
