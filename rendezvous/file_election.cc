@@ -52,8 +52,12 @@ class FileElection final : public LeaderElection {
   Error failed(const char* what, const std::string& path) const {
     return errno_error(std::string(what) + " " + path, errno);
   }
-  bool has_its_name(const UniqueFd& fd) const;
-  Leader read_note() const;
+  Error lost() const {
+    return {.code = Errc::aborted,
+            .what = "the lock " + lock_path_ + " no longer belongs to this process"};
+  }
+  Result<bool> has_its_name(const UniqueFd& fd) const;
+  Result<Leader> read_note() const;
   Result<void> replace(const std::string& path, const std::string& bytes);
 
   const std::string lock_path_, note_path_, journal_path_;
@@ -61,20 +65,27 @@ class FileElection final : public LeaderElection {
   std::uint64_t term_ = 0;
 };
 
-bool FileElection::has_its_name(const UniqueFd& fd) const {
+// False: another file has the name, or none. An error: the file server has not said.
+Result<bool> FileElection::has_its_name(const UniqueFd& fd) const {
   struct stat ours {
   }, there{};
-  return ::fstat(fd.get(), &ours) == 0 && ::stat(lock_path_.c_str(), &there) == 0 &&
-         ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+  const bool open = ::fstat(fd.get(), &ours) == 0;
+  if (!open && errno == ESTALE) return false;
+  if (!open) return failed("stat", lock_path_);
+  const bool found = ::stat(lock_path_.c_str(), &there) == 0;
+  if (!found && (errno == ENOENT || errno == ENOTDIR)) return false;
+  if (!found) return failed("stat", lock_path_);
+  return ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
 }
 
 // A malformed note counts as empty.
-Leader FileElection::read_note() const {
+Result<Leader> FileElection::read_note() const {
   const auto bytes = read_whole(note_path_);
-  if (!bytes || !bytes->ends_with('\n')) return {};
+  if (!bytes && bytes.error().code != Errc::protocol) return bytes.error();
+  if (!bytes || !bytes->ends_with('\n')) return Leader();
   const auto text = std::string_view(*bytes).substr(0, bytes->size() - 1);
   const auto space = text.find(' ');
-  if (space == text.npos) return {};
+  if (space == text.npos) return Leader();
   Leader leader{.endpoint = escaped(text.substr(space + 1))};
   const auto [end, err] = std::from_chars(text.data(), text.data() + space, leader.term);
   return err == std::errc() && end == text.data() + space ? leader : Leader();
@@ -96,8 +107,12 @@ Result<std::optional<Leader>> FileElection::find(TimePoint) {
   if (!fd) return failed("open", lock_path_);
   struct flock range = whole_file(F_WRLCK);
   if (::fcntl(fd.get(), F_OFD_GETLK, &range) != 0) return failed("look at the lock of", lock_path_);
-  if (range.l_type == F_UNLCK || !has_its_name(fd)) return std::optional<Leader>();
-  return std::optional(read_note());
+  if (range.l_type == F_UNLCK) return std::optional<Leader>();
+  const auto named = has_its_name(fd);
+  if (!named) return named.error();
+  if (!*named) return std::optional<Leader>();
+  const auto note = read_note();
+  return std::optional(note ? *note : Leader());
 }
 
 Result<bool> FileElection::campaign(TimePoint) {
@@ -108,9 +123,14 @@ Result<bool> FileElection::campaign(TimePoint) {
     if (errno == EAGAIN || errno == EACCES || errno == EINTR) return false;
     return failed("lock", lock_path_);
   }
-  if (!has_its_name(fd)) return false;  // the previous holder has removed it: try again later
+  const auto named = has_its_name(fd);
+  if (!named) return named.error();
+  if (!*named) return false;  // the previous holder has removed it: try again later
+  const auto last = read_note();
+  if (!last) return last.error();
   held_ = std::move(fd);
-  term_ = read_note().term + 1;
+  term_ = last->term + 1;
+  // A previous holder that does not know of its end finds the higher term before it writes.
   if (auto done = announce("", kNever); !done) {
     held_.reset();
     return done.error();
@@ -122,16 +142,21 @@ Result<void> FileElection::announce(const std::string& endpoint, TimePoint) {
   return replace(note_path_, std::to_string(term_) + " " + endpoint + "\n");
 }
 
-// The kernel keeps the lock; but the folder may have been removed.
+// The kernel keeps the lock; but the folder may have been removed, or the file server may have lost
+// the lock in a restart and given it to another host, which has then written a higher term.
 Result<void> FileElection::keep(TimePoint) {
-  if (held_ && has_its_name(held_)) return {};
-  return Error{.code = Errc::aborted,
-               .what = "the lock " + lock_path_ + " no longer belongs to this process"};
+  if (!held_) return lost();
+  const auto named = has_its_name(held_);
+  if (!named) return named.error();
+  if (!*named) return lost();
+  const auto note = read_note();
+  if (note && note->term > term_) return lost();
+  return {};
 }
 
 void FileElection::resign(TimePoint) {
   if (!held_) return;
-  if (has_its_name(held_)) {
+  if (keep(kNever)) {
     ::unlink(journal_path_.c_str());
     ::unlink(note_path_.c_str());
     ::unlink(lock_path_.c_str());

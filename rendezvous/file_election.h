@@ -1,7 +1,8 @@
 // The election by a shared folder. The leader holds an fcntl lock on dlaunch-lock-JOB;
 // dlaunch-leader-JOB is "TERM ENDPOINT"; dlaunch-journal-JOB holds the journal. The leader removes
 // all three with the lock held, so a process that gets a lock must check that its file still has
-// its name.
+// its name. A file server may give a leader's lock to another host before the leader knows: the
+// higher term in the note then ends the first one's right to lead.
 #pragma once
 
 #include <memory>

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -164,6 +165,71 @@ TEST_CASE(
   c->resign(in_election_time());
   CHECK(std::filesystem::is_empty(place.folder()));
   CHECK_FALSE(open_file_election("/no/such/folder", "j"));
+}
+
+namespace {
+
+void write_file(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path) << text;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("leader election by a folder: a leader whose lock another host has got leads no more") {
+  const TempFolder folder;
+  const auto note = folder.path / "dlaunch-leader-j", journal = folder.path / "dlaunch-journal-j";
+  auto a = open_file_election(folder.path.string(), "j");
+  REQUIRE(a);
+  REQUIRE(*(*a)->campaign(in_election_time()));
+  REQUIRE((*a)->write_journal("ours", in_election_time()));
+  std::filesystem::remove(note);
+  std::filesystem::create_directory(note);
+  CHECK((*a)->keep(in_election_time()));  // a note that we cannot read says nothing
+  std::filesystem::remove(note);
+  write_file(note, "9 other:1\n");
+  CHECK((*a)->keep(in_election_time()).error().code == Errc::aborted);
+  CHECK((*a)->announce("h:1", in_election_time()).error().code == Errc::aborted);
+  CHECK((*a)->write_journal("late", in_election_time()).error().code == Errc::aborted);
+  (*a)->resign(in_election_time());
+  CHECK(read_file(note) == "9 other:1\n");
+  CHECK(read_file(journal) == "ours");
+}
+
+TEST_CASE("leader election by a folder: a folder that cannot be reached is no loss") {
+  const TempFolder folder;
+  const auto shared = folder.path / "shared", elsewhere = folder.path / "elsewhere";
+  auto a = open_file_election(shared.string(), "j");
+  REQUIRE(a);
+  REQUIRE(*(*a)->campaign(in_election_time()));
+  std::filesystem::rename(shared, elsewhere);
+  std::filesystem::create_symlink(shared, shared);  // stat() fails with ELOOP
+  CHECK((*a)->keep(in_election_time()).error().code == Errc::io);
+  CHECK((*a)->write_journal("j", in_election_time()).error().code == Errc::io);
+  std::filesystem::remove(shared);
+  std::filesystem::rename(elsewhere, shared);
+  CHECK((*a)->keep(in_election_time()));
+  std::filesystem::rename(shared, elsewhere);
+  write_file(shared, "");
+  CHECK((*a)->keep(in_election_time()).error().code == Errc::aborted);
+}
+
+TEST_CASE("leader election by a folder: long job ids that begin alike are different jobs") {
+  const TempFolder folder;
+  const std::string alike(200, '~');
+  std::vector<std::unique_ptr<LeaderElection>> leaders;
+  for (const char* end : {"1", "2"}) {
+    auto made = open_file_election(folder.path.string(), alike + end);
+    REQUIRE(made);
+    REQUIRE(*(*made)->campaign(in_election_time()));
+    CHECK((*made)->read_journal(in_election_time())->empty());
+    CHECK((*made)->write_journal(end, in_election_time()));
+    leaders.push_back(std::move(*made));
+  }
 }
 
 TEST_CASE("a journal that the user has named exists until the job ends") {
