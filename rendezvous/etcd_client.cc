@@ -14,7 +14,17 @@ namespace {
 constexpr std::uint16_t kPort = 2379;
 // The time that one server has for one request before we ask another one.
 constexpr Duration kPatience = std::chrono::seconds(5);
+constexpr Duration kLeastShare = std::chrono::milliseconds(100);
 constexpr int kLongestPauseMs = 500, kWatchPauseMs = 50;
+constexpr int kMostLogins = 3;                              // of one call
+constexpr std::size_t kLongestLine = std::size_t{4} << 20;  // of a watch
+
+// The end of one server's share of the time, if so many servers have not been asked yet.
+TimePoint share_of(TimePoint deadline, std::size_t servers) {
+  const TimePoint now = steady_now();
+  const Duration share = (deadline - now) / static_cast<long>(servers);
+  return now + std::clamp(share, kLeastShare, kPatience);
+}
 
 void pause(int ms, TimePoint deadline) {
   const int left = poll_timeout_ms(steady_now(), deadline);
@@ -88,12 +98,9 @@ Error EtcdClient::failed(Errc code, const std::string& why) const {
 // refused.
 Result<std::string> EtcdClient::ask(const std::string& path, const std::string& body,
                                     TimePoint deadline) {
-  auto reply = http_->post(url(path), body, token_, std::min(deadline, steady_now() + kPatience));
-  if (!reply) {
-    Error error = reply.error();
-    if (error.code == Errc::timeout) error.code = Errc::peer_lost;
-    return error;
-  }
+  auto reply = http_->post(url(path), body, token_, deadline);
+  if (!reply) return unanswered(reply.error());
+  unproven_ = 0;
   if (reply->status == 200) return std::move(reply->body);
   const auto refusal = decode_etcd_refusal(reply->status, reply->body);
   if (refusal.come_again()) return Error{.code = Errc::peer_lost, .what = refusal.text};
@@ -104,6 +111,29 @@ Result<std::string> EtcdClient::ask(const std::string& path, const std::string& 
                     : refusal.code == 5                     ? Errc::not_found
                                                             : Errc::protocol;
   return Error{.code = code, .what = refusal.text};
+}
+
+// A server that cannot prove its identity is like one that is not there, until all have failed to.
+Error EtcdClient::unanswered(Error error) {
+  unproven_ = error.code == Errc::auth ? unproven_ + 1 : 0;
+  if (error.code == Errc::timeout) error.code = Errc::peer_lost;
+  if (error.code == Errc::auth && unproven_ < access_.endpoints.size()) error.code = Errc::io;
+  return error;
+}
+
+// As ask(), after a log-in if one is due. An etcd without users refuses the log-in, but not the
+// request. left: the number of servers that share the time.
+Result<std::string> EtcdClient::ask_as_user(const std::string& path, const std::string& body,
+                                            TimePoint deadline, std::size_t left) {
+  if (!access_.user.empty() && token_.empty()) {
+    if (auto done = log_in(share_of(deadline, left)); !done) {
+      Error error = done.error();
+      if (error.code == Errc::auth) return error;
+      if (error.code == Errc::peer_lost) error.code = Errc::io;  // the request was not sent
+      if (error.code == Errc::io) return error;
+    }
+  }
+  return ask(path, body, share_of(deadline, left));
 }
 
 Result<void> EtcdClient::log_in(TimePoint deadline) {
@@ -119,27 +149,23 @@ Result<void> EtcdClient::log_in(TimePoint deadline) {
 Result<std::string> EtcdClient::call(const std::string& path, const std::string& body,
                                      TimePoint deadline, bool again) {
   int pause_ms = 20, logins = 0;
-  for (std::size_t tries = 1;; ++tries) {
-    if (!access_.user.empty() && token_.empty()) {
-      if (auto done = log_in(deadline); !done && done.error().code == Errc::auth) {
-        return failed(Errc::auth, done.error().what);
-      }
-    }
-    auto reply = ask(path, body, deadline);
+  const std::size_t servers = access_.endpoints.size();
+  for (std::size_t tries = 0;;) {
+    auto reply = ask_as_user(path, body, deadline, servers - tries % servers);
     if (reply) return reply;
     const Error& error = reply.error();
     if (error.code == Errc::aborted) {  // the token is too old
       token_.clear();
-      if (++logins > 3) return failed(Errc::auth, error.what);
+      if (++logins > kMostLogins) return failed(Errc::auth, error.what);
       continue;
     }
-    if (error.code != Errc::io && error.code != Errc::peer_lost) {
-      return failed(error.code, error.what);
-    }
+    const bool passes = error.code == Errc::io || error.code == Errc::peer_lost;
+    // The next call must not wait for the same server once more.
+    if (passes || error.code == Errc::auth) at_ = (at_ + 1) % servers;
+    if (!passes) return failed(error.code, error.what);
     if (error.code == Errc::peer_lost && !again) return failed(Errc::peer_lost, error.what);
     if (steady_now() >= deadline) return failed(Errc::timeout, error.what);
-    at_ = (at_ + 1) % access_.endpoints.size();
-    if (tries % access_.endpoints.size() != 0) continue;
+    if (++tries % servers != 0) continue;
     pause(pause_ms, deadline);
     pause_ms = std::min(pause_ms * 2, kLongestPauseMs);
   }
@@ -158,6 +184,7 @@ void EtcdClient::wait_change(const std::string& prefix, std::int64_t revision, T
   const auto take = [&](std::string_view piece) {
     for (const char c : piece) {
       if (c != '\n') {
+        if (line.size() == kLongestLine) return false;
         line += c;
         continue;
       }

@@ -1,6 +1,7 @@
 // EtcdClient: requests to a cluster of etcd servers, over their JSON gateway. It tries its
 // endpoints in turn, beginning with the one that answered last, until one answers or the deadline
-// has passed; the error then names the cause. Blocks; for one thread at a time.
+// has passed; the error then names the cause. A silent endpoint costs its share of the time, so
+// that the others can still answer in time. Blocks; for one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -56,14 +57,18 @@ class EtcdClient {
       : access_(std::move(access)), http_(std::move(http)), watch_(std::move(watch)) {}
   Result<std::string> call(const std::string& path, const std::string& body, TimePoint deadline,
                            bool again = true);
+  Result<std::string> ask_as_user(const std::string& path, const std::string& body,
+                                  TimePoint deadline, std::size_t left);
   Result<std::string> ask(const std::string& path, const std::string& body, TimePoint deadline);
+  Error unanswered(Error error);
   Result<void> log_in(TimePoint deadline);
   std::string url(const std::string& path) const;
   Error failed(Errc code, const std::string& why) const;
 
   const EtcdAccess access_;
   std::unique_ptr<HttpClient> http_, watch_;
-  std::size_t at_ = 0;  // the endpoint to ask next
+  std::size_t at_ = 0;        // the endpoint to ask next
+  std::size_t unproven_ = 0;  // so many of the latest answers had no valid proof of identity
   std::string token_;
 };
 

@@ -82,6 +82,11 @@ std::int64_t number(const Json& object, const char* name) {
   return value;
 }
 
+// HTTP's: time-out, too many requests, the client has gone, and errors of the server or a proxy.
+bool passes(long status) {
+  return status == 408 || status == 429 || status == 499 || status >= 500;
+}
+
 std::string text(const Json& object, const char* name) {
   const auto it = object.find(name);
   return it != object.end() && it->is_string() ? it->get<std::string>() : "";
@@ -225,21 +230,30 @@ EtcdRefusal decode_etcd_refusal(long status, std::string_view body) {
   EtcdRefusal refusal;
   const Json json = parsed(body.substr(0, body.find('\n')));
   if (json.is_object()) {
-    refusal.code = static_cast<int>(number(json, "code"));
-    refusal.text = escaped(text(json, "message").substr(0, 200));
-    if (refusal.text.empty()) refusal.text = escaped(text(json, "error").substr(0, 200));
+    // Where a reply may have several parts, the gateway puts the error into an object of its own.
+    const auto nested = json.find("error");
+    const Json& error = nested != json.end() && nested->is_object() ? *nested : json;
+    const auto code = number(error, "code");
+    refusal.code = static_cast<int>(code != 0 ? code : number(error, "grpc_code"));
+    refusal.text = escaped(text(error, "message").substr(0, 200));
+    if (refusal.text.empty()) refusal.text = escaped(text(error, "error").substr(0, 200));
   }
   if (refusal.text.empty()) refusal.text = fmt::format("HTTP status {}", status);
-  if (refusal.code == 0 && status == 503) refusal.code = 14;
+  if (refusal.code == 0 && passes(status)) refusal.code = 14;
   return refusal;
 }
 
-// gRPC's: 8 resource exhausted, 14 unavailable.
-bool EtcdRefusal::come_again() const { return code == 14 || code == 8; }
+// gRPC's: cancelled, unknown, deadline exceeded, resource exhausted, internal, unavailable.
+bool EtcdRefusal::come_again() const {
+  return code == 1 || code == 2 || code == 4 || code == 8 || code == 13 || code == 14;
+}
 
-// 16 unauthenticated; 3 with these words if the request had no token.
+// 16 unauthenticated; 3 with these words if the request had no token, or if users or roles have
+// changed since the log-in.
 bool EtcdRefusal::log_in() const {
-  return code == 16 || (code == 3 && text.find("user name is empty") != text.npos);
+  const auto says = [&](const char* words) { return text.find(words) != text.npos; };
+  return code == 16 ||
+         (code == 3 && (says("user name is empty") || says("revision of auth store is old")));
 }
 
 bool EtcdRefusal::forbidden() const {

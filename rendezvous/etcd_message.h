@@ -75,7 +75,7 @@ Result<std::string> decode_etcd_login(std::string_view body);  // the token
 struct EtcdRefusal {
   int code = 0;  // of gRPC
   std::string text;
-  bool come_again() const;  // no server can answer now: an election, an overload
+  bool come_again() const;  // an error that may pass: an election, an overload, a proxy's
   bool log_in() const;      // the token is missing or too old
   bool forbidden() const;   // wrong name or password, or not allowed to
 };

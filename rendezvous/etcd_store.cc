@@ -13,6 +13,11 @@ namespace {
 // etcd's own limit for one transaction is 128.
 constexpr std::size_t kKeysAtOnce = 100;
 
+// The end of the waiting must not cut the last look short.
+TimePoint last_look(TimePoint deadline) {
+  return deadline_after(std::max(deadline, steady_now()), std::chrono::seconds(1));
+}
+
 class EtcdStore final : public Store {
  public:
   EtcdStore(std::unique_ptr<EtcdClient> client, const std::string& job_id)
@@ -28,7 +33,7 @@ class EtcdStore final : public Store {
   Result<std::string> get(std::string_view key, TimePoint deadline) override {
     while (true) {
       if (auto there = wait({std::string(key)}, deadline); !there) return there.error();
-      auto value = try_get(key, deadline);
+      auto value = try_get(key, last_look(deadline));
       if (!value) return value.error();
       if (*value) return std::move(**value);
     }
@@ -137,8 +142,7 @@ Result<std::vector<std::string>> EtcdStore::missing(const std::vector<std::strin
 
 Result<void> EtcdStore::wait(const std::vector<std::string>& keys, TimePoint deadline) {
   const auto started = steady_now();
-  // The end of the waiting must not cut the last look short.
-  const auto answer_by = deadline_after(std::max(deadline, started), std::chrono::seconds(1));
+  const auto answer_by = last_look(deadline);
   std::vector<std::string> absent = keys;
   while (true) {
     auto still = missing(absent, answer_by);

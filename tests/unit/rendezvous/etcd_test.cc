@@ -6,6 +6,7 @@
 #include "rendezvous/etcd_client.h"
 #include "rendezvous/etcd_store.h"
 #include "tests/unit/rendezvous/etcd_server.h"
+#include "tests/unit/rendezvous/fake_etcd.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -20,6 +21,21 @@ std::unique_ptr<Store> store_at(const std::string& url, const std::string& job,
   REQUIRE(store);
   return std::move(*store);
 }
+
+std::unique_ptr<EtcdClient> client_of(const std::string& url, const Environment& environment = {}) {
+  auto access = etcd_access(url, environment);
+  REQUIRE(access);
+  auto client = EtcdClient::open(std::move(*access));
+  REQUIRE(client);
+  return std::move(*client);
+}
+
+bool has_http() {
+  const auto http = HttpClient::open({});
+  return http || http.error().code != Errc::unsupported;
+}
+
+const FakeEtcd::Reply kDone{200, R"({"header":{"revision":"7"},"succeeded":true})"};
 
 }  // namespace
 
@@ -50,7 +66,120 @@ TEST_CASE("etcd: malformed replies are refused, whatever they are") {
     CHECK_FALSE(decode_etcd_login(body));
     CHECK_FALSE(decode_etcd_refusal(500, body).text.empty());
   }
-  CHECK(decode_etcd_refusal(503, "").come_again());
+}
+
+TEST_CASE("etcd: errors that may pass") {
+  for (const long status : {408, 429, 499, 500, 502, 503, 504}) {
+    CAPTURE(status);
+    CHECK(decode_etcd_refusal(status, "<html>").come_again());
+  }
+  for (const long status : {400, 401, 403, 404}) {
+    CAPTURE(status);
+    CHECK_FALSE(decode_etcd_refusal(status, "<html>").come_again());
+  }
+  const auto with_code = [](int code) {
+    return decode_etcd_refusal(400, R"({"message":"m","code":)" + std::to_string(code) + "}");
+  };
+  for (const int code : {1, 2, 4, 8, 13, 14}) CHECK(with_code(code).come_again());
+  for (const int code : {3, 5, 7, 9, 12, 16}) CHECK_FALSE(with_code(code).come_again());
+}
+
+TEST_CASE("etcd: errors of replies with several parts are read, too") {
+  for (const char* name : {"code", "grpc_code"}) {
+    const auto refusal = decode_etcd_refusal(
+        503, std::string(R"({"error":{")") + name + R"(":5,"http_code":404,"message":"gone"}})");
+    CHECK(refusal.code == 5);
+    CHECK(refusal.text == "gone");
+  }
+}
+
+TEST_CASE("etcd: a token that is too old is replaced" * doctest::skip(!has_http())) {
+  int logins = 0;
+  FakeEtcd server([&](const std::string& path) {
+    if (path == "auth/authenticate") {
+      ++logins;
+      return FakeEtcd::Reply{200, R"({"token":"t"})"};
+    }
+    const char* const old = R"({"code":3,"message":"etcdserver: revision of auth store is old"})";
+    return logins < 2 ? FakeEtcd::Reply{400, old} : kDone;
+  });
+  const auto client = client_of(server.url(), [](const std::string& name) {
+    return name.starts_with("ETCDCTL_USER") ? std::optional<std::string>("me:word") : std::nullopt;
+  });
+  CHECK(client->transact({}, in_etcd_time()));
+  CHECK(server.requests() == 4);
+}
+
+TEST_CASE("etcd: a log-in that etcd cannot do now is tried again" * doctest::skip(!has_http())) {
+  int failures = 6;
+  FakeEtcd server([&](const std::string& path) {
+    if (path == "auth/authenticate") {
+      return failures-- > 0 ? FakeEtcd::Reply{503, ""} : FakeEtcd::Reply{200, R"({"token":"t"})"};
+    }
+    const char* const nobody = R"({"code":3,"message":"etcdserver: user name is empty"})";
+    return failures >= 0 ? FakeEtcd::Reply{400, nobody} : kDone;
+  });
+  const auto client = client_of(server.url(), [](const std::string& name) {
+    return name.starts_with("ETCDCTL_USER") ? std::optional<std::string>("me:word") : std::nullopt;
+  });
+  CHECK(client->transact({}, in_etcd_time()));
+}
+
+TEST_CASE("etcd: a silent server leaves time for the others" * doctest::skip(!has_http())) {
+  FakeEtcd silent([](const std::string&) { return std::nullopt; });
+  FakeEtcd other([](const std::string&) { return kDone; });
+  const auto client = client_of("etcd://" + silent.endpoint() + "," + other.endpoint());
+  CHECK(client->transact({}, steady_now() + 2s));
+  CHECK(silent.requests() == 1);
+  CHECK(client->transact({}, in_etcd_time()));
+  CHECK(silent.requests() == 1);
+
+  // Also after a request that must not be repeated.
+  const auto careful = client_of("etcd://" + silent.endpoint() + "," + other.endpoint());
+  CHECK(careful->transact({}, steady_now() + 2s, false).error().code == Errc::peer_lost);
+  CHECK(careful->transact({}, in_etcd_time(), false));
+  CHECK(silent.requests() == 2);
+}
+
+TEST_CASE("etcd: a wrong identity is final only if all servers have one" *
+          doctest::skip(!has_http())) {
+  FakeEtcd server([](const std::string&) { return kDone; });
+  const auto no_authorities = [](const std::string& name) {
+    return name == "ETCDCTL_CACERT" ? std::optional<std::string>("/no/such/file") : std::nullopt;
+  };
+  const auto error_of = [](const std::string& servers, const Environment& environment) {
+    const auto done = client_of("etcds://" + servers, environment)->transact({}, steady_now() + 1s);
+    REQUIRE_FALSE(done);
+    return done.error().code;
+  };
+  CHECK(error_of(server.endpoint(), no_authorities) == Errc::auth);
+  CHECK(error_of(server.endpoint() + "," + server.endpoint(), no_authorities) == Errc::auth);
+  CHECK(error_of("127.0.0.1:1," + server.endpoint(), no_authorities) == Errc::timeout);
+  // It closes the connection while the two ends still agree on keys.
+  CHECK(error_of(server.endpoint(), {}) == Errc::timeout);
+}
+
+TEST_CASE("etcd: the value of a key that is there comes although the time is up" *
+          doctest::skip(!has_http())) {
+  FakeEtcd server([](const std::string&) {
+    std::this_thread::sleep_for(300ms);
+    // The key is "/test/late/store/k", the value is "v".
+    return FakeEtcd::Reply{200, R"({"header":{"revision":"7"},"responses":[{"response_range":{)"
+                                R"("kvs":[{"key":"L3Rlc3QvbGF0ZS9zdG9yZS9r","value":"dg=="}]}}]})"};
+  });
+  const auto value = store_at(server.url(), "late")->get("k", steady_now());
+  REQUIRE(value);
+  CHECK(*value == "v");
+}
+
+TEST_CASE("etcd: a watch does not keep a line without an end" * doctest::skip(!has_http())) {
+  constexpr std::size_t kBytes = std::size_t{48} << 20;
+  FakeEtcd server([](const std::string&) {
+    return FakeEtcd::Reply{200, std::string(kBytes, 'x')};
+  });
+  client_of(server.url())->wait_change("/test/k", 1, in_etcd_time());
+  CHECK(server.requests() == 1);
+  CHECK(server.bytes_sent() < kBytes);
 }
 
 TEST_CASE("etcd: the first server that answers is asked" *
