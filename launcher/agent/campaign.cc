@@ -45,43 +45,45 @@ Plan leading(const Plan& plan) {
 
 class Standby {
  public:
-  Standby(LeaderElection& election, int agent, int to_agent)
-      : election_(election), agent_(agent), to_agent_(to_agent) {}
+  Standby(int agent, int to_agent) : agent_(agent), to_agent_(to_agent) {}
+
+  // A signal may be in the pipe: the first reader gets it.
+  bool agent_lives() const {
+    pollfd p{agent_, 0, 0};
+    return ::poll(&p, 1, 0) == 0;
+  }
 
   // Until we are elected. False: the agent has gone, or an election is pointless.
-  bool wait_for_election() {
+  bool wait_for_election(LeaderElection& election) {
+    last_ = {};
     while (agent_lives()) {
-      auto found = election_.find(steady_now() + kQuestion);
+      auto found = election.find(steady_now() + kQuestion);
       if (!found) {
         if (!trouble(found.error())) return false;
         continue;
       }
+      answered_ = true;
       if (*found) {
         told_.reset();
         if (!(*found)->endpoint.empty() && **found != last_) {
           last_ = **found;
           tell_agent(to_agent_, fmt::format("leader {} {}", last_.term, last_.endpoint));
         }
-        election_.wait_change(steady_now() + kTellEvery);
+        election.wait_change(steady_now() + kTellEvery);
         continue;
       }
-      auto won = election_.campaign(steady_now() + kQuestion);
+      auto won = election.campaign(steady_now() + kQuestion);
       if (won && *won) return true;
       if (!won && !trouble(won.error())) return false;
     }
     return false;
   }
 
- private:
-  // A signal may be in the pipe: the first reader gets it.
-  bool agent_lives() const {
-    pollfd p{agent_, 0, 0};
-    return ::poll(&p, 1, 0) == 0;
-  }
-  // False: the trouble will not pass.
+  // False: the trouble will not pass. Where hosts have met once, all trouble may pass, and must not
+  // end their workers.
   bool trouble(const Error& error) {
-    const bool passes =
-        error.code == Errc::timeout || error.code == Errc::peer_lost || error.code == Errc::io;
+    const bool passes = answered_ || error.code == Errc::timeout || error.code == Errc::peer_lost ||
+                        error.code == Errc::io;
     const auto now = steady_now();
     if (!passes || !told_ || now >= *told_ + kTellEvery) {
       tell_agent(to_agent_, (passes ? "nobody " : "never ") + error.what);
@@ -91,8 +93,9 @@ class Standby {
     return passes;
   }
 
-  LeaderElection& election_;
+ private:
   const int agent_, to_agent_;
+  bool answered_ = false;  // the folder or etcd, at least once
   Leader last_;
   std::optional<TimePoint> told_;
 };
@@ -103,12 +106,14 @@ int be_candidate(const Plan& plan, UniqueFd agent, UniqueFd to_agent,
     tell_agent(to_agent.get(), "never " + error.what);
     return kExitRendezvous;
   };
-  while (true) {
+  Standby standby(agent.get(), to_agent.get());
+  while (standby.agent_lives()) {
     auto election = open_election(plan);
-    if (!election) return never(election.error());
-    if (!Standby(**election, agent.get(), to_agent.get()).wait_for_election()) {
-      return kExitRendezvous;
+    if (!election) {
+      if (!standby.trouble(election.error())) break;
+      continue;
     }
+    if (!standby.wait_for_election(**election)) break;
     LeaderLease lease(std::move(*election), to_agent.get());
     auto left = lease.read_journal();
     if (!left) continue;  // without renewing the lease
@@ -127,6 +132,7 @@ int be_candidate(const Plan& plan, UniqueFd agent, UniqueFd to_agent,
     dir->remove();
     if (exit_code) return *exit_code;
   }
+  return kExitRendezvous;
 }
 
 }  // namespace
