@@ -101,7 +101,10 @@ SpanFile read_with(Read read, std::uint64_t after, TimePoint now) {
   const std::uint64_t oldest = head.written > head.capacity ? head.written - head.capacity : 0;
   const std::uint64_t first = std::max(after, oldest);
   file.dropped = first > after ? first - after : 0;
-  for (std::uint64_t number = first + 1; number <= head.written; ++number) {
+  // Not "up to the last number": that may be the largest there is.
+  const std::uint64_t fresh = head.written > first ? head.written - first : 0;
+  for (std::uint64_t i = 0; i < fresh; ++i) {
+    const std::uint64_t number = first + 1 + i;
     const std::size_t place = sizeof(SpanHead) + number % head.capacity * sizeof(SpanRecord);
     CopiedSpan span;
     if (!read(&span, sizeof span, place)) break;

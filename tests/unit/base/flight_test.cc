@@ -94,6 +94,19 @@ TEST_CASE("no rank was blocked for longer than its machine runs, whatever its fi
   CHECK(file.blocked <= std::chrono::seconds(20));
 }
 
+TEST_CASE("the largest number of a span is the last one, too") {
+  struct {
+    SpanHead head;
+    SpanRecord span;
+  } file;
+  file.head.capacity = 1;
+  file.head.written = file.span.number = UINT64_MAX;
+  file.span.dtype = 8;
+  const std::string bytes(reinterpret_cast<const char*>(&file), sizeof file);
+  CHECK(read_spans_of(bytes, 0, TimePoint()).spans.size() == 1);
+  CHECK(read_spans_of(bytes, UINT64_MAX, TimePoint()).spans.empty());
+}
+
 TEST_CASE("a reader survives any content of the file") {
   CHECK(read_flight("").empty());
   CHECK(read_flight("short").empty());
