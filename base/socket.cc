@@ -13,7 +13,6 @@
 #include <cstring>
 #include <map>
 
-#include "base/address.h"
 #include "base/check.h"
 
 namespace dlaunch {
@@ -72,6 +71,20 @@ Result<UniqueFd> connect_socket(const sockaddr* address, socklen_t size, const s
   }
   if (auto ok = how_connected(fd->get(), who); !ok) return ok.error();
   return fd;
+}
+
+Result<UniqueFd> connect_to_one_of(const std::vector<SocketAddress>& addresses,
+                                   const std::string& who, TimePoint deadline) {
+  Error last{.what = who + ": no address"};
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    const auto left = static_cast<long>(addresses.size() - i);
+    const TimePoint now = steady_now();
+    auto fd =
+        connect_socket(addresses[i].get(), addresses[i].size, who, now + (deadline - now) / left);
+    if (fd) return fd;
+    last = fd.error();
+  }
+  return last;
 }
 
 socklen_t abstract_address(std::string_view name, sockaddr_un& address) {

@@ -8,7 +8,9 @@
 #include <shared_mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -20,8 +22,12 @@ namespace dlaunch {
 Result<UniqueFd> connect_socket(const sockaddr* address, socklen_t size, const std::string& who,
                                 TimePoint deadline);
 
-// The two halves of it, for code with a loop: the socket may still be connecting, and becomes
-// writable when that has ended.
+// The same with the first of these addresses that answers; each has its share of the time.
+Result<UniqueFd> connect_to_one_of(const std::vector<SocketAddress>& addresses,
+                                   const std::string& who, TimePoint deadline);
+
+// The two halves of connect_socket(), for code with a loop: the socket may still be connecting, and
+// becomes writable when that has ended.
 Result<UniqueFd> begin_to_connect(const sockaddr* address, socklen_t size, const std::string& who);
 Result<void> how_connected(int fd, const std::string& who);
 

@@ -33,13 +33,7 @@ Result<UniqueFd> connect_to(const Endpoint& leader, TimePoint deadline) {
   const std::string who = "the leader at " + to_string(leader);
   auto addresses = resolve(leader.host, leader.port);
   if (!addresses) return Error{.what = who + ": " + addresses.error().what};
-  Error last{.what = who + ": no address"};
-  for (const SocketAddress& address : *addresses) {
-    auto fd = connect_socket(address.get(), address.size, who, deadline);
-    if (fd) return fd;
-    last = fd.error();
-  }
-  return last;
+  return connect_to_one_of(*addresses, who, deadline);
 }
 
 Result<std::unique_ptr<LeaderElection>> open_election(const RemoteJob& job) {

@@ -3,6 +3,8 @@
 #include <resolv.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <vector>
 
 #include <asio/connect.hpp>
 #include <asio/write.hpp>
@@ -32,6 +34,16 @@ void resolve_impatiently() {
   if (::res_init() != 0) return;
   _res.retrans = 1;
   _res.retry = 1;
+}
+
+// An attempt waits for an address that drops packets until its time is up.
+std::vector<tcp::endpoint> beginning_with(std::size_t turn,
+                                          const tcp::resolver::results_type& found) {
+  std::vector<tcp::endpoint> addresses;
+  for (const auto& one : found) addresses.push_back(one.endpoint());
+  const auto first = static_cast<std::ptrdiff_t>(turn % std::max<std::size_t>(found.size(), 1));
+  std::rotate(addresses.begin(), addresses.begin() + first, addresses.end());
+  return addresses;
 }
 
 }  // namespace
@@ -90,13 +102,13 @@ void LeaderLink::attempt() {
     const auto why = fmt::format("resolve '{}': {}", endpoint_.host, ec.message());
     return give_up(connection, {.why = why});
   }
-  asio::async_connect(
-      connection->socket, found, [this, connection](asio::error_code error, const tcp::endpoint&) {
-        if (connection->closed) return;
-        if (!error) return connected(connection);
-        give_up(connection,
-                {.why = error.message(), .refused = error == asio::error::connection_refused});
-      });
+  asio::async_connect(connection->socket, beginning_with(failed_attempts_, found),
+                      [this, connection](asio::error_code error, const tcp::endpoint&) {
+                        if (connection->closed) return;
+                        if (!error) return connected(connection);
+                        give_up(connection, {.why = error.message(),
+                                             .refused = error == asio::error::connection_refused});
+                      });
 }
 
 void LeaderLink::connected(const ConnectionPtr& connection) {
@@ -214,6 +226,7 @@ void LeaderLink::give_up(const ConnectionPtr& connection, Failure failure) {
   if (stopped_ || std::exchange(connection->closed, true)) return;
   asio::error_code ec;
   connection->socket.close(ec);
+  if (!connection->open) ++failed_attempts_;
   failure.why = fmt::format("{}: {}", to_string(endpoint_), failure.why);
   connection->open ? handlers_.lost(failure.why) : handlers_.failed(failure);
 }

@@ -1,6 +1,7 @@
 // LeaderLink: the connection from a node's dlaunch to the job's leader. It connects, proves the
 // secret, frames bytes, and keeps the beat. It retries, and resolves the name each time, until
-// stop(). An asio shell; one thread, the loop's.
+// stop(). Of a name with several addresses another one comes first after each failure. An asio
+// shell; one thread, the loop's.
 #pragma once
 
 #include <functional>
@@ -71,6 +72,7 @@ class LeaderLink {
   ConnectionPtr connection_;
   Duration pause_;
   TimePoint beat_due_ = kNever;
+  std::size_t failed_attempts_ = 0;
   bool stopped_ = false;
 };
 

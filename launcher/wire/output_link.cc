@@ -18,21 +18,11 @@ namespace {
 constexpr Duration kOpenLimit = std::chrono::seconds(10);
 constexpr int kPauseMs = 100;
 
-Result<UniqueFd> connect_any(const Endpoint& leader, TimePoint deadline) {
-  const auto addresses = resolve(leader.host, leader.port);
-  if (!addresses) return addresses.error();
-  Error last;
-  for (const SocketAddress& address : *addresses) {
-    auto fd = connect_socket(address.get(), address.size, to_string(leader), deadline);
-    if (fd) return fd;
-    last = fd.error();
-  }
-  return last;
-}
-
 Result<UniqueFd> open_stream(const Endpoint& leader, const Secret& secret,
                              const HandshakeIdentity& self, TimePoint deadline) {
-  auto tcp = connect_any(leader, deadline);
+  const auto addresses = resolve(leader.host, leader.port);
+  if (!addresses) return addresses.error();
+  auto tcp = connect_to_one_of(*addresses, to_string(leader), deadline);
   if (!tcp) return tcp;
   keep_alive(tcp->get());
   auto fd = secured(std::move(*tcp), TlsChannel::Side::connector, secret);

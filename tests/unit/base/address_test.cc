@@ -3,11 +3,30 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <vector>
+
 #include <doctest/doctest.h>
 
+#include "base/socket.h"
 #include "base/unique_fd.h"
 
 using namespace dlaunch;
+
+namespace {
+
+UniqueFd listen_on(const char* host, int backlog, SocketAddress& address) {
+  const auto any = resolve(host, 0, AI_NUMERICHOST);
+  REQUIRE(any);
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(fd.get(), any->front().get(), any->front().size) == 0);
+  REQUIRE(::listen(fd.get(), backlog) == 0);
+  auto bound = bound_address(fd.get());
+  REQUIRE(bound);
+  address = *bound;
+  return fd;
+}
+
+}  // namespace
 
 TEST_CASE("numeric addresses of both families are parsed") {
   const struct {
@@ -51,4 +70,22 @@ TEST_CASE("the route to a loopback address has a loopback source") {
   const auto own = address_towards(us->front());
   REQUIRE(own);
   CHECK(numeric_host(*own) == "127.0.0.1");
+}
+
+TEST_CASE("an address that drops packets leaves time for the others") {
+  SocketAddress full, good;
+  const UniqueFd drops = listen_on("127.0.0.1", 0, full), answers = listen_on("127.0.0.1", 8, good);
+  std::vector<UniqueFd> waiting;  // a listener whose queue is full drops what else comes
+  for (int i = 0; i < 4; ++i) {
+    auto fd = begin_to_connect(full.get(), full.size, "fill");
+    REQUIRE(fd);
+    waiting.push_back(std::move(*fd));
+  }
+  const TimePoint deadline = steady_now() + std::chrono::seconds(3);
+  const auto fd = connect_to_one_of({full, good}, "a name", deadline);
+  REQUIRE(fd);
+  CHECK(steady_now() < deadline);
+  const auto none = connect_to_one_of({full}, "a name", steady_now());
+  REQUIRE_FALSE(none);
+  CHECK(none.error().what.starts_with("a name: "));
 }
