@@ -64,4 +64,11 @@ bool is_loopback(const sockaddr* address) {
          IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
+bool is_host_name(const std::string& host) {
+  for (const char* loopback : {"localhost", "ip6-localhost", "ip6-loopback"}) {
+    if (host.starts_with(loopback)) return false;
+  }
+  return !resolve(host, 0, AI_NUMERICHOST);
+}
+
 }  // namespace dlaunch

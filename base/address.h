@@ -38,4 +38,8 @@ std::uint16_t port_of(const SocketAddress& address);
 
 bool is_loopback(const sockaddr* address);
 
+// Neither a numeric address nor one of loopback's own names. If it leads to loopback nevertheless,
+// as the host's own name does on Debian (127.0.1.1), it leads elsewhere on other hosts.
+bool is_host_name(const std::string& host);
+
 }  // namespace dlaunch

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/address.h"
 #include "base/endpoint.h"
 #include "base/units.h"
 #include "cli/plan_parts.h"
@@ -74,14 +75,10 @@ Result<void> plan_election(PlanDraft& draft) {
   return {};
 }
 
-// The leader's name is a loopback on this machine only, as 127.0.1.1 on Debian: the others resolve
-// it to a better address.
+// The leader's name is a loopback on this machine only: the others resolve it to a better address.
 Result<void> leave_loopback(PlanDraft& draft, const Endpoint& endpoint,
                             Result<std::string>& address) {
-  if (!address || !is_loopback(*address) || *address == endpoint.host) return {};
-  for (const char* loopback : {"localhost", "ip6-localhost", "ip6-loopback"}) {
-    if (endpoint.host.starts_with(loopback)) return {};
-  }
+  if (!address || !is_loopback(*address) || !is_host_name(endpoint.host)) return {};
   NodesPlan& nodes = draft.plan().nodes;
   address = own_address(draft, nodes);
   if (!address) return address.error();

@@ -43,6 +43,7 @@ Result<void> host_store(const JobView& job, const Secret& secret) {
   if (hosted->contains(key)) return {};
   auto endpoint = parse_endpoint(std::string_view(job.store_url).substr(6));
   if (!endpoint) return endpoint.error();
+  endpoint->host = store_address(job, endpoint->host);
   auto server = StoreServerThread::start(*endpoint, job.job_id, secret);
   if (!server) return server.error();
   hosted->emplace(key, std::move(*server));

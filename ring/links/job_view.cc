@@ -64,6 +64,10 @@ std::string bracketed(const std::string& host) {
   return bare_v6 ? "[" + host + "]" : host;
 }
 
+bool on_one_host(const Environment& env, const JobView& job) {
+  return job.size == 1 || env("LOCAL_WORLD_SIZE") == std::to_string(job.size);
+}
+
 // Uses dlaunch's own store, or MASTER_ADDR and MASTER_PORT of other launchers.
 Result<void> from_environment(const Environment& env, JobView& job) {
   if (const auto rdzv = env(contract::kRdzv)) {
@@ -78,6 +82,8 @@ Result<void> from_environment(const Environment& env, JobView& job) {
   }
   job.store_url = "tcp://" + bracketed(*address) + ":" + *port;
   job.hosts_store = job.rank == 0;
+  // MASTER_ADDR is the host's name in jobs of one host, too.
+  job.may_span_hosts = env("LOCAL_WORLD_SIZE").has_value() && !on_one_host(env, job);
   return {};
 }
 
@@ -232,6 +238,7 @@ Result<void> place(const std::string& where, const dl_options& options, const En
   job.store_url = where;
   if (!is("tcp://")) return {};
   job.hosts_store = job.rank == 0;
+  job.may_span_hosts = !on_one_host(env, job);
   return split_world_name(job);
 }
 

@@ -23,11 +23,12 @@ struct JobView {
   int size = 1;
   std::uint64_t round = 1;
   std::string job_id = "default";
-  std::string secret_file;   // "": no secret
-  bool tls = false;          // connections by TCP are encrypted
-  std::string store_url;     // "": a world of one needs none
-  bool hosts_store = false;  // rank 0 of a job started by hand serves tcp:// itself
-  std::string world_name;    // what follows tcp://host:port/; "": nothing
+  std::string secret_file;      // "": no secret
+  bool tls = false;             // connections by TCP are encrypted
+  std::string store_url;        // "": a world of one needs none
+  bool hosts_store = false;     // rank 0 of a job started by hand serves tcp:// itself
+  bool may_span_hosts = false;  // such a job: other hosts may know the store's host by its name
+  std::string world_name;       // what follows tcp://host:port/; "": nothing
   Duration init_timeout = std::chrono::seconds(600);
   Duration op_timeout = std::chrono::seconds(1800);  // negative: no limit
   Duration link_timeout = std::chrono::seconds(5);   // until a silent host is lost; 0: never

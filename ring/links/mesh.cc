@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/address.h"
 #include "base/contract.h"
 #include "base/failpoint.h"
 #include "base/interfaces.h"
@@ -481,6 +482,15 @@ Error MeshBuilder::not_arrived(const Error& cause) {
   return {.code = cause.code, .what = std::move(what)};
 }
 
+// The family of loopback if the store's name leads to that: only on this host, and others may know
+// the name, too.
+std::optional<int> misleading_family(const JobView& job, const std::string& host) {
+  if (!job.may_span_hosts || !is_host_name(host)) return std::nullopt;
+  const auto found = resolve(host, 0);
+  if (!found || !is_loopback(found->front().get())) return std::nullopt;
+  return found->front().storage.ss_family;
+}
+
 }  // namespace
 
 std::string own_host_name() {
@@ -502,6 +512,12 @@ void tell_control_threads(const Mesh& mesh, const Error& error) {
   }
 }
 
+std::string store_address(const JobView& job, const std::string& host) {
+  const auto family = misleading_family(job, host);
+  if (!family) return host;
+  return *family == AF_INET6 ? "::" : "0.0.0.0";
+}
+
 Result<std::string> listen_address(const JobView& job) {
   if (!job.interface.empty()) {
     auto chosen = choose_address(job.interface, host_addresses());
@@ -511,6 +527,7 @@ Result<std::string> listen_address(const JobView& job) {
     return chosen;
   }
   const std::string host = store_host(job.store_url);
+  if (misleading_family(job, host)) return any_address(host_addresses());
   // Without an interface any address that leads out of this host will do.
   auto towards = local_address_towards(host.empty() ? "192.0.2.1" : host);
   return towards.empty() ? any_address(host_addresses()) : towards;

@@ -50,6 +50,10 @@ void tell_control_threads(const Mesh& mesh, const Error& error);
 // DLAUNCH_INTERFACE.
 Result<std::string> listen_address(const JobView& job);
 
+// Where rank 0 listens to serve the store at this name: all addresses if the name leads to loopback
+// on this host only.
+std::string store_address(const JobView& job, const std::string& host);
+
 // Makes a mesh in stages, which all ranks enter together.
 class MeshMaker {
  public:

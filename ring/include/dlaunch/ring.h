@@ -163,6 +163,9 @@ DL_API void dl_options_init(dl_options* options);
  *                       0 then listens on MASTER_PORT). Without RANK and WORLD_SIZE: a world of
  *                       one.
  *   "tcp://host:port"   rank 0 listens there, the others connect; rank and size from options.
+ *                       If the host is a name that leads to loopback on rank 0's own host, as on
+ *                       Debian, rank 0 listens on all addresses, unless LOCAL_WORLD_SIZE says that
+ *                       all ranks are there. It never does so for "localhost" or an address.
  *   "tcp://host:port/NAME"  the same, apart from worlds of other names at that port: as often as
  *                       rank 0 likes, one after the other or at the same time. The name has 1 to
  *                       64 letters, digits or one of -_.

@@ -89,3 +89,12 @@ TEST_CASE("an address that drops packets leaves time for the others") {
   REQUIRE_FALSE(none);
   CHECK(none.error().what.starts_with("a name: "));
 }
+
+TEST_CASE("a host's name is neither numeric nor one of loopback's") {
+  for (const char* host : {"127.0.0.1", "127.0.1.1", "::1", "10.0.0.7", "fd00::7", "localhost",
+                           "localhost.localdomain", "ip6-localhost", "ip6-loopback"}) {
+    CAPTURE(host);
+    CHECK_FALSE(is_host_name(host));
+  }
+  for (const char* host : {"node1", "node-1.cluster"}) CHECK(is_host_name(host));
+}

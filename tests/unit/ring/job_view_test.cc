@@ -46,6 +46,29 @@ TEST_CASE("torchrun's environment: rank 0 serves the store on MASTER_PORT") {
   CHECK(resolve_job("env://", nullptr, env(first))->hosts_store);
 }
 
+TEST_CASE("a job may span hosts unless its ranks are known to be on one") {
+  const auto spans = [](const char* url, Variables variables) {
+    const auto job = resolve_job(url, nullptr, env(std::move(variables)));
+    REQUIRE(job);
+    return job->may_span_hosts;
+  };
+  auto several = torchrun(), one = torchrun(), alone = torchrun();
+  several["LOCAL_WORLD_SIZE"] = "2";
+  one["LOCAL_WORLD_SIZE"] = "4";
+  alone["WORLD_SIZE"] = "1";
+  alone["RANK"] = "0";
+  CHECK_FALSE(spans("env://", torchrun()));  // MASTER_ADDR says nothing about that
+  CHECK(spans("env://", several));
+  CHECK_FALSE(spans("env://", one));
+  CHECK(spans("tcp://h:1", torchrun()));
+  CHECK(spans("tcp://h:1", several));
+  CHECK_FALSE(spans("tcp://h:1", one));
+  CHECK_FALSE(spans("tcp://h:1", alone));
+  CHECK_FALSE(spans("file:///folder", several));
+  several["DLAUNCH_RDZV"] = "tcp://h:1";
+  CHECK_FALSE(spans("env://", several));
+}
+
 TEST_CASE("an empty variable counts as not set, as in dlaunch") {
   const char* const names[] = {"DLAUNCH_PORT_RANGE", "DLAUNCH_OP_TIMEOUT", "DLAUNCH_SOCKETS",
                                "DLAUNCH_WIRE_CODEC", "DLAUNCH_BACKEND"};
