@@ -115,7 +115,7 @@ void SshStarter::decide(const HostStarts::Event& event) {
   next_.arm(starts_.deadline().value_or(kNever));
   if (!starts_.all_answered() || std::exchange(all_answered_, true)) return;
   asio::post(loop_, [this] {
-    if (!finishing_) handlers_.answered(failures_);
+    if (!finishing_) handlers_.answered(failures_.all());
   });
 }
 
@@ -241,7 +241,12 @@ void SshStarter::on_ready(HostLogin& login, const SshTalk::Ready& ready) {
       pass_on(host, kind, std::move(stream), kind == OutputStream::err ? "" : ready.begun);
     }
   }
-  decide(HostStarts::Ready{host->node});
+  is_ready(*host);
+}
+
+void SshStarter::is_ready(const Host& host) {
+  failures_.ready(host.node);
+  decide(HostStarts::Ready{host.node});
 }
 
 void SshStarter::pass_on(const HostPtr& host, OutputStream kind, UniqueFd from,
@@ -252,7 +257,7 @@ void SshStarter::pass_on(const HostPtr& host, OutputStream kind, UniqueFd from,
 void SshStarter::on_failed(HostLogin& login, const SshTalk::Failed& failed, bool reached) {
   const int node = static_cast<Host&>(login).node;
   login.fail();
-  if (!all_answered_) failures_.push_back({node, failed.exit_code, failed.what});
+  failures_.failed({node, failed.exit_code, failed.what});
   login.close_in();
   forget_if_over(login);
   decide(HostStarts::Failed{node, reached, failed.what});
@@ -360,7 +365,7 @@ void SshStarter::take_output(UniqueFd fd, std::int32_t login, std::int32_t strea
   pass_on(host, kind, std::move(fd), "");
   if (!host->has(OutputStream::out) || !host->has(OutputStream::err)) return;
   host->state = Host::State::ready;
-  decide(HostStarts::Ready{host->node});
+  is_ready(*host);
 }
 
 // -- Ends

@@ -106,6 +106,7 @@ class SshStarter final : private HostLogin::User {
   void on_ready(HostLogin& login, const SshTalk::Ready& ready) override;
   void on_failed(HostLogin& login, const SshTalk::Failed& failed, bool reached) override;
   void on_over(HostLogin& login) override;
+  void is_ready(const Host& host);
   void pass_on(const HostPtr& host, OutputStream kind, UniqueFd from, const std::string& begun);
   std::string order_for(const Host& host) const;
   void forget_if_over(const HostLogin& login);
@@ -131,7 +132,7 @@ class SshStarter final : private HostLogin::User {
   std::vector<HostPlan> hosts_;    // the plan's, then later ones
   std::vector<HostEntry> listed_;  // the newest list
   std::vector<HostPtr> running_;   // one for each start
-  std::vector<HostFailure> failures_;
+  LoginFailures failures_;
   int logins_ = 0;  // so far
   bool all_answered_ = false;
   bool finishing_ = false;

@@ -227,6 +227,12 @@ SshTalk::Failed SshTalk::ended(const std::string& how) const {
   return {kExitRendezvous, words.empty() ? starter_ + " " + how + " without a word" : words};
 }
 
+std::vector<HostFailure> LoginFailures::all() const {
+  std::vector<HostFailure> failures;
+  for (const auto& [node, failure] : by_node_) failures.push_back(failure);
+  return failures;
+}
+
 std::vector<std::string> failure_table(std::vector<HostFailure> failures,
                                        const std::vector<HostPlan>& hosts) {
   const auto name = [&](const HostFailure& failure) -> const std::string& {

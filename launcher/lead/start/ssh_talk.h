@@ -19,9 +19,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -119,6 +121,17 @@ class SshTalk {
 
   std::string starter_, line_, words_, errors_;
   bool pushed_ = false;
+};
+
+// The hosts whose newest login has failed.
+class LoginFailures {
+ public:
+  void failed(HostFailure failure) { by_node_[failure.node] = std::move(failure); }
+  void ready(int node) { by_node_.erase(node); }
+  std::vector<HostFailure> all() const;
+
+ private:
+  std::map<int, HostFailure> by_node_;
 };
 
 // One line for each host that could not be started on, in the order of the hosts.

@@ -54,7 +54,7 @@ void StartedHosts::on_failed(const std::vector<HostFailure>& failures) {
   if (over_) return;
   std::set<int> nodes;
   for (const auto& failure : failures) nodes.insert(failure.node);
-  const bool enough = quorum_.enough_without(nodes);
+  const bool enough = begun_ || quorum_.enough_without(nodes);
   for (const auto& line : failure_table(failures, plan_.nodes.hosts)) {
     log_line(enough ? LogLevel::warn : LogLevel::error, line);
   }

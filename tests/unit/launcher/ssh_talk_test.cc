@@ -200,6 +200,18 @@ TEST_CASE("one table for all hosts, in their order; the first one's exit code") 
   CHECK(exit_code_of(failures) == 127);
 }
 
+TEST_CASE("login failures: a host's newest login counts") {
+  LoginFailures failures;
+  failures.failed({1, 69, "kex_exchange_identification: connection reset"});
+  failures.failed({3, 69, "refused"});
+  failures.ready(1);
+  CHECK(failure_table(failures.all(), {{.name = "a"}, {}, {}, {.name = "d"}}) ==
+        Words{"cannot start on 1 of 4 hosts:", "  d  refused"});
+  failures.failed({3, 127, "no program"});
+  REQUIRE(failures.all().size() == 1);
+  CHECK(failures.all()[0].what == "no program");
+}
+
 TEST_CASE("srun: a step on one node, with all of it, without options for other tasks") {
   const HostPlan host{.name = "n7", .nproc = 2, .cpus = 16};
   const auto words = srun_arguments(host, binary("/opt/dlaunch"), 345);
