@@ -296,7 +296,7 @@ class JobCore {
   std::optional<TimePoint> starts_at(Slot slot) const;
   // No process is there, and none is expected.
   bool nobody_on(int node) const;
-  // Of the job's slots there, in their order.
+  // Of the job's slots there, in their order; without the ranks that have ended well.
   std::vector<int> ranks_on(int node) const;
   // Processes are expected there that do not start without a rank.
   bool holds_back_on(int node) const;

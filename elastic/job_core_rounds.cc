@@ -166,7 +166,8 @@ void JobCore::leave_drained() {
 std::vector<int> JobCore::ranks_on(int node) const {
   std::vector<int> ranks;
   for (Slot slot = 0; slot < slots(); ++slot) {
-    if (node_of(slot) == node && rank_of(slot) >= 0) ranks.push_back(rank_of(slot));
+    const bool counts = rank_of(slot) >= 0 && at(slot).life != Life::done;
+    if (node_of(slot) == node && counts) ranks.push_back(rank_of(slot));
   }
   return ranks;
 }

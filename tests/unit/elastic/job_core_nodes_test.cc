@@ -91,6 +91,15 @@ TEST_CASE("a node that does not come back ends the job") {
   CHECK(world.finish->why.find("did not come back") != std::string::npos);
 }
 
+TEST_CASE("ranks that have ended well are not on their node any more") {
+  JobWorld world(on_two_nodes(2, 0, 4), false);
+  CHECK(world.core.ranks_on(1) == std::vector<int>{2, 3});
+  world.succeed(2);
+  CHECK(world.core.ranks_on(1) == std::vector<int>{3});
+  world.succeed(3);
+  CHECK(world.core.ranks_on(1).empty());
+}
+
 TEST_CASE("a job that may shrink goes on without the lost node, and grows when it is back") {
   for (const int restarts : {0, 3}) {
     const auto config = on_two_nodes(2, restarts, 1);
