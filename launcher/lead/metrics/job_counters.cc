@@ -32,20 +32,23 @@ TallySums find_tally(const std::vector<TallySums>& all, const TallySums& like) {
 
 }  // namespace
 
-// A host that did not answer may do so next time: what was seen of its processes is kept for the
-// round.
+// A tally begins with 0 in each round of its process, and ranks may be in different rounds. A host
+// that did not answer may do so next time: then the round of its ranks counts as 0.
 void JobCounters::take(const JobStatus& status) {
+  int oldest = status.round;
   for (const WorkerStatus& worker : status.workers) {
+    const int round = worker.figures.round;
+    if (worker.rank >= 0 || round > 0) oldest = std::min(oldest, round);
     if (worker.figures.tallies.empty()) continue;
-    auto& before = seen_[{worker.host, worker.pid, worker.figures.round}];
+    Seen& seen = seen_[{worker.host, worker.pid}];
+    if (seen.round != round) seen = {round, {}};
     for (const TallySums& now : worker.figures.tallies) {
       if (now.kind >= kTallyKinds || now.size >= kTallySizeClasses) continue;
-      add_news(tallies[{now.kind, now.size}], now, find_tally(before, now));
+      add_news(tallies[{now.kind, now.size}], now, find_tally(seen.tallies, now));
     }
-    before = worker.figures.tallies;
+    seen.tallies = worker.figures.tallies;
   }
-  std::erase_if(seen_,
-                [&](const auto& seen) { return std::get<2>(seen.first) < status.round - 1; });
+  std::erase_if(seen_, [=](const auto& process) { return process.second.round < oldest; });
 }
 
 void JobCounters::take(const JobEvent& event) {

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -51,8 +50,11 @@ class JobCounters {
   template <class Event>
   void on(const Event&) {}
 
-  using Process = std::tuple<std::string, int, int>;  // its host, pid and round
-  std::map<Process, std::vector<TallySums>> seen_;
+  struct Seen {
+    int round = 0;
+    std::vector<TallySums> tallies;
+  };
+  std::map<std::pair<std::string, int>, Seen> seen_;  // by host and pid
 };
 
 }  // namespace dlaunch

@@ -240,13 +240,19 @@ void add_collectives(MetricsWriter& out, const JobCounters& counters) {
   each([&](const TallySums& tally, Labels labels) { out.sample(tally.bytes, labels); });
 }
 
+// One sample of each host that has come; what(host) is its value.
+template <class What>
+void each_host(MetricsWriter& out, const JobStatus& job, What what) {
+  for (const HostStatus& host : job.all_hosts) {
+    if (!host.name.empty()) out.sample(what(host), {{"host", host.name}});
+  }
+}
+
 void add_hosts(MetricsWriter& out, const JobStatus& job) {
   out.gauge("host_ranks", "The number of ranks on the host.");
-  for (const HostStatus& host : job.all_hosts) out.sample(host.ranks, {{"host", host.name}});
+  each_host(out, job, [](const HostStatus& host) { return host.ranks; });
   out.gauge("host_drained", "1: the host is drained, or about to be.");
-  for (const HostStatus& host : job.all_hosts) {
-    out.sample(host.drained ? 1 : 0, {{"host", host.name}});
-  }
+  each_host(out, job, [](const HostStatus& host) { return host.drained ? 1 : 0; });
 }
 
 // One sample of each worker that has a rank; what(worker) is its value.

@@ -2,6 +2,7 @@
 #include <sys/un.h>
 
 #include <limits>
+#include <utility>
 
 #include <asio/connect.hpp>
 #include <asio/ip/tcp.hpp>
@@ -135,7 +136,10 @@ TEST_CASE("metrics: OpenMetrics, and the older format for those who do not ask f
   counters.take(JobEvent(job_event::Restart{.reason = FailureKind::hung}));
   counters.take(
       StepTimes{.steps = 2, .ranks = {{.step = 0.5}, {.late = 0.25, .step = 0.75}}, .links = {}});
-  const std::string text = render_metrics(job_at_work(), counters, MetricsForm::openmetrics);
+  JobStatus status = job_at_work();
+  status.all_hosts.push_back({.node = 2, .name = ""});  // it has not come
+  const std::string text = render_metrics(status, counters, MetricsForm::openmetrics);
+  CHECK(text.find("host=\"\"") == std::string::npos);
   const std::string job = R"(job_id="a \"b\"")";
   for (const char* line : {"# TYPE dlaunch_job info", "# TYPE dlaunch_restarts counter",
                            "# TYPE dlaunch_worker_memory_bytes gauge"}) {
@@ -297,6 +301,29 @@ TEST_CASE("metrics: histograms of collectives, which add up over looks and round
     CHECK_MESSAGE(has_line(text, "dlaunch_" + line), text);
   }
   CHECK(counters.tallies.size() == 1);
+}
+
+TEST_CASE("metrics: what a process did counts once, however many rounds the others are ahead") {
+  JobCounters counters;
+  JobStatus job = job_at_work();
+  job.workers[1].pid = 4712;
+  for (auto& worker : job.workers) {
+    worker.figures.round = 1;
+    worker.figures.tallies = {{.kind = 3, .size = 1, .times = {2}, .bytes = 300}};
+  }
+  const auto bytes = [&] { return counters.tallies.at({3, 1}).bytes; };
+  for (job.round = 1; job.round < 5; ++job.round) {  // only the second one has started again
+    counters.take(job);
+    CHECK(bytes() == 300U * static_cast<unsigned>(1 + job.round));
+    job.workers[1].figures.round = job.round + 1;
+    ++job.workers[1].pid;
+  }
+  // The host of the first one does not answer.
+  const auto figures = std::exchange(job.workers[0].figures, {});
+  counters.take(job);
+  job.workers[0].figures = figures;
+  counters.take(job);
+  CHECK(bytes() == 1800U);
 }
 
 TEST_CASE("metrics server: at a port and at a path, and not at one that is taken") {
