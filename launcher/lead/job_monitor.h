@@ -118,6 +118,7 @@ class JobMonitor final : private ProgressWatch::Effects {
   void measured(const StepTimes& step) override { effects_.measured(step); }
   std::set<int> nodes() override;
   bool is_heard(int node) override { return membership_.is_heard(node); }
+  bool are_tasks() override { return job_.are_tasks(); }
   void ask(int node, const NodeMessage& question) override { membership_.order(node, question); }
 
   const Plan& plan_;

@@ -139,14 +139,18 @@ void ProgressWatch::take(int node, const NodeSeen& seen) {
   if (urgent) look();
 }
 
+// A rank of a round that is being formed does not wait for the members of the round before.
+bool ProgressWatch::is_watched(const Known& known) {
+  const bool in_round = known.rank.round == round_ || effects_.are_tasks();
+  return in_round && effects_.is_heard(known.node);
+}
+
 void ProgressWatch::look() {
   if (stopped_) return;
   const auto now = effects_.now();
   HangJudge::Samples samples;
   for (const auto& [rank, known] : ranks_) {
-    if (known.rank.round == round_ && effects_.is_heard(known.node)) {
-      add_samples(now, known, samples);
-    }
+    if (is_watched(known)) add_samples(now, known, samples);
   }
   feed(HangJudge::Event(samples));
   if (looks_for_hangs_) feed(HangJudge::Clock{});

@@ -43,6 +43,8 @@ class ProgressWatch {
     // sends it a question; the answer may come at once.
     virtual std::set<int> nodes() = 0;
     virtual bool is_heard(int node) = 0;
+    // The ranks do not wait for each other: one that has started again has a later round.
+    virtual bool are_tasks() = 0;
     virtual void ask(int node, const NodeMessage& question) = 0;
   };
   struct Options {
@@ -84,6 +86,7 @@ class ProgressWatch {
     NodeRank rank;
   };
   void look();  // for stopped and for hung workers
+  bool is_watched(const Known& known);
   void tell_what_is_seen();
   void look_for_slow();
   void add_samples(TimePoint now, const Known& known, HangJudge::Samples& samples) const;

@@ -53,6 +53,7 @@ class WatchWorld final : private ProgressWatch::Effects {
   Lines log;
   std::vector<JobEvent> events;
   int steps = 0;
+  bool tasks = false;
   std::vector<std::pair<int, NodeMessage>> asked;
   ProgressWatch watch;
 
@@ -77,6 +78,7 @@ class WatchWorld final : private ProgressWatch::Effects {
   }
   std::set<int> nodes() override { return heard; }
   bool is_heard(int node) override { return heard.contains(node); }
+  bool are_tasks() override { return tasks; }
   void ask(int node, const NodeMessage& question) override { asked.emplace_back(node, question); }
 };
 
@@ -132,6 +134,21 @@ TEST_CASE("progress watch: a rank that moves again ends the wait") {
   CHECK(world.take_log() == Lines{"warn 1: " + kMissing + ": this is over"});
   world.pass(4s);
   CHECK(world.log.empty());
+}
+
+TEST_CASE("progress watch: a rank of a later round is watched if the ranks are tasks") {
+  WatchWorld world(hangs_after(8s));
+  SUBCASE("they are") { world.tasks = true; }
+  SUBCASE("they are not: the others have not left their round") {}
+  world.sees({.rank = 0, .round = 1, .pid = 100, .moves = true, .beat = 0s});
+  NodeRank beats{.rank = 1, .round = 2, .pid = 201, .moves = true, .beat = 0s};
+  world.sees(beats);
+  world.pass(1s);
+  beats.beat = 1s;
+  world.sees(beats);
+  world.pass(20s);
+  REQUIRE(world.log.empty() != world.tasks);
+  if (world.tasks) CHECK(world.log.back().starts_with("replace 1: rank 1 has sent no heartbeat"));
 }
 
 TEST_CASE("progress watch: the heartbeats that one rank no longer sends") {
