@@ -521,7 +521,7 @@ void JobLeader::on_ended(Slot slot, WorkerEnd end) {
     end.corrupt = "other ranks have found that";
     end.corrupt_rank = end.rank;
   }
-  story_.ended(end);
+  story_.ended(end, job().rank_of(slot));
   telemetry_.worker_ended(slot, end, job());
   monitor_->ended(slot, end);
 }

@@ -109,8 +109,11 @@ void JobStory::lost_host(const std::string& host, const JobCore& job, int node) 
   facts_.ended_before_loss = facts_.workers.size();
 }
 
-// In the order of their ends: messages from other hosts arrive late.
-void JobStory::ended(const WorkerEnd& end) {
+// In the order of their ends: messages from other hosts arrive late. A newcomer may fail before it
+// knows the rank that it is to have.
+void JobStory::ended(WorkerEnd end, int place) {
+  if (end.rank < 0) end.rank = place;
+  if (end.rank < 0) return;
   auto& ends = facts_.workers;
   const auto at = std::upper_bound(ends.begin(), ends.end(), end,
                                    [](const auto& a, const auto& b) { return a.ended < b.ended; });

@@ -30,7 +30,9 @@ class JobStory {
   void setup_failed() { facts_.end = JobEnding::setup_failed; }
   // A host was lost, with the ranks on it.
   void lost_host(const std::string& host, const JobCore& job, int node);
-  void ended(const WorkerEnd& end);
+  // place: the rank that the job has given to that worker; -1: it was a spare, which explains no
+  // failure of the job.
+  void ended(WorkerEnd end, int place);
   // What the rank was doing when another one gave up waiting.
   void note_stacks(int rank, const std::vector<std::string>& lines);
   // For which ranks others waited then, by NCCL's counts.

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/unit/elastic/job_world.h"
+#include "tests/unit/launcher/job_facts.h"
 
 namespace dlaunch {
 namespace {
@@ -26,6 +27,23 @@ TEST_CASE("job story: what follows a loss: a spare, a new process, or fewer work
   JobWorld shrinks(config);
   shrinks.fail(1);
   CHECK(next(shrinks, 1, 1, 3) == "going on with 2 of 3 workers");
+}
+
+TEST_CASE("job story: a spare that has failed before is no cause of the job's end") {
+  const Plan plan{.argv = {"./train"}, .host = "a"};
+  JobStory story(plan);
+  story.begin_round(1, 1);
+  int place = -1;
+  SUBCASE("a spare") {}
+  SUBCASE("but one that had got a place is") { place = 0; }
+  story.ended(exited(-1, 10, 5), place);
+  story.ended(exited(0, 20, 3), 0);
+  const JobWorld world(of(1));
+  const auto ending = story.finish({.end = JobEnding::worker_failed, .why = ""}, world.core, {},
+                                   [](int, const auto&) { return false; });
+  CHECK(ending.exit_code == (place < 0 ? 3 : 5));
+  REQUIRE_FALSE(ending.report.empty());
+  CHECK(ending.report[0].find("rank 0 ") != std::string::npos);
 }
 
 }  // namespace
