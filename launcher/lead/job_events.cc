@@ -65,6 +65,7 @@ void JobEvents::observe(TimePoint now, const JobCore& job) {
     if (size_ != 0 && size_ != job.size()) emit(job_event::Resize{job.round(), size_, job.size()});
     round_ = job.round();
     size_ = job.size();
+    reason_.reset();  // a restart answers all failures of a round
   }
   left_round_.reset();
 }

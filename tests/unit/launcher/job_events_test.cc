@@ -124,6 +124,20 @@ TEST_CASE("events: of several failures the one that no other explains is the rea
   CHECK(world.seen.at(2) == "restart 2 \"signal\"");
 }
 
+TEST_CASE("events: a second failure of a round is not the reason of a later restart") {
+  EventsWorld world(of(3, 3), false);
+  world.take_seen();
+  world.job.stubborn = {2};
+  world.ends(1, {.exit_code = 3});
+  CHECK(world.take_seen() == Words{"failure 1", "restart 2 \"exit_code\""});
+  world.ends(2, {.signal = 11});
+  world.job.now += 1s;
+  world.feed(JobCore::Clock{});
+  CHECK(world.take_seen().back() == "round 2 3");
+  world.ends(0, {.exit_code = 4});
+  CHECK(world.take_seen().at(1) == "restart 3 \"exit_code\"");
+}
+
 TEST_CASE("events: a smaller round is a resize") {
   JobConfig config = of(3, 0);
   config.min_size = 2;
