@@ -88,6 +88,7 @@ class JobLeader final : private AgentBase,
   void feed(const JobCore::Event& event) override;
   void on_lost(int node, const std::string& host) override;
   void on_back(int node, const std::string& host) override;
+  void on_left(int node) override;
   bool leaves(int node) override { return driver_ && drained_.leave(node); }
   void on_ended(Slot slot, WorkerEnd end) override;
   void on_start_failed(Slot slot, const SpawnError& error) override {
@@ -500,8 +501,13 @@ void JobLeader::feed(const JobCore::Event& event) {
 
 void JobLeader::on_lost(int node, const std::string& host) {
   story_.lost_host(host, job(), node);
-  monitor_->lost_host(node);
+  telemetry_.events().observe(steady_now(), job());
   telemetry_.events().host_lost(host, node, job());
+  on_left(node);
+}
+
+void JobLeader::on_left(int node) {
+  monitor_->lost_host(node);
   feed(JobCore::NodeLost{node});
 }
 

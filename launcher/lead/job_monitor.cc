@@ -42,7 +42,8 @@ JobMonitor::JobMonitor(const Plan& plan, NodeMembership& membership, const JobCo
       job_(job),
       effects_(effects),
       watch_(watch_options(plan), *this),
-      requests_([this](int node, const NodeMessage& question) { ask(node, question); }),
+      requests_([this](int node) { return membership_.is_here(node); },
+                [this](int node, const NodeMessage& question) { ask(node, question); }),
       tails_([this](Slot slot, Duration lasts, bool again) { ask_tail(slot, lasts, again); },
              [this](int rank) { return slot_of(rank); }) {
   if (plan.chaos) chaos_.emplace(now(), *plan.chaos);

@@ -296,7 +296,7 @@ void NodeMembership::lost(int node) {
   job_.on_input_wanted(node, false);
   if (released_.erase(node) > 0) {
     warn(fmt::format("host {} has left", host));
-    return job_.feed(JobCore::NodeLost{node});
+    return job_.on_left(node);
   }
   warn(fmt::format("lost host {}", host));
   job_.on_lost(node, host);

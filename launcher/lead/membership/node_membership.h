@@ -56,6 +56,8 @@ class NodeMembership {
     // Once begun. Feed the job NodeLost, or NodeBack.
     virtual void on_lost(int node, const std::string& host) = 0;
     virtual void on_back(int node, const std::string& host) = 0;
+    // A released host has left. Feed the job NodeLost.
+    virtual void on_left(int node) = 0;
     // Kubernetes ends that node's pod. True: the job goes on without it; false: the job ends.
     virtual bool leaves(int node) = 0;
     virtual void on_ended(Slot slot, WorkerEnd end) = 0;

@@ -8,9 +8,16 @@ namespace {
 
 constexpr Duration kSurveyLimit = std::chrono::seconds(1);
 
+void answer_lost(const MonitorRequests::Stacks& done) {
+  done(0, {"its host was lost before it answered"});
+}
+
+void answer_lost(const MonitorRequests::Recorded& done) { done({}); }
+
 }  // namespace
 
 void MonitorRequests::dump(int node, Slot slot, Stacks done, Duration limit) {
+  if (!is_here_(node)) return answer_lost(done);
   const std::uint32_t request = ++last_;
   dumps_[request] = {node, std::move(done)};
   ask_(node, NodeDump{request, slot, limit});
@@ -22,6 +29,7 @@ void MonitorRequests::take(int node, const NodeStacks& stacks) {
 }
 
 void MonitorRequests::ask_recorder(int node, Slot slot, Recorded done, bool in_haste) {
+  if (!is_here_(node)) return answer_lost(done);
   const std::uint32_t request = ++last_;
   recorders_[request] = {node, std::move(done)};
   ask_(node, NodeAskRecorder{request, slot, in_haste});
@@ -96,10 +104,8 @@ std::vector<Done> MonitorRequests::take_pending(AllPending<Done>& all, int node)
 }
 
 void MonitorRequests::lost(int node) {
-  for (const Stacks& done : take_pending(dumps_, node)) {
-    done(0, {"its host was lost before it answered"});
-  }
-  for (const Recorded& done : take_pending(recorders_, node)) done({});
+  for (const Stacks& done : take_pending(dumps_, node)) answer_lost(done);
+  for (const Recorded& done : take_pending(recorders_, node)) answer_lost(done);
   std::vector<std::uint32_t> open;
   for (auto& [request, survey] : surveys_) {
     survey.awaited.erase(node);

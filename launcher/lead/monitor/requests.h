@@ -1,5 +1,5 @@
 // MonitorRequests: the leader's pending questions to the job's hosts. Each question gets one
-// answer: from the host, or, when the host is lost, that none comes. Pure.
+// answer: from the host, or, when the host is lost or was lost before, that none comes. Pure.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,9 @@ class MonitorRequests {
   using Stacks = std::function<void(int pid, const std::vector<std::string>& lines)>;
   using Recorded = std::function<void(const NodeRecorded& recorded)>;
   using Workers = std::function<void(const std::map<int, NodeWorkers>& by_node)>;
-  // ask may deliver the answer at once.
-  explicit MonitorRequests(Ask ask) : ask_(std::move(ask)) {}
+  // is_here: the node is connected. ask may deliver the answer at once.
+  MonitorRequests(std::function<bool(int node)> is_here, Ask ask)
+      : is_here_(std::move(is_here)), ask_(std::move(ask)) {}
 
   // The stacks of the worker at that slot of the node. limit: as NodeDump.
   void dump(int node, Slot slot, Stacks done, Duration limit = {});
@@ -58,6 +59,7 @@ class MonitorRequests {
   void finish_if_all_there(std::uint32_t request);
   void finish(std::uint32_t request);
 
+  const std::function<bool(int node)> is_here_;
   const Ask ask_;
   std::uint32_t last_ = 0;
   AllPending<Stacks> dumps_;

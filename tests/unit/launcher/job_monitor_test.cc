@@ -232,7 +232,12 @@ TEST_CASE("job monitor: the loss of a host ends the wait for its stacks") {
   world.monitor->dump(2, [&](int, const auto& stacks) { lines = stacks; });
   CHECK(world.asked<NodeDump>().at(0).first == 1);
   world.monitor->lost_host(1);
-  CHECK(lines == std::vector<std::string>{"its host was lost before it answered"});
+  const std::vector<std::string> never = {"its host was lost before it answered"};
+  CHECK(lines == never);
+  world.hosts.goes(1);
+  lines.clear();
+  world.monitor->dump(3, [&](int, const auto& stacks) { lines = stacks; });
+  CHECK(lines == never);
 }
 
 TEST_CASE("job monitor: a traceback is reported with the ranks that wait, and its end") {

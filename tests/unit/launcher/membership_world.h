@@ -125,6 +125,7 @@ class MembershipWorld final : private NodeMembership::Effects, private NodeMembe
   void on_back(int node, const std::string& host) override {
     news.push_back(fmt::format("back {} {}", node, host));
   }
+  void on_left(int node) override { news.push_back(fmt::format("left {}", node)); }
   bool leaves(int node) override {
     news.push_back(fmt::format("leaves {}", node));
     return may_leave;

@@ -15,7 +15,9 @@ namespace {
 // What was asked, and the answers that came.
 struct Asked {
   std::vector<std::pair<int, NodeMessage>> questions;
+  std::set<int> gone;
   MonitorRequests requests{
+      [this](int node) { return !gone.contains(node); },
       [this](int node, const NodeMessage& question) { questions.emplace_back(node, question); }};
   std::vector<std::vector<std::string>> stacks;
   std::optional<std::map<int, NodeWorkers>> workers;
@@ -49,6 +51,21 @@ TEST_CASE("stacks come once, from the asked host, or end with the loss of that h
   asked.requests.lost(2);
   REQUIRE(asked.stacks.size() == 2);
   CHECK(asked.stacks[1].at(0).find("lost") != std::string::npos);
+}
+
+TEST_CASE("a host that is gone is not asked, and its answer is that none comes") {
+  Asked asked;
+  asked.gone = {1};
+  asked.dump(1, 4);
+  REQUIRE(asked.stacks.size() == 1);
+  CHECK(asked.stacks[0].at(0).find("lost") != std::string::npos);
+  int answers = 0;
+  asked.requests.ask_recorder(1, 4, [&](const NodeRecorded& recorded) {
+    ++answers;
+    CHECK(recorded.positions.empty());
+  });
+  CHECK(answers == 1);
+  CHECK(asked.questions.empty());
 }
 
 TEST_CASE("a survey is over when the last host has answered or is lost") {
