@@ -58,7 +58,7 @@ void DrainedHosts::drain(const HostStatus& host) {
 
 bool DrainedHosts::leave(int node) {
   if (leaving_.contains(node)) return true;
-  int others = 1;  // we stay
+  int others = membership_.own_slots() > 0 ? 1 : 0;  // our own node stays
   for (const int other : membership_.others_here()) {
     others += other != node && !leaving_.contains(other);
   }
@@ -77,7 +77,8 @@ void DrainedHosts::let_go() {
   bool news = false;
   for (auto& [name, host] : hosts_) {
     const int node = host.node;
-    if (host.left || membership_.is_own(node) || !job_.nobody_on(node)) continue;
+    const bool ours = membership_.is_own(node) || membership_.leads_beside(name);
+    if (host.left || ours || !job_.nobody_on(node)) continue;
     host.left = news = true;
     if (!job_.starts_hosts())
       membership_.release(node, "this host is drained: the job continues without it");

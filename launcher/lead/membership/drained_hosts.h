@@ -42,7 +42,8 @@ class DrainedHosts {
   // enough hosts. False: it would not have, and nothing was done.
   bool leave(int node);
   // Ends the dlaunch of each drained host with code 0, and of each leaving host with 143, once no
-  // worker of the job is there. Our own dlaunch goes on leading.
+  // worker of the job is there. Our own dlaunch goes on leading, and an elected leader keeps the
+  // agent of its host.
   void let_go();
 
   // All hosts of the job, and the drained ones.

@@ -150,6 +150,10 @@ class NodeMembership {
   // The names of those that are connected.
   std::vector<std::string> hosts_here() const;
   bool is_own(int node) const { return node == own(); }
+  // We lead from that host, whose node is another process: we were elected there.
+  bool leads_beside(const std::string& host) const {
+    return plan_.nodes.leads_only && host == plan_.host;
+  }
   std::string host_of(Slot slot) const { return node_at(home_of(slot).node).host; }
   const JobSlots::Home& home_of(Slot slot) const { return slots_.home(slot); }
   // The job's slot for a slot of a node; -1: there is none.

@@ -10,10 +10,12 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// A job of two workers on each of the hosts a, b and c, that goes on with two hosts. Host a leads.
+// A job of two workers on each of the hosts a, b and c, that goes on with two hosts. Host a leads;
+// once elected, its node is another process.
 struct Drain {
-  explicit Drain(bool starts_hosts = false)
-      : hosts(world.membership,
+  explicit Drain(bool starts_hosts = false, bool elected = false)
+      : world(plan_of(elected)),
+        hosts(world.membership,
               {.least = 2,
                .feed = [this](const JobCore::Event& event) { world.events.push_back(event); },
                .nobody_on = [this](int node) { return empty.contains(node); },
@@ -24,12 +26,19 @@ struct Drain {
                      told.push_back(fmt::format("{} {}", out ? "out" : "back", node));
                    },
                .write_down = [this] { ++written; }}) {
+    if (elected) world.comes(3, "a");
     world.comes(1, "b");
     world.comes(2, "c");
   }
+  static Plan plan_of(bool elected) {
+    Plan plan = membership_plan(3);
+    if (elected) plan.nodes.folder = "/shared";
+    plan.nodes.leads_only = elected;
+    return plan;
+  }
   void toggle(int node) { hosts.drain(hosts.all().at(static_cast<std::size_t>(node))); }
 
-  MembershipWorld world{membership_plan(3)};
+  MembershipWorld world;
   std::set<int> empty;  // nodes without workers
   Words told;           // the one who starts hosts
   int written = 0;
@@ -84,6 +93,24 @@ TEST_CASE("drained hosts: a pod may leave while enough hosts stay, and exits wit
   job.empty = {1};
   job.hosts.let_go();
   CHECK(job.world.got<NodeFinish>(1)->exit_code == 143);
+}
+
+TEST_CASE("drained hosts: an elected leader keeps the agent of its host") {
+  Drain job(false, true);
+  REQUIRE(job.hosts.all().at(0).name == "a");
+  job.toggle(0);
+  job.toggle(1);
+  job.empty = {0, 1};
+  job.hosts.let_go();
+  CHECK_FALSE(job.world.got<NodeFinish>(3));
+  CHECK(job.world.got<NodeFinish>(1));
+  CHECK(job.hosts.in_words() == Words{"a: drained", "b: drained"});
+}
+
+TEST_CASE("drained hosts: an elected leader counts the agent of its host once") {
+  Drain job(false, true);
+  CHECK(job.hosts.leave(1));
+  CHECK_FALSE(job.hosts.leave(2));
 }
 
 }  // namespace
