@@ -244,15 +244,17 @@ void JobCore::pause(int signal) {
 
 void JobCore::on(const Resize& event) {
   target_size_ = wished_size_ = std::clamp(event.size, 1, config_.max_size);
+  auto waiting = without_rank();
+  int more = std::max(target_size_ - size(), 0) + config_.spares - static_cast<int>(waiting.size());
+  for (; more < 0; ++more) {  // newcomers for an earlier, larger size
+    dismiss(waiting.back());
+    waiting.pop_back();
+  }
   if (target_size_ < size()) {
     shrink_on();
     return drop_unlinked();
   }
   // Newcomers first start and wait for the round; only then the others leave theirs.
-  int more = target_size_ - size() + config_.spares;
-  for (Slot slot = 0; slot < slots(); ++slot) {
-    more -= at(slot).wanted && at(slot).rank < 0 && takes_in(slot);
-  }
   for (Slot slot = 0; slot < slots() && more > 0; ++slot) {
     if (at(slot).wanted || !takes_in(slot)) continue;
     want(slot, -1, now_);
@@ -427,6 +429,15 @@ std::vector<Slot> JobCore::spares() const {
     const Process& process = at(slot);
     const bool may_come = process.ready || (held_back(process) && takes_in(slot));
     if (process.rank < 0 && process.wanted && may_come) found.push_back(slot);
+  }
+  return found;
+}
+
+// Those, and the processes that are on their way to that, on nodes that stay.
+std::vector<Slot> JobCore::without_rank() const {
+  std::vector<Slot> found;
+  for (Slot slot = 0; slot < slots(); ++slot) {
+    if (at(slot).wanted && at(slot).rank < 0 && takes_in(slot)) found.push_back(slot);
   }
   return found;
 }

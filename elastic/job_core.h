@@ -390,6 +390,7 @@ class JobCore {
   void finish();
 
   std::vector<Slot> spares() const;
+  std::vector<Slot> without_rank() const;
   bool held_back(const Process& process) const {
     return !elastic_ && process.life == Life::waiting && process.rank < 0;
   }

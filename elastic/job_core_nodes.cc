@@ -83,10 +83,7 @@ bool JobCore::give_place(Slot slot) {
 
 // The job does not wait for ranks that no node has room for, until a node is back.
 void JobCore::lower_target() {
-  int joiners = -config_.spares;
-  for (Slot slot = 0; slot < slots(); ++slot) {
-    joiners += at(slot).wanted && at(slot).rank < 0 && takes_in(slot);
-  }
+  const int joiners = static_cast<int>(without_rank().size()) - config_.spares;
   target_size_ = std::min(target_size_, size() + std::max(joiners, 0));
 }
 

@@ -72,6 +72,32 @@ TEST_CASE("a resize takes one round, however many members leave or come") {
   }
 }
 
+TEST_CASE("newcomers that a smaller size does not need any more stop, and spares stay") {
+  JobConfig config = of(4, 1, 1);
+  config.min_size = 1;
+  config.max_size = 8;
+  JobWorld world(config);
+  world.mute = {5, 6, 7, 8};  // on their way
+  world.feed(JobCore::Resize{8});
+  CHECK(world.running.size() == 9);
+  SUBCASE("some of them") {
+    world.feed(JobCore::Resize{6});
+    CHECK(world.stopped == Slots{8, 7});
+  }
+  SUBCASE("all of them") {
+    world.feed(JobCore::Resize{4});
+    CHECK(world.stopped == Slots{8, 7, 6, 5});
+  }
+  SUBCASE("before members leave, too") {
+    world.feed(JobCore::Resize{2});
+    CHECK(world.stopped == Slots{8, 7, 6, 5});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 1});
+    CHECK(world.running.contains(4));
+  }
+  CHECK(world.core.restarts_used() == 0);
+}
+
 TEST_CASE("if a leaving member of a resize is lost, the others stay one more round") {
   JobConfig config = of(5);
   config.min_size = 1;
