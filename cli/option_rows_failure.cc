@@ -67,8 +67,10 @@ constexpr OptionRow kFailureRows[] = {
      &Options::nccl_record},
     {"straggler", "", "", kChoices<kStragglerWords>, "warn", Group::failure,
      "What dlaunch does about a worker that stays slower than the others: nothing (off), a "
-     "warning, a restart, or a spare in its place (evict). dlaunch measures when each worker "
-     "enters libdlring's collectives. About a slow connection or a host's slow line it only warns",
+     "warning, a restart, or a spare in its place (evict), on another host if there is one; "
+     "without a spare the job goes on with fewer workers, if it may. dlaunch measures when each "
+     "worker enters libdlring's collectives. About a slow connection or a host's slow line it only "
+     "warns",
      &Options::straggler},
     {"straggler-ratio", "", "", "X", "1.1", Group::failure,
      "A worker is slow if its time between collectives is this many times that of the others",

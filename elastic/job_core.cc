@@ -267,7 +267,10 @@ void JobCore::on(const Replace& event) {
   if (at(event.slot).life != Life::running) return;
   stop(event.slot, SIGKILL);
   if (!at(event.slot).wanted) return;
-  lose(event.slot, failure_of(event.slot, event.kind));
+  const int before = size();
+  lose(event.slot, failure_of(event.slot, event.kind), event.leaves);
+  // A host that comes back does not bring it back.
+  if (event.leaves && size() < before) wished_size_ = std::min(wished_size_, size());
 }
 
 void JobCore::on(const Clock&) {
@@ -356,8 +359,8 @@ void JobCore::refuse(std::string why, std::string option) {
   ended_by_ = std::move(option);
 }
 
-// Without a failure it costs no restart.
-void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
+// Without a failure it costs no restart. leaves: as in Replace.
+void JobCore::lose(Slot slot, const std::optional<Failure>& failure, bool leaves) {
   Process& process = at(slot);
   failed_node_ = node_of(slot);
   if (process.rank >= 0) keep_leavers();
@@ -377,7 +380,7 @@ void JobCore::lose(Slot slot, const std::optional<Failure>& failure) {
   const TimePoint start_at = deadline_after(now_, decision.delay);
   const bool drained = drained_.contains(failed_node_);
   if (rank < 0) return drained ? dismiss(slot) : want(slot, -1, spare_at);
-  if (drained && give_place(slot)) {
+  if ((drained || leaves) && give_place(slot)) {
     lower_target();
     return form(rank);
   }

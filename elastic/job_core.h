@@ -182,6 +182,7 @@ class JobCore {
   struct Replace {  // it hangs, or is too slow: another part has judged so
     Slot slot;
     FailureKind kind = FailureKind::hung;
+    bool leaves = false;  // its node: it goes to a spare of another one, or without a successor
   };
   // Its agent is out of reach, and ends its workers when it notices that; or, before Start: it has
   // not come yet. No process starts on it until NodeBack.
@@ -366,7 +367,7 @@ class JobCore {
   bool hand_to_spare(int rank, int broken_node = -1);
   std::string_view rack_of(Slot slot) const;
   void lose_leaver(int rank);
-  void lose(Slot slot, const std::optional<Failure>& failure);
+  void lose(Slot slot, const std::optional<Failure>& failure, bool leaves = false);
   Failure failure_of(Slot slot, FailureKind kind) const;
   Failure failure_of(const Ended& event) const;
   void note_version(std::uint64_t version);

@@ -66,11 +66,11 @@ void JobCore::dismiss(Slot slot) {
   if (at(slot).life != Life::stopping) stop(slot, SIGTERM);
 }
 
-// Gives the place to a spare, or lets the job go on without it. False: it keeps its place, and the
-// job must wait for it.
+// Gives the place to a spare, on another node if there is one, or lets the job go on without it.
+// False: it keeps its place, and the job must wait for it.
 bool JobCore::give_place(Slot slot) {
   const int rank = at(slot).rank;
-  if (hand_to_spare(rank)) {
+  if (hand_to_spare(rank, node_of(slot))) {
     at(slot).rank = -1;
     drained_.contains(node_of(slot)) ? dismiss(slot) : want(slot, -1, now_);
   } else if (size() > config_.min_size && !any_member_done() && !are_tasks()) {

@@ -394,10 +394,11 @@ void JobMonitor::replace_if_others_wait(const RankSet& quiet, const RankSet& bus
           });
 }
 
-void JobMonitor::replace_slow(int rank, const std::string& why) {
+void JobMonitor::replace_slow(int rank, const std::string& why, bool leaves) {
   for (const Slot slot : slots_of({rank})) {
-    effects_.warn(with_hosts(why, {rank}) + "; starting it again");
-    effects_.feed(JobCore::Replace{slot, FailureKind::evicted});
+    const char* then = leaves ? "it leaves its host" : "starting it again";
+    effects_.warn(fmt::format("{}; {}", with_hosts(why, {rank}), then));
+    effects_.feed(JobCore::Replace{slot, FailureKind::evicted, leaves});
   }
 }
 

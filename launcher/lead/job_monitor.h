@@ -113,7 +113,7 @@ class JobMonitor final : private ProgressWatch::Effects {
   void replace_hung(const RankSet& ranks, const std::string& why) override;
   void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
                               const std::string& why) override;
-  void replace_slow(int rank, const std::string& why) override;
+  void replace_slow(int rank, const std::string& why, bool leaves) override;
   void happened(const JobEvent& event) override { effects_.happened(event); }
   void measured(const StepTimes& step) override { effects_.measured(step); }
   std::set<int> nodes() override;

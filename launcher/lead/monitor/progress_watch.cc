@@ -221,9 +221,9 @@ void ProgressWatch::feed(const StragglerJudge::Event& event) {
     } else if (const auto* clear = std::get_if<StragglerJudge::Clear>(&action)) {
       effects_.warn(slow_ranks(clear->slowness), clear->slowness.sentence + ": this is over");
     } else if (const auto* restart = std::get_if<StragglerJudge::Restart>(&action)) {
-      effects_.replace_slow(restart->rank, restart->why);
+      effects_.replace_slow(restart->rank, restart->why, false);
     } else if (const auto* evict = std::get_if<StragglerJudge::Evict>(&action)) {
-      effects_.replace_slow(evict->rank, evict->why);
+      effects_.replace_slow(evict->rank, evict->why, true);
     } else if (const auto* refrain = std::get_if<StragglerJudge::Refrain>(&action)) {
       effects_.warn({refrain->rank}, refrain->why);
     }

@@ -35,7 +35,8 @@ class ProgressWatch {
     // the busy ones wait.
     virtual void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
                                         const std::string& sentence) = 0;
-    virtual void replace_slow(int rank, const std::string& why) = 0;
+    // leaves: its host, as in JobCore::Replace.
+    virtual void replace_slow(int rank, const std::string& why, bool leaves) = 0;
     // For outside programs, before the action itself.
     virtual void happened(const JobEvent& event) = 0;
     virtual void measured(const StepTimes& step) = 0;

@@ -147,6 +147,13 @@ TEST_CASE("a spare that is near a lost rank takes it") {
     world.rejoin_all();
     CHECK(world.roster == Slots{0, 3, 2});
   }
+  SUBCASE("on another host if it is evicted") {
+    JobWorld world(config);
+    world.feed(JobCore::Replace{1, FailureKind::evicted, true});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 3, 2});
+    CHECK(world.core.restarts_used() == 0);
+  }
   SUBCASE("on the same host, or else on one below the same switches") {
     JobWorld world(config);
     world.fail(2);
@@ -164,6 +171,28 @@ TEST_CASE("a spare that is near a lost rank takes it") {
     lose_node(world, 2, config);
     world.rejoin_all();
     CHECK(world.roster == Slots{0, 1, 3});
+  }
+}
+
+TEST_CASE("without a spare a rank is evicted for good, if the job does not need it") {
+  JobConfig config = one_on_each_of(3, 2, 3);
+  SUBCASE("it does not") {
+    JobWorld world(config);
+    world.feed(JobCore::Replace{1, FailureKind::evicted, true});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 2});
+    lose_node(world, 2, config);
+    world.feed(JobCore::NodeBack{2});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 2});
+    CHECK_FALSE(world.running.contains(1));
+  }
+  SUBCASE("it does") {
+    config.min_size = 3;
+    JobWorld world(config);
+    world.feed(JobCore::Replace{1, FailureKind::evicted, true});
+    world.rejoin_all();
+    CHECK(world.roster == Slots{0, 1, 2});
   }
 }
 

@@ -73,8 +73,8 @@ class WatchWorld final : private ProgressWatch::Effects {
     log.push_back(fmt::format("check {}, busy {}: {}", format_rank_set(quiet),
                               format_rank_set(busy), sentence));
   }
-  void replace_slow(int rank, const std::string& why) override {
-    log.push_back(fmt::format("slow {}: {}", rank, why));
+  void replace_slow(int rank, const std::string& why, bool leaves) override {
+    log.push_back(fmt::format("{} {}: {}", leaves ? "evict" : "slow", rank, why));
   }
   std::set<int> nodes() override { return heard; }
   bool is_heard(int node) override { return heard.contains(node); }
