@@ -21,12 +21,13 @@ void JobDriver::feed(const JobCore::Event& event) {
 }
 
 // News for the record: a new number, a round that may now begin its work, hosts for a later round,
-// a task that is done, or an accusation.
+// a task that is done, an accusation, or less time left.
 void JobDriver::write_news() {
   if (core_.state() != JobState::forming && core_.state() != JobState::active) return;
   JobRecord record = core_.record();
   const auto news = [](const JobRecord& r) {
-    return std::tuple(r.round, r.live, r.wished_size, r.done, r.accused);
+    return std::tuple(r.round, r.live, r.wished_size, r.done, r.accused,
+                      r.time_left / kWritesTimeLeft);
   };
   if (news(record) == news(last_)) return;
   last_ = std::move(record);

@@ -11,6 +11,10 @@
 
 namespace dlaunch {
 
+// How often the time left of --timeout is written down, at the next event. The clocks of hosts
+// differ, so a later leader cannot know how old a record is.
+inline constexpr Duration kWritesTimeLeft = std::chrono::minutes(1);
+
 class JobDriver {
  public:
   // Carries decisions out.

@@ -134,6 +134,7 @@ class JobLeader final : private AgentBase,
   std::optional<StartedHosts> started_;  // set if we start the other hosts
   std::optional<TimePoint> fenced_;
   TimePoint end_signal_at_;
+  TimePoint write_time_left_at_ = kNever;
   DrainedHosts drained_;
   JobStory story_;
   LeaderSignals signals_;
@@ -305,6 +306,9 @@ void JobLeader::begin() {
   JobDriver::Effects& effects = *this;
   JobConfig config = membership_.shape(job_config(plan_));
   if (job_ends_at_ != kNever) config.timeout = std::max(job_ends_at_ - steady_now(), Duration(1));
+  if (writes_down() && config.timeout > Duration::zero()) {
+    write_time_left_at_ = steady_now() + kWritesTimeLeft;
+  }
   driver_.emplace(config, pump_, effects);
   if (started_) started_->begin();
   JobMonitor::Effects& watching = *this;
@@ -415,8 +419,8 @@ void JobLeader::on_idle() {
   if (progress_) progress_->observe(job().state(), job().round());
   drained_.let_go();
   if (started_ && started_->some_leave()) let_go();
-  arm_timer(std::min(
-      {job().deadline().value_or(kNever), node_->deadline().value_or(kNever), end_signal_at_}));
+  arm_timer(std::min({job().deadline().value_or(kNever), node_->deadline().value_or(kNever),
+                      end_signal_at_, write_time_left_at_}));
 }
 
 void JobLeader::on_timer() {
@@ -428,6 +432,7 @@ void JobLeader::on_timer() {
     log_warn("the job's time is nearly up: {} to all workers", describe_signal(plan_.end_signal));
     feed(JobCore::Signal{plan_.end_signal});
   }
+  if (steady_now() >= write_time_left_at_) write_time_left_at_ = steady_now() + kWritesTimeLeft;
   feed(JobCore::Clock{});
 }
 

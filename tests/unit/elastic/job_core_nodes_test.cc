@@ -38,7 +38,7 @@ JobConfig one_on_each_of(int nodes, int min_size, int restarts) {
 
 // What a JobDriver does; the journal is written when the test says so.
 struct Hands : JobDriver::Effects {
-  TimePoint now() override { return kStart; }
+  TimePoint now() override { return clock; }
   bool writes_down() const override { return true; }
   void write_down(const JobRecord& record, std::function<void()> then) override {
     records.push_back(record);
@@ -52,6 +52,7 @@ struct Hands : JobDriver::Effects {
   void perform(const JobCore::Fence& fence) override { fences.push_back(fence.round); }
   void perform(const JobCore::Announce&) override {}
   void perform(const JobCore::Finish&) override { ++finished; }
+  TimePoint clock = kStart;
   std::vector<JobRecord> records;
   std::vector<std::function<void()>> written;
   std::vector<Slot> started;
@@ -607,4 +608,27 @@ TEST_CASE("an accusation of corrupt data is written down, though nothing else is
   driver.feed(JobCore::Ready{1, 1, 0, "", true, 2});
   CHECK(hands.records.back().round == round);
   CHECK(hands.records.back().accused.at(2) == std::vector<Slot>{0, 1});
+}
+
+TEST_CASE("the time left of --timeout is written down each minute") {
+  Hands hands;
+  Pump pump;
+  JobConfig config = one_on_each_of(2, 2, 2);
+  config.timeout = 1h;
+  JobDriver driver(config, pump, hands);
+  driver.feed(JobCore::Start{});
+  for (const Slot slot : {0, 1}) {
+    driver.feed(JobCore::Spawned{slot});
+    driver.feed(JobCore::Ready{slot, 0});
+  }
+  CHECK(hands.records.back().time_left == 1h);
+  hands.clock += 30min;
+  driver.feed(JobCore::Clock{});
+  CHECK(hands.records.back().time_left == 30min);
+  const auto records = hands.records.size();
+  hands.clock += 1s;
+  driver.feed(JobCore::Clock{});
+  hands.clock += 1s;
+  driver.feed(JobCore::Clock{});
+  CHECK(hands.records.size() == records + 1);
 }
