@@ -349,6 +349,10 @@ void JobLeader::take_over(const JobCore::Resume& resumed) {
   if (!JobCore::holds(resumed.was, resumed.found)) {
     log_warn("none of its last round's workers is here");
   }
+  // If the job cannot go on without them, their loss is the reason.
+  for (const int absent : membership_.absent()) {
+    story_.lost_host(membership_.name_of(absent), membership_.ranks_before(absent));
+  }
   feed(resumed);
   telemetry_.begin_round(job().round(), job().size());
   drained_.go_on();
@@ -505,7 +509,7 @@ void JobLeader::feed(const JobCore::Event& event) {
 }
 
 void JobLeader::on_lost(int node, const std::string& host) {
-  story_.lost_host(host, job(), node);
+  story_.lost_host(host, job().ranks_on(node));
   telemetry_.events().observe(steady_now(), job());
   telemetry_.events().host_lost(host, node, job());
   on_left(node);

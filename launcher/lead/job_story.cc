@@ -100,10 +100,8 @@ void JobStory::begins_again(int rank) {
   if (facts_.lost_ranks.empty()) facts_.lost_host.clear();
 }
 
-void JobStory::lost_host(const std::string& host, const JobCore& job, int node) {
-  if (!facts_.lost_host.empty()) return;
-  std::vector<int> ranks = job.ranks_on(node);
-  if (ranks.empty()) return;
+void JobStory::lost_host(const std::string& host, std::vector<int> ranks) {
+  if (!facts_.lost_host.empty() || ranks.empty()) return;
   facts_.lost_host = host;
   facts_.lost_ranks = std::move(ranks);
   facts_.ended_before_loss = facts_.workers.size();

@@ -29,7 +29,7 @@ class JobStory {
   // The start could not even be tried.
   void setup_failed() { facts_.end = JobEnding::setup_failed; }
   // A host was lost, with the ranks on it.
-  void lost_host(const std::string& host, const JobCore& job, int node);
+  void lost_host(const std::string& host, std::vector<int> ranks);
   // place: the rank that the job has given to that worker; -1: it was a spare, which explains no
   // failure of the job.
   void ended(WorkerEnd end, int place);

@@ -133,6 +133,18 @@ std::optional<JobCore::Resume> NodeMembership::resumed() const {
   return resume;
 }
 
+std::vector<int> NodeMembership::ranks_before(int node) const {
+  std::vector<int> ranks;
+  if (!was_) return ranks;
+  const JobRecord& was = was_->job;
+  for (std::size_t rank = 0; rank < was.roster.size(); ++rank) {
+    const Slot slot = was.roster[rank];
+    const bool done = std::ranges::find(was.done, slot) != was.done.end();
+    if (home_of(slot).node == node && !done) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
 JobJournal NodeMembership::journal(const JobRecord& record) const {
   JobJournal journal{.run = run_, .size = slots_.size(), .nodes = slots_.nodes(), .job = record};
   for (const auto& node : roster_.nodes()) {

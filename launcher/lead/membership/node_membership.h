@@ -105,6 +105,8 @@ class NodeMembership {
   JobConfig shape(JobConfig config) const;
   // The remaining state of a job that goes on.
   std::optional<JobCore::Resume> resumed() const;
+  // Its ranks on that node under the previous leader, without those that had ended well.
+  std::vector<int> ranks_before(int node) const;
   // Hosts that the previous leader kept out of the job that goes on.
   std::vector<JobJournal::Drained> drained_before() const {
     return was_ ? was_->drained : std::vector<JobJournal::Drained>();

@@ -63,6 +63,17 @@ TEST_CASE("earlier job: it continues with the workers of its hosts") {
   CHECK(world.membership.drained_before().at(0).name == "d");
 }
 
+TEST_CASE("earlier job: the ranks on each host, without those that had ended well") {
+  JobJournal was = written_by_c();
+  was.job.roster = {5, 0, 6, 3};
+  was.job.done = {6};
+  MembershipWorld world(elected_plan(), was);
+  CHECK(world.membership.ranks_before(0) == std::vector<int>{1});
+  CHECK(world.membership.ranks_before(1) == std::vector<int>{3});
+  CHECK(world.membership.ranks_before(2) == std::vector<int>{0});
+  CHECK(MembershipWorld(elected_plan()).membership.ranks_before(0).empty());
+}
+
 TEST_CASE("earlier job: it begins as soon as its hosts are there, and others are tested then") {
   MembershipWorld world(elected_plan(), written_by_c());
   world.comes(2, "c");

@@ -29,6 +29,19 @@ TEST_CASE("job story: what follows a loss: a spare, a new process, or fewer work
   CHECK(next(shrinks, 1, 1, 3) == "going on with 2 of 3 workers");
 }
 
+TEST_CASE("job story: ranks that were stopped after the loss of a host are not the cause") {
+  const Plan plan{.argv = {"./train"}, .host = "a"};
+  JobStory story(plan);
+  story.lost_host("", {});
+  story.lost_host("b", {1});
+  story.ended(stopped(0, 20), 0);
+  const JobWorld world(of(2));
+  const auto ending = story.finish({.end = JobEnding::worker_failed, .why = ""}, world.core, {},
+                                   [](int, const auto&) { return false; });
+  CHECK(ending.exit_code == 69);
+  CHECK(ending.report.at(0).find("host b was lost with rank 1") != std::string::npos);
+}
+
 TEST_CASE("job story: a spare that has failed before is no cause of the job's end") {
   const Plan plan{.argv = {"./train"}, .host = "a"};
   JobStory story(plan);
