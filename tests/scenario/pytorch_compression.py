@@ -53,10 +53,42 @@ def train(codec):
         print(f"{codec}: loss {float(loss_of(net, test)):.3f} weights {hashlib.sha256(weights.numpy().tobytes()).hexdigest()}")
 
 
-try:
-    dlaunch.torch.Compression("int3", communicator=comm)
-    raise AssertionError("int3 was taken")
-except ValueError as error:
-    assert "codec is 'int3'" in str(error)
+class Complex(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3, dtype=torch.complex64))
+
+    def forward(self, x):
+        return (self.weight * x).real.sum()
+
+
+def refused(kind, words, call):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+        return
+    raise AssertionError(f"not refused: {words}")
+
+
+def complex_parameters():
+    """The hooks refuse them, and DistributedDataParallel alone averages their gradients, as the refusal says."""
+    model, words = Complex(), "complex parameters"
+    refused(TypeError, words, lambda: dlaunch.torch.Compression("int8", model))
+    refused(TypeError, words, lambda: dlaunch.torch.PowerSGD(model))
+    refused(TypeError, words, lambda: dlaunch.torch.Partial(model, may_miss=0))
+    x = torch.full((3,), complex(1 + dist.get_rank(), dist.get_rank()))
+    net = DistributedDataParallel(model)
+    net(x).backward()
+    middle = (dist.get_world_size() - 1) / 2
+    assert torch.allclose(model.weight.grad, torch.full((3,), complex(1 + middle, -middle))), model.weight.grad
+    net = DistributedDataParallel(model)
+    net.register_comm_hook(dlaunch.torch.Compression("int8"), dlaunch.torch.compressed)
+    refused(Exception, words, lambda: net(x).backward())
+
+
+refused(ValueError, "codec is 'int3'", lambda: dlaunch.torch.Compression("int3", communicator=comm))
+if backend == "dlring" and "die" not in sys.argv:
+    complex_parameters()
 for codec in codecs:
     train(codec)

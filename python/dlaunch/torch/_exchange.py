@@ -76,6 +76,7 @@ class GradientExchange(LocalTraining):
         if isinstance(parameters, torch.nn.Module):
             parameters = parameters.parameters()
         self.parameters = None if parameters is None else list(parameters)
+        self._refuse_complex(self.parameters or [])
         if elastic and self.parameters is None:
             raise ValueError(f"{self.name}: elastic=True needs the module, or its parameters")
         if elastic and communicator is not None:
@@ -93,7 +94,15 @@ class GradientExchange(LocalTraining):
     def _average(self, bucket):
         raise NotImplementedError
 
+    def _refuse_complex(self, parameters):
+        """Their gradients lie in a bucket as pairs of real numbers or as complex ones, as PyTorch's release has it, and
+        what a rank keeps of a parameter has one real number for each element."""
+        if any(parameter.is_complex() and parameter.requires_grad for parameter in parameters):
+            raise TypeError(f"{self.name}: the module has complex parameters, whose gradients this hook cannot average: "
+                            f"leave the hook out, and DistributedDataParallel averages them exactly")
+
     def _hook(self, bucket):
+        self._refuse_complex(bucket.parameters())
         with self._noting_loss():
             return self._average(bucket)
 

@@ -12,6 +12,9 @@ With int4 and topk the weights need more steps than with exact gradients.
 sends two thin matrices for the gradient of each matrix (Vogels et al., NeurIPS 2019): for n x m elements and rank r,
 r (n + m) elements.
 
+A module with complex parameters raises TypeError: leave the hook out, and DistributedDataParallel averages their
+gradients exactly.
+
 What the hook keeps from step to step is its state_dict(). With elastic=True a TorchState keeps it, and a training that
 loses a rank continues bit for bit: see dlaunch.torch.elastic.
 """
