@@ -92,6 +92,23 @@ def without_gradients():
     hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), groups=2).step()
 
 
+def beside_nameless_calls():
+    """The gradients of parameters without names are other collectives than calls without names."""
+    model = torch.nn.Linear(2, 3)
+    torch.nn.init.ones_(model.bias)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+
+    def ranks():
+        return hvd.allreduce(torch.ones(1), op=hvd.Sum)
+    # Rank 0 makes the call before the others.
+    number = ranks() if hvd.rank() == 0 else None
+    model(torch.ones(1, 2)).sum().backward()
+    number = number if hvd.rank() == 0 else ranks()
+    optimizer.step()
+    assert number == hvd.size(), number
+    assert torch.allclose(model.bias, torch.full((3,), 0.9)), model.bias
+
+
 class Breaks:
     """A timeline whose fault ends the thread that leads, once all ranks wait for the same collective."""
 
@@ -128,6 +145,7 @@ def a_fault_of_the_lead():
 
 def main():
     hvd.init()
+    beside_nameless_calls()  # while the numbers of calls without names are those of the parameters
     want = alone()
     same(distributed(), want, 1e-5, "average")
     same(distributed(op=hvd.Sum, scale=1 / hvd.size()), want, 1e-5, "sum")

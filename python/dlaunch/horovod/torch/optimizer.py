@@ -57,7 +57,8 @@ def _names(optimizer, named_parameters):
     """{parameter: its name}, in the optimizer's order."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     if named_parameters is None:
-        return {p: f"noname.{i}" for i, p in enumerate(parameters)}
+        # world.name() gives noname.1 and so on to other calls, which may run meanwhile.
+        return {p: f"gradient.noname.{i}" for i, p in enumerate(parameters)}
     named = list(named_parameters)
     if any(not isinstance(pair, tuple) for pair in named):
         raise ValueError("named_parameters should be a sequence of tuples (name, parameter), usually produced by "
