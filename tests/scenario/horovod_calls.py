@@ -151,7 +151,10 @@ def derivatives():
     equal(gradient(lambda x: hvd.broadcast(x, 1), torch.ones(2), g), [mean if rank == 1 else 0.0] * 2)
     equal(gradient(lambda x: hvd.alltoall(x, splits=[2] * size)[0], torch.ones(2 * size),
                    torch.full((2 * size,), rank + 1.0)), torch.arange(1.0, size + 1).repeat_interleave(2))
-    equal(gradient(hvd.reducescatter, torch.ones(size), torch.tensor([rank + 1.0])), torch.arange(1.0, size + 1) / size)
+    # As Horovod defines it.
+    for op, factor in ((hvd.Average, 1), (hvd.Sum, size)):
+        equal(gradient(lambda x: hvd.reducescatter(x, op=op, prescale_factor=0.5), torch.ones(size),
+                       torch.tensor([rank + 1.0])), 0.5 * factor * torch.arange(1.0, size + 1))
     one, other = torch.ones(1, requires_grad=True), torch.ones(2, requires_grad=True)
     sum(x.sum() for x in hvd.grouped_allreduce([one, other], op=hvd.Sum)).backward()
     equal(other.grad, [float(size)] * 2)

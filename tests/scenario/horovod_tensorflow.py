@@ -86,7 +86,10 @@ def derivatives():
     equal(gradient(lambda x: hvd.broadcast(x, 1), tf.ones(2), g), [total / size if rank == 1 else 0.0] * 2)
     equal(gradient(lambda x: hvd.alltoall(x, splits=[2] * size)[0], tf.ones(2 * size), tf.fill([2 * size], rank + 1.0)),
           np.repeat(np.arange(1, size + 1), 2))
-    equal(gradient(hvd.reducescatter, tf.ones(size), tf.constant([rank + 1.0])), np.arange(1, size + 1) / size)
+    # As Horovod defines it.
+    for op, factor in ((hvd.Average, 1), (hvd.Sum, size)):
+        equal(gradient(lambda x: hvd.reducescatter(x, op=op), tf.ones(size), tf.constant([rank + 1.0])),
+              factor * np.arange(1, size + 1))
 
 
 def data():

@@ -194,7 +194,7 @@ def grouped_reducescatter(tensors, device_dense="", compression=Compression.none
         def gradient(*gradients):
             if op not in (Average, Sum):
                 raise ValueError(f"reducescatter with op={op} has no derivative")
-            factor = prescale_factor * postscale_factor / (process_set.size() if op == Average else 1)
+            factor = prescale_factor * postscale_factor * (process_set.size() if op == Sum else 1)
             whole = grouped_allgather(gradients, name and f"{name}.gradient", process_set=process_set)
             return [tensor * tf.cast(factor, tensor.dtype) for tensor in whole]
         return results, gradient
@@ -206,7 +206,7 @@ def grouped_reducescatter(tensors, device_dense="", compression=Compression.none
 def reducescatter(tensor, device_dense="", compression=Compression.none, op=Average, name=None,
                   process_set=global_process_set, ignore_name_scope=False, prescale_factor=1.0, postscale_factor=1.0):
     """This rank's rows of the reduction. If the rows do not divide evenly, the first ranks have one more.
-    Differentiable."""
+    Differentiable, with the gradient of dlaunch.horovod.torch."""
     return grouped_reducescatter([tensor], device_dense, compression, op, process_set, prescale_factor,
                                  postscale_factor, name)[0]
 

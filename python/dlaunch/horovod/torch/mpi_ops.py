@@ -287,7 +287,7 @@ class _Reducescatter(torch.autograd.Function):
         process_set, op = ctx.how["process_set"], ctx.how["op"]
         if op not in (Average, Sum):
             raise ValueError(f"reducescatter with op={op} has no derivative")
-        factor = ctx.how["prescale_factor"] * ctx.how["postscale_factor"] / (process_set.size() if op == Average else 1)
+        factor = ctx.how["prescale_factor"] * ctx.how["postscale_factor"] * (process_set.size() if op == Sum else 1)
         gathered = synchronize(grouped_allgather_async(gradients, process_set=process_set))
         return (None, None, *(gradient * factor for gradient in gathered))
 
@@ -295,7 +295,8 @@ class _Reducescatter(torch.autograd.Function):
 def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
                   prescale_factor=1.0, postscale_factor=1.0):
     """This rank's rows of the reduction. If the rows do not divide evenly, the first ranks have one more.
-    Differentiable."""
+    Differentiable: the gradient is that of all ranks, one after the other, and with op=Sum size times as much, as in
+    Horovod."""
     return grouped_reducescatter([tensor], name, compression, op, process_set, prescale_factor, postscale_factor)[0]
 
 
