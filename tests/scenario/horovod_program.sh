@@ -61,6 +61,26 @@ P
 # The report names the rank that leaves first.
 run dlaunch --nproc 2 --horovod "$python" leave.py exit
 expect_code 3; expect_err 'rank 1 .* failed first: exit code 3'
+# A rank with so many files open that its next descriptors are above 1023 gets the error, too.
+cat >left.py <<'P'
+import os, resource, signal, sys
+import horovod.torch as hvd, torch
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlaunch's SIGTERM may come before the error
+hvd.init()
+hvd.allreduce(torch.ones(1))
+if hvd.rank() == 1:
+    sys.exit(3)
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1024)]
+try:
+    hvd.allreduce(torch.ones(1))
+except hvd.HorovodInternalError as error:
+    print("told:", error, flush=True)
+P
+if [ "$(ulimit -Hn)" = unlimited ] || [ "$(ulimit -Hn)" -ge 2048 ]; then
+  run dlaunch --nproc 2 --grace 20s --horovod "$python" left.py
+  expect_code 3; expect_out '^\[0\] told: the program of rank 1 has ended'
+fi
 rm gone; run dlaunch --nproc 2 --horovod "$python" leave.py raise
 expect_code 1; expect_err 'RuntimeError: of its own'
 rm gone; run dlaunch --nproc 2 --max-restarts 1 --horovod "$python" leave.py raise

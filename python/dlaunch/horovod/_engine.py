@@ -205,10 +205,13 @@ class Engine:
         with self._lock:
             failed = [*self._entries.values(), *([self._joining] if self._joining else [])]
             self._entries, self._joining = {}, None
-        if failed:
+        if not failed:
+            return
+        try:
             self._blame()
-        for entry in failed:
-            entry.complete(error=self._end)
+        finally:  # no caller waits for ever
+            for entry in failed:
+                entry.complete(error=self._end)
 
     def _blame(self):
         if self._gone is not None and self._gone != self.rank:

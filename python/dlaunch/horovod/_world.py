@@ -324,7 +324,9 @@ def _wait_for_end(process):
     except (AttributeError, OSError):
         return  # it has ended, or this system does not show it
     try:
-        select.select([descriptor], [], [], _PATIENCE)
+        end = select.poll()  # select() refuses descriptors from 1024 on
+        end.register(descriptor, select.POLLIN)
+        end.poll(1000 * _PATIENCE)
     finally:
         os.close(descriptor)
 
