@@ -12,9 +12,10 @@ Each function takes a pytree of arrays and returns one of the same structure. Al
 same order, with the same shapes and dtypes. Arrays of one dtype go in one collective. Results are in host memory, as
 arrays of JAX on its default device.
 
-Within jax.jit these are ordered effects: JAX runs them in the order of the program. They have no derivative:
-differentiate first, then reduce. JAX refuses vmap over them. The loss of a rank raises dlaunch.PeerLost; within jit JAX
-wraps it in a JaxRuntimeError.
+Within jax.jit these are ordered effects: JAX runs them in the order of the program. A call outside of jit first waits
+for those that this thread has begun within jit. They have no derivative: differentiate first, then reduce. JAX refuses
+vmap over them. The loss of a rank raises dlaunch.PeerLost; within jit JAX wraps it in a JaxRuntimeError, which later
+calls outside of jit raise, too.
 
 The ranks need no jax.distributed.initialize(): each has its own devices. With it, call these outside of jit only.
 """
@@ -73,6 +74,7 @@ def _over_ranks(collective, tree, in_front=()):
     if any(isinstance(x, jax.core.Tracer) for x in leaves):
         leaves = io_callback(functools.partial(_by_dtype, collective), results, leaves, ordered=True)
     else:
+        jax.effects_barrier()
         arrays = [np.asarray(x, result.dtype) for x, result in zip(leaves, results)]
         leaves = [jnp.asarray(x) for x in _by_dtype(collective, arrays)]
     return jax.tree.unflatten(structure, leaves)

@@ -68,6 +68,14 @@ for _ in range(5):
     alone = alone - 0.1 * jax.grad(loss)(alone, xs, ys)
 np.testing.assert_allclose(w, alone, rtol=1e-5)
 assert (dj.all_gather(w) == w).all(), "the ranks differ"
+
+# A call outside of jit comes after those within, even on a rank whose computation before them takes longer.
+@jax.jit
+def late_sum(x):
+    slow = jax.lax.fori_loop(0, 100 if rank == 0 else 0, lambda i, m: jnp.tanh(m @ m), jnp.ones((400, 400)) * x)
+    return dj.psum(jnp.where(slow[0, 0] == 7, 0.0, x))
+within = late_sum(jnp.float32(1))
+assert dj.psum(jnp.float32(2)) == 2 * size and within == size, within
 print("right", rank, flush=True)
 if sys.argv[1:]:
     if rank == 1:
