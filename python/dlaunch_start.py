@@ -20,7 +20,8 @@ class AfterImport:
         if name != self.name:
             return None
         # A program that only asks whether the module exists comes here, too: the import may follow.
-        found = (finder.find_spec(name, path, target) for finder in list(sys.meta_path) if finder is not self)
+        others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        found = (finder.find_spec(name, path, target) for finder in others)
         spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and hasattr(spec.loader, "exec_module"):
             spec.loader.exec_module = self._with_after(spec.loader.exec_module)
