@@ -12,6 +12,7 @@ A job goes through these states:
 
 import dataclasses
 import json
+import math
 import re
 from typing import Optional
 
@@ -97,6 +98,8 @@ def checked_parameters(parameters):
                              "begins with a letter, and has at most 64 characters")
         if not isinstance(value, (str, int, float)):
             raise BadRequest(f"parameter {name!r}: a value is a string, a number, true or false")
+        if isinstance(value, float) and not math.isfinite(value):  # JSON has no infinity, but 1e999 becomes one
+            raise BadRequest(f"parameter {name!r}: the number is too large")
         if isinstance(value, str) and (len(value) > MAX_VALUE or not value.isprintable()):
             raise BadRequest(f"parameter {name!r}: a string has at most {MAX_VALUE} printable characters")
     return parameters

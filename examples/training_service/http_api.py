@@ -148,8 +148,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def body(self):
         length = self.headers.get("Content-Length", "")
-        if not length.isdigit():
-            raise Refused(411, "the request has no Content-Length")
+        if not re.fullmatch("[0-9]{1,18}", length):
+            raise Refused(411, "the request has no valid Content-Length")
         if int(length) > MAX_BODY:
             raise Refused(413, f"the body has more than {MAX_BODY} bytes")
         return self.rfile.read(int(length))

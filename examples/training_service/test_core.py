@@ -38,6 +38,7 @@ class Requests(unittest.TestCase):
             (dict(good, parameters={"x y": 1}), "parameter 'x y': a name"),
             (dict(good, parameters={"x": [1]}), "parameter 'x': a value"),
             (dict(good, parameters={"x": None}), "parameter 'x': a value"),
+            (b'{"algorithm": "fit_line", "parameters": {"x": -1e999}}', "parameter 'x': the number is too large"),
             (dict(good, parameters={"x": "a\nb"}), "printable"), (dict(good, parameters={"x": "a" * 1001}), "1000"),
         ):
             with self.assertRaises(core.BadRequest) as caught:

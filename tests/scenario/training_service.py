@@ -227,6 +227,8 @@ def wrong_requests():
     refused(400, "from 1 to 4", "POST", "/train", b'{"algorithm": "echo", "PARALLEL_INSTANCES": 5}')
     refused(400, "parameter 'x y'", "POST", "/train", b'{"algorithm": "echo", "parameters": {"x y": 1}}')
     refused(413, "more than 65536 bytes", "POST", "/train", b" " * 65537)
+    for length in "\u00b2", "9" * 5000:  # the first one is a digit for str.isdigit() alone
+        refused(411, "no valid Content-Length", "POST", "/train", b"", {"Content-Length": length})
     refused(404, "there is no /jobs", "GET", "/jobs")
     refused(404, "there is no job abc", "GET", "/train/abc")
     refused(404, "there is no job abc", "DELETE", "/train/abc")
