@@ -270,7 +270,33 @@ for words, dataset, batch, options in (
 assert sum(map(len, elastic.DataLoader(data, 4, sampler=None, persistent_workers=False))) == 8
 print("all refused")
 P
-# One process runs all three, because each imports PyTorch.
-cat names.py wrong.py unsupported.py >refused.py
+# The worker processes of each rank, and of each pass, have other random numbers. The seed decides the order.
+cat >draws.py <<'P'
+from unittest import mock
+
+class Draws(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return torch.rand(())
+
+def drawn(rank=0, position=0, **options):
+    loader = elastic.DataLoader(Draws(), 2, shuffle=False, num_workers=1, **options)
+    loader.load_state_dict({"epoch": 0, "position": position})
+    dist = torch.distributed
+    with mock.patch.multiple(dist, is_initialized=lambda: True, get_rank=lambda: rank, get_world_size=lambda: 2):
+        return {float(x) for batch in loader for x in batch}
+
+first = drawn()
+assert len(first) == 4 and drawn() == first, first
+for others in drawn(rank=1), drawn(position=4), drawn(seed=1):
+    assert others and not first & others, (first, others)
+orders = [torch.cat(list(elastic.DataLoader(torch.arange(100), 10, seed=seed))).tolist() for seed in (1, 1, 2)]
+assert orders[0] == orders[1] != orders[2], orders
+print("all random")
+P
+# One process runs all four, because each imports PyTorch.
+cat names.py wrong.py unsupported.py draws.py >refused.py
 run "$python" "$PWD/refused.py"
-expect_code 0; expect_out '^all refused$'
+expect_code 0; expect_out '^all refused$'; expect_out '^all random$'

@@ -1,8 +1,20 @@
 """Data for an elastic training with PyTorch: a DataLoader whose position in the data is part of the state."""
 
+import hashlib
+
 import torch
 import torch.distributed as dist
 import torch.utils.data
+
+
+def _seed(*numbers):
+    """A seed that all of these numbers decide. PyTorch's generators on the CPU use only the lower 32 bits of a seed."""
+    text = " ".join(map(str, numbers))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little")
+
+
+def _rank_and_size():
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
 class _Order:
@@ -27,9 +39,9 @@ class _Order:
         return -(-(self.end - self.position) // self.global_batch)
 
     def __iter__(self):
-        rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        rank, size = _rank_and_size()
         if self.shuffle:
-            generator = torch.Generator().manual_seed(((self.seed << 32) + self.epoch) % (1 << 64))
+            generator = torch.Generator().manual_seed(_seed(self.seed, self.epoch))
             order = torch.randperm(self.samples, generator=generator).tolist()
         else:
             order = range(self.samples)
@@ -76,6 +88,10 @@ class DataLoader(torch.utils.data.DataLoader):
     the same batches. If a batch does not divide evenly some ranks have one sample more, and a last batch with fewer
     samples than ranks has some twice.
 
+    The random numbers of worker processes (num_workers), as of augmentations, depend on seed, epoch, rank, and the
+    position at which the pass begins. So they differ between ranks, a pass that goes on in the middle of an epoch
+    repeats none, and a replacement has those of the lost rank.
+
     epoch, position: where the next batch begins. options: as torch's, except sampler, batch_sampler and batch_size. The
     data set must have __len__ and __getitem__, like a torch.utils.data.Dataset. Unsupported arguments raise TypeError
     with a sentence."""
@@ -95,7 +111,8 @@ class DataLoader(torch.utils.data.DataLoader):
         return self.order.position
 
     def __iter__(self):
-        self._seeds.manual_seed(((self.order.seed << 32) + self.order.epoch) % (1 << 64))
+        rank, _ = _rank_and_size()
+        self._seeds.manual_seed(_seed(self.order.seed, self.order.epoch, self.order.position, rank))
         for batch in super().__iter__():
             self.order.advance()
             yield batch
