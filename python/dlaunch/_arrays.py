@@ -1,4 +1,12 @@
-"""New arrays for results, and arrays for functions that reduce. Imports NumPy when it is first needed."""
+"""New arrays for results, arrays for functions that reduce, and the bytes of tensors. Imports NumPy when it is first
+needed."""
+
+import ctypes
+
+
+def bytes_of(tensor):
+    """A copy of the bytes of a contiguous tensor of PyTorch in the host's memory, also without NumPy."""
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
 def empty(like, shape):

@@ -133,8 +133,13 @@ class Outer(LocalTraining):
         return self._memory()[self._core.shared_bytes:]
 
     def _memory(self):
+        return self._array(self._core)
+
+    @staticmethod
+    def _array(memory):
+        """The bytes of this memory, in place."""
         import numpy
-        return numpy.frombuffer(self._core, dtype=numpy.uint8)
+        return numpy.frombuffer(memory, dtype=numpy.uint8)
 
     def settle(self):
         """Waits for averages in the background, so that the state is complete, before a commit. They are applied when
@@ -149,7 +154,8 @@ class Outer(LocalTraining):
     def state_dict(self):
         """A copy of the state, without the tensors. Each rank has its own. Waits for averages in the background."""
         self.settle()
-        return {"shared": self.shared.copy(), "residual": self.residual.copy()}
+        copy, shared_bytes = self._array(bytearray(self._core)), self._core.shared_bytes
+        return {"shared": copy[:shared_bytes], "residual": copy[shared_bytes:]}
 
     def load_state_dict(self, state):
         """The state of an Outer with the same options and tensors; load the tensors, too. The training then continues

@@ -56,6 +56,11 @@ torch_built() { compgen -G "$BUILD/python/dlaunch/torch/*dlring_torch*.so" >/dev
 need_torch_built() { torch_built || skip "dlaunch.torch was not built: it needs libtorch-dev and pybind11-dev"; }
 # need_torch_back_end: PyTorch in $python, and dlaunch.torch.
 need_torch_back_end() { need_torch; need_torch_built; }
+# without_numpy COMMAND…: runs the command so that its Pythons have no NumPy.
+without_numpy() {
+  mkdir -p no_numpy/numpy && echo 'raise ModuleNotFoundError("the test hides NumPy")' >no_numpy/numpy/__init__.py
+  PYTHONPATH="$PWD/no_numpy${PYTHONPATH:+:$PYTHONPATH}" "$@"
+}
 # install_beside MODULE: makes an environment with the package, and with the folder in which $python has MODULE. $python
 # becomes the Python of this environment.
 install_beside() {

@@ -80,7 +80,7 @@ class Own(Parts):
     def _begin_own(self):
         if self._keeps_own():
             self._block.write(self._comm.rank, None, self._with_random)
-            self._kept.keep_own(self._block.memory.numpy())
+            self._kept.keep_own(self._block.memory)
 
     def _shard_replicas(self):
         if self._replicas is None:
@@ -105,7 +105,7 @@ class Own(Parts):
         self._for_train("commit")
         if self._keeps_own():
             self._block.write(self._comm.rank, self._shards, self._with_random)
-            self._kept.set_own(self._block.memory.numpy())
+            self._kept.set_own(self._block.memory)
         super()._save()
         if self._checkpoints is not None:
             self._save_if_due()

@@ -20,6 +20,8 @@ import sys
 import torch
 import torch.distributed as dist
 
+from .._arrays import bytes_of
+
 _WORDS = struct.Struct("<QQ")
 _ROUND = 1024  # heads are padded to multiples of it, so that a block keeps its size when a number grows
 
@@ -31,13 +33,13 @@ def random_state():
     """The state for Python, torch, NumPy if it is in use, and this process's GPU if it has one."""
     version, words, gauss = random.getstate()
     state = {"python": (version, struct.pack(f"<{len(words)}Q", *words), gauss),
-             "torch": torch.get_rng_state().numpy().tobytes()}
+             "torch": bytes_of(torch.get_rng_state())}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, keys, *rest = numpy.random.get_state()
         state["numpy"] = (kind, keys.tobytes(), *rest)
     if torch.cuda.is_available() and torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state().numpy().tobytes()
+        state["cuda"] = bytes_of(torch.cuda.get_rng_state())
     return state
 
 
@@ -247,8 +249,8 @@ def blocks_of(memory):
     """memory: a uint8 tensor of blocks, one after the other. Yields (head, the bytes of its pieces) for each."""
     at, found = 0, []
     while at < memory.numel():
-        whole, head = _WORDS.unpack(memory[at:at + _WORDS.size].numpy().tobytes())
-        pickled = memory[at + _WORDS.size:at + head].numpy().tobytes()
+        whole, head = _WORDS.unpack(bytes_of(memory[at:at + _WORDS.size]))
+        pickled = bytes_of(memory[at + _WORDS.size:at + head])
         found.append((pickle.loads(pickled), memory[at + head:at + whole]))
         at += whole
     return found

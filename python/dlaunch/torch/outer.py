@@ -24,6 +24,14 @@ from ._communicator import default_communicator
 __all__ = ["DiLoCo", "LocalSGD"]
 
 
+class _Outer(Outer):
+    """With tensors for its memory, and so without NumPy."""
+
+    @staticmethod
+    def _array(memory):
+        return torch.frombuffer(memory, dtype=torch.uint8)
+
+
 class DiLoCo(LocalTraining):
     """parameters: a module, or parameters that are on their device and stay there. Rank 0's are copied to all ranks.
     Those with 16 bits, or on a GPU, are copied to the host when an average is due, and back when one is applied; these
@@ -55,11 +63,10 @@ class DiLoCo(LocalTraining):
     def _begin(self, comm, copies=True):
         """Makes the outer optimizer. copies: with rank 0's parameters on all ranks."""
         self._take()
-        arrays = [memory.numpy() for memory in self._on_host]
         if copies:
-            comm.broadcast_list(arrays)
+            comm.broadcast_list(self._on_host)
             self._give()
-        self._made = Outer(comm, arrays, **self._options)
+        self._made = _Outer(comm, self._on_host, **self._options)
 
     @property
     def _outer(self):
@@ -127,11 +134,11 @@ class DiLoCo(LocalTraining):
 
     def state_dict(self):
         """This rank's state, as tensors, without the parameters."""
-        return {name: torch.from_numpy(part) for name, part in self._outer.state_dict().items()}
+        return self._outer.state_dict()
 
     def load_state_dict(self, state):
         """Takes the state of a DiLoCo with the same options. Load the parameters into the module, too."""
-        self._outer.load_state_dict({name: part.cpu().numpy() for name, part in state.items()})
+        self._outer.load_state_dict({name: part.cpu() for name, part in state.items()})
 
 
 class LocalSGD(DiLoCo):

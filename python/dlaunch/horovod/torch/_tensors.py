@@ -2,6 +2,8 @@
 
 import torch
 
+from ..._arrays import bytes_of
+
 
 def name_of(x):
     return str(x.dtype).partition(".")[2]
@@ -25,7 +27,7 @@ def from_bytes(data):
 
 
 def to_bytes(x):
-    return bytes(x.tolist()) if x.numel() < 64 else x.numpy().tobytes()
+    return bytes_of(x)
 
 
 def scale(x, factor):
