@@ -101,6 +101,7 @@ OuterSites::Verdict OuterSites::verdict_of(const SiteNews& news) {
   verdict.id = news.id;
   verdict.more = sites_.endpoint->decided() > news.id;
   verdict.ours = news.ours;
+  verdict.earlier = news.earlier;
   for (const SiteMember& member : news.merge.members) verdict.members |= 1U << member.site;
   if (news.kind == SiteNews::Kind::state) {
     whole_ = news.state;
@@ -253,20 +254,17 @@ dl_result OuterSites::send(MergeHead head) {
   const auto fragment = static_cast<int>(head.fragment);
   if (const auto done = take_mean_gradient(fragment); done != DL_OK) return done;
   const std::span<float> gradient = state_.gradient(fragment);
-  pending_ = Pending{.head = head, .payload = {}, .back = {}};
+  pending_ = Pending{.head = head, .payload = {}, .lost = {}, .late = {}};
   if (!leads()) return DL_OK;
-  float* const residual = state_.residual(fragment);
+  const float* const residual = state_.residual(fragment);
   std::vector<float> exact(gradient.begin(), gradient.end());
-  if (residual != nullptr) {
-    for (std::size_t i = 0; i < exact.size(); ++i) exact[i] += residual[i];
-    if (sites_.late == DL_SITES_DROP) {
-      pending_->back.assign(residual, residual + gradient.size());
-    }
-  }
-  pending_->payload = std::make_shared<std::string>(encode_payload(head, codec_, exact, residual));
+  for (std::size_t i = 0; residual != nullptr && i < exact.size(); ++i) exact[i] += residual[i];
+  if (codec_ != WireCodec::none) pending_->lost.resize(exact.size());
+  pending_->payload = std::make_shared<std::string>(encode_payload(
+      head, codec_, exact, pending_->lost.empty() ? nullptr : pending_->lost.data()));
   if (sites_.late == DL_SITES_CARRY) {
     std::ranges::transform(exact, exact.begin(), finite_or_0);
-    pending_->back = std::move(exact);
+    pending_->late = std::move(exact);
   }
   const OuterCounts& counts = state_.counts();
   sites_.endpoint->contribute(MergeId{counts.epoch, counts.merges}.next(), pending_->payload);
@@ -306,6 +304,11 @@ dl_result OuterSites::follow(const Verdict& verdict, float mixing) {
   return DL_OK;
 }
 
+void OuterSites::note_carried() {
+  const std::lock_guard lock(sites_.mutex);
+  ++sites_.carried;
+}
+
 void OuterSites::note_merge(const Verdict& verdict) {
   const std::lock_guard lock(sites_.mutex);
   sites_.last = verdict.id;
@@ -313,16 +316,19 @@ void OuterSites::note_merge(const Verdict& verdict) {
   sites_.members = verdict.members;
 }
 
-// The residual as it would be without the contribution, or with all of it.
-void OuterSites::settle_residual(bool ours) {
-  if (ours) return;
-  {
-    const std::lock_guard lock(sites_.mutex);
-    ++sites_.carried;
+// Until a merge shows where the contribution went, the residual has what it had before: a state
+// that is saved meanwhile must not lack it.
+void OuterSites::settle_residual(const Verdict& verdict) {
+  const auto fragment = static_cast<int>(verdict.head.fragment);
+  float* const residual = state_.residual(fragment);
+  if (residual == nullptr || !leads()) return;
+  if (!verdict.ours) {
+    std::ranges::copy(pending_->late, residual);
+    return;
   }
-  const auto& back = pending_->back;
-  float* const residual = state_.residual(static_cast<int>(pending_->head.fragment));
-  if (residual != nullptr && leads()) std::copy(back.begin(), back.end(), residual);
+  std::fill_n(residual, state_.gradient(fragment).size(), 0.0F);
+  // What the codec lost in an earlier life is not known.
+  if (pending_ && !verdict.earlier) std::ranges::copy(pending_->lost, residual);
 }
 
 dl_result OuterSites::apply(const Verdict& verdict, float mixing) {
@@ -337,10 +343,13 @@ dl_result OuterSites::apply(const Verdict& verdict, float mixing) {
                verdict.id.number, verdict.head.fragment, verdict.head.steps,
                pending_->head.fragment, pending_->head.steps)});
     }
-    settle_residual(verdict.ours);
+    if (!verdict.ours) note_carried();
+  }
+  if (pending_ || verdict.ours) {
+    settle_residual(verdict);
     pending_.reset();
-  } else if (!verdict.ours) {
-    if (const auto done = keep_work(fragment); done != DL_OK) return done;
+  } else if (const auto done = keep_work(fragment); done != DL_OK) {
+    return done;
   }
   const std::span<float> average = state_.gradient(fragment);
   if (const auto done = share(average.data(), average.size_bytes()); done != DL_OK) return done;

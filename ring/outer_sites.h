@@ -87,9 +87,9 @@ class OuterSites {
   struct Verdict {
     dl_result code = DL_OK;
     SiteNews::Kind kind = SiteNews::Kind::synced;
-    bool waits = false;  // none of the below: rank 0 still waits
-    bool more = false;   // another one follows at once
-    bool ours = false;
+    bool waits = false;                  // none of the below: rank 0 still waits
+    bool more = false;                   // another one follows at once
+    bool ours = false, earlier = false;  // as in SiteNews
     MergeId id{};
     MergeHead head{};
     std::uint32_t contributed = 0, members = 0;
@@ -98,8 +98,10 @@ class OuterSites {
   };
   struct Pending {
     MergeHead head;
-    std::shared_ptr<std::string> payload;  // of rank 0, like the next
-    std::vector<float> back;               // the residual if the contribution is late
+    // Of rank 0, like the next two.
+    std::shared_ptr<std::string> payload;
+    std::vector<float> lost;  // the residual if the merge has the contribution; empty: 0
+    std::vector<float> late;  // the residual if it comes too late; empty: the one until now
   };
 
   // This rank has the endpoint; another one may in the next round.
@@ -118,7 +120,8 @@ class OuterSites {
   dl_result apply(const Verdict& verdict, float mixing);
   dl_result take_whole(const Verdict& verdict);
   dl_result take_mean_gradient(int fragment);
-  void settle_residual(bool ours);
+  void settle_residual(const Verdict& verdict);
+  void note_carried();
   void note_merge(const Verdict& verdict);
   void jump(std::uint64_t steps_before);
   dl_result say(const Error& error) const;

@@ -366,10 +366,10 @@ void SiteEndpoint::perform(SiteCore::Apply& action) {
   SiteNews news{.kind = SiteNews::Kind::merge, .id = action.merge.id, .merge = action.merge};
   for (const Contribution& contribution : action.merge.contributions) {
     news.payloads.push_back(payloads_.at(contribution));
+    if (contribution.member.site != config_.me) continue;
+    news.ours = true;
+    news.earlier = contribution.member != me_;
   }
-  news.ours = std::ranges::any_of(action.merge.contributions, [this](const Contribution& one) {
-    return one.member.site == config_.me;
-  });
   applying_ = news;
   tell(std::move(news));
 }

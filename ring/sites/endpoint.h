@@ -83,7 +83,8 @@ struct SiteNews {
   MergeId id{};
   Merge merge{};
   std::vector<SharedBytes> payloads{};  // in the order of its contributions
-  bool ours = false;  // a contribution of this site is in it, of this life or one before
+  bool ours = false;     // a contribution of this site is in it, of this life or one before
+  bool earlier = false;  // of one before
   SharedBytes state{};
 };
 

@@ -39,7 +39,8 @@
  * What a site contributes counts in one merge or in none. If a merge was made without it, its
  * work comes with its next contribution (DL_SITES_CARRY), or is dropped. A site that takes the
  * whole state drops it, too. If a restarted site finds that a merge has a contribution of its
- * earlier life, it drops what it has done in that merge's part of the parameters.
+ * earlier life, it drops what it has done in that merge's part of the parameters, and what its
+ * residual has of it.
  *
  * dl_outer_settle() does not wait for a merge in the background: that is not part of the state, and
  * the other sites bring it after a recovery. After dl_outer_restored(), which a new round of an

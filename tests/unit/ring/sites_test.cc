@@ -43,6 +43,25 @@ double given_by(int site, const std::string& path, std::uint32_t fragment = 0) {
   return sum;
 }
 
+// The site owes work since an earlier merge: 32 in the first element.
+void owe(const SiteRun& run) {
+  const auto residual = residual_of(run);
+  for (std::size_t i = 0; i < residual.size(); ++i) residual[i] = 32 + static_cast<float>(i % 7);
+}
+
+struct Traffic {
+  std::uint64_t sent = 0, received = 0;
+};
+Traffic traffic_of(const SiteRun& run) {
+  dl_sites_info info{};
+  info.struct_size = sizeof info;
+  dl_sites_get_info(run.sites, &info);
+  const auto sum = [](const auto& bytes) {
+    return std::accumulate(std::begin(bytes), std::end(bytes), std::uint64_t{0});
+  };
+  return {sum(info.bytes_sent), sum(info.bytes_received)};
+}
+
 // All end well and with the same weights, after so many steps; 0: after any number.
 void check_equal_ends(const std::vector<SiteRun*>& runs, std::uint64_t steps = 0) {
   for (SiteRun* run : runs) {
@@ -203,6 +222,9 @@ TEST_CASE("sites: the work of a site's earlier life counts once") {
   const SiteWorld world(3);
   dl::OuterOptions outer = exact(4);
   outer.delay = 1;
+  SUBCASE("exact") {}
+  SUBCASE("in few bits") { outer.codec = DL_CODEC_INT4; }
+  SavedSite saved;
   SiteRun::Plan plan{.outer = outer, .steps = 12, .grace = kSanitized ? 3.0 : 1.0};
   auto others = plan, dies = plan, again = plan;
   others.amount = 1;
@@ -210,12 +232,6 @@ TEST_CASE("sites: the work of a site's earlier life counts once") {
   std::unique_ptr<SiteRun> first, second, a, b;
   std::atomic<int> made = 0;
   std::atomic<bool> is_back = false;
-  const auto sent = [&] {
-    dl_sites_info info{};
-    info.struct_size = sizeof info;
-    dl_sites_get_info(first->sites, &info);
-    return info.bytes_sent[0] + info.bytes_sent[1];
-  };
   std::uint64_t sent_before = 0;
   // The first merge is made once the site is back, and has not contributed once more.
   others.before_step = [&](std::uint64_t steps) {
@@ -224,18 +240,30 @@ TEST_CASE("sites: the work of a site's earlier life counts once") {
   };
   dies.steps = 4;
   dies.finishes = false;
-  dies.before_step = [&](std::uint64_t steps) {
+  dies.before_steps = [&] {
     wait_for([&] { return made >= 3; });
-    if (steps == 3) sent_before = sent();
+    owe(*first);
   };
+  dies.before_step = [&](std::uint64_t steps) {
+    if (steps == 2) saved.save(*first);
+    if (steps == 3) sent_before = traffic_of(*first).sent;
+  };
+  const auto payload = payload_bytes(static_cast<WireCodec>(outer.codec), kCount);
   // Until one of the others has what it contributes.
   dies.before_finish = [&] {
-    wait_for([&] { return sent() > sent_before + kCount * sizeof(float); });
+    wait_for([&] { return traffic_of(*first).sent > sent_before + payload; });
+  };
+  again.before_steps = [&] {
+    wait_for([&] { return made == 4; });
+    saved.restore(*second);
   };
   again.before_step = [&](std::uint64_t steps) {
-    wait_for([&] { return made == 4; });
     is_back = is_back || steps == 3;
     if (steps == 3) wait_for([&] { return a->merges() >= 1 && b->merges() >= 1; });
+    if (steps == 5) {  // what it owes is in the merge
+      const auto owed = residual_of(*second);
+      CHECK(std::ranges::count(owed, 0.0F) == std::ssize(owed));
+    }
   };
   first = std::make_unique<SiteRun>(world, 2, dies);
   a = std::make_unique<SiteRun>(world, 0, others);
@@ -246,10 +274,96 @@ TEST_CASE("sites: the work of a site's earlier life counts once") {
   second = std::make_unique<SiteRun>(world, 2, again);
   made = 4;
   check_equal_ends({a.get(), b.get(), second.get()});
+  if (outer.codec != DL_CODEC_NONE) return;
   const double given = given_by(2, world.journal(0));
   // The four steps of the first life stand for those of the second one. The fifth and the ninth
   // were before an average was applied.
-  CHECK(given + static_cast<double>(second->residual.front()) == 10 * 16);
+  CHECK(given + static_cast<double>(second->residual.front()) == 10 * 16 + 32);
+}
+
+TEST_CASE("sites: what an earlier life carried is not given again after the merge that has it") {
+  const SiteWorld world(3);
+  SavedSite saved;
+  SiteRun::Plan plan{.outer = exact(4), .steps = 12, .grace = kSanitized ? 3.0 : 1.0};
+  auto others = plan, dies = plan, again = plan;
+  others.amount = 1;
+  dies.amount = again.amount = 16;
+  std::unique_ptr<SiteRun> first, second, a, b;
+  std::atomic<int> made = 0;
+  std::uint64_t a_before = 0, b_before = 0;
+  std::atomic<bool> contributes = false;
+  // The first merge is made while the site is away, with what it has sent.
+  others.before_step = [&](std::uint64_t steps) {
+    if (steps == 3) wait_for([&] { return first->over.load(); });
+    if (steps == 6) wait_for([&] { return made == 4 && second->done >= 4; });
+  };
+  dies.before_steps = [&] {
+    wait_for([&] { return made >= 3; });
+    owe(*first);
+  };
+  dies.before_step = [&](std::uint64_t steps) {
+    if (steps == 2) saved.save(*first);
+    if (steps != 3) return;
+    a_before = traffic_of(*a).received;
+    b_before = traffic_of(*b).received;
+    contributes = true;
+  };
+  again.before_steps = [&] {
+    wait_for([&] { return made == 4; });
+    saved.restore(*second);
+  };
+  first = std::make_unique<SiteRun>(world, 2, dies);
+  a = std::make_unique<SiteRun>(world, 0, others);
+  b = std::make_unique<SiteRun>(world, 1, others);
+  made = 3;
+  wait_for([&] {  // until both have what it contributes
+    const auto payload = payload_bytes(WireCodec::none, kCount);
+    return contributes && traffic_of(*a).received > a_before + payload &&
+           traffic_of(*b).received > b_before + payload;
+  });
+  first->abort();  // it waits for the merge
+  first->join();
+  wait_for([&] { return a->merges() >= 1 && b->merges() >= 1; });
+  second = std::make_unique<SiteRun>(world, 2, again);
+  made = 4;
+  check_equal_ends({a.get(), b.get(), second.get()}, 12);
+  CHECK(given_by(2, world.journal(0)) + static_cast<double>(second->residual.front()) ==
+        12 * 16 + 32);
+}
+
+TEST_CASE("sites: what a site carries stays in its state until a merge has it") {
+  const SiteWorld world(2);
+  dl::OuterOptions outer = exact(4);
+  outer.delay = 1;
+  SiteRun::Plan plan{.outer = outer, .steps = 12, .grace = kSanitized ? 3.0 : 1.0};
+  auto early = plan, slow = plan;
+  early.amount = 1;
+  slow.amount = 16;
+  std::unique_ptr<SiteRun> a, b;
+  std::atomic<bool> both = false;
+  early.before_step = [&](std::uint64_t steps) {
+    wait_for([&] { return both && (steps != 8 || b->done >= 8); });
+  };
+  slow.before_steps = [&] {
+    wait_for([&] { return both.load(); });
+    owe(*b);
+  };
+  bool is_restored = false;
+  slow.before_step = [&](std::uint64_t steps) {
+    // The merge is made without it. It contributes, and is restored before it takes the merge.
+    if (steps == 3) wait_for([&] { return a->merges() >= 1; });
+    if (steps == 4 && !std::exchange(is_restored, true)) {
+      CHECK(residual_of(*b).front() == 32);
+      CHECK(dl_outer_restored(b->outer) == DL_OK);
+    }
+  };
+  a = std::make_unique<SiteRun>(world, 0, early);
+  b = std::make_unique<SiteRun>(world, 1, slow);
+  both = true;
+  check_equal_ends({a.get(), b.get()}, 12);
+  // One step was before an average was applied.
+  CHECK(given_by(1, world.journal(1)) + static_cast<double>(b->residual.front()) ==
+        b->work - 16 + 32);
 }
 
 TEST_CASE("sites: finish takes the merge in the background first, and loses no work") {

@@ -20,10 +20,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <random>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <dlaunch/outer.hpp>
@@ -100,6 +103,7 @@ class SiteRun {
     std::function<void(std::uint64_t steps)> before_step = {};  // with the steps so far
     bool finishes = true;                                       // else it vanishes after its steps
     float amount = 0;                                           // of each step; 0: random
+    std::function<void()> before_steps = {};                    // outer exists
     std::function<void()> before_finish = {};
     int rank = 0, ranks = 1;  // of the site
     double op_timeout = 60;
@@ -203,6 +207,7 @@ class SiteRun {
     dl_sites_close(of);
   }
   void steps(dl_outer* made) {
+    if (plan_.before_steps) plan_.before_steps();
     while (error.empty() && dl_outer_steps(made) < plan_.steps) {
       const std::uint64_t before = dl_outer_steps(made);
       if (plan_.before_step) plan_.before_step(before);
@@ -227,6 +232,40 @@ class SiteRun {
   std::atomic<dl_comm*> comm_ = nullptr;
   std::thread thread_;
 };
+
+// What a site saves and restores: its parameters, and the state of its outer optimizer.
+class SavedSite {
+ public:
+  void save(const SiteRun& run) {
+    const auto bytes = memory_of(run);
+    outer_.assign(bytes.begin(), bytes.end());
+    w_ = run.w;
+  }
+  void restore(SiteRun& run) const {
+    std::ranges::copy(w_, run.w.begin());  // the outer optimizer has its address
+    std::ranges::copy(outer_, memory_of(run).begin());
+    CHECK(dl_outer_restored(run.outer) == DL_OK);
+  }
+
+ private:
+  static std::span<char> memory_of(const SiteRun& run) {
+    void *shared = nullptr, *residual = nullptr;
+    std::size_t bytes = 0, more = 0;
+    dl_outer_shared(run.outer, &shared, &bytes);
+    dl_outer_residual(run.outer, &residual, &more);  // behind the other
+    return {static_cast<char*>(shared), bytes + more};
+  }
+
+  std::vector<char> outer_;
+  std::vector<float> w_;
+};
+
+inline std::span<float> residual_of(const SiteRun& run) {
+  void* at = nullptr;
+  std::size_t bytes = 0;
+  dl_outer_residual(run.outer, &at, &bytes);
+  return {static_cast<float*>(at), bytes / sizeof(float)};
+}
 
 inline dl::OuterOptions exact(int inner_steps) { return dl::OuterOptions::local_sgd(inner_steps); }
 
