@@ -87,7 +87,7 @@ class Step {
       payloads.push_back(payload->bytes);
       journal_.next = journal_.reader.next();
     }
-    const bool torn = payloads.size() < it.merge.contributions.size() && !journal_.next;
+    const bool torn = payloads.size() < it.merge.contributions.size() && writing_ended();
     if (!replays_ || torn) return {};
     auto hash = journal_.replay.merge(it.merge, payloads, journal_.names);
     if (!hash) return hash.error();
@@ -106,6 +106,10 @@ class Step {
   }
 
  private:
+  // A site was killed here. Another start may follow, and a snapshot with it.
+  bool writing_ended() const {
+    return !journal_.next || std::holds_alternative<dlaunch::JournalStart>(*journal_.next);
+  }
   void set(std::int64_t when, const dlaunch::MergeId& id, std::uint64_t hash) {
     entry_.when_ns = when;
     entry_.epoch = id.epoch;

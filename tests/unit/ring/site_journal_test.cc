@@ -1,6 +1,13 @@
 #include "ring/sites/site_journal.h"
 
+#include <fstream>
+
+#include <dlaunch/sites.h>
 #include <doctest/doctest.h>
+
+#include "ring/compress/outer_state.h"
+#include "ring/sites/outer_merge.h"
+#include "tests/unit/temp_folder.h"
 
 namespace dlaunch {
 namespace {
@@ -105,6 +112,36 @@ TEST_CASE("site journal: a replay begins at the last snapshot that merges follow
   replay = read_site_journal(file);
   CHECK(replay.snapshot->state == "newer");
   CHECK(replay.steps.empty());
+}
+
+TEST_CASE("site journal: a replay goes on behind a merge that a kill has cut off") {
+  std::vector<float> w(kCodecUnit);
+  OuterState state({}, {w});
+  const std::string copy = copy_state(state, WireCodec::none, 1);
+  const std::string payload =
+      encode_payload({.common = 1, .steps = 4}, WireCodec::none, w, nullptr);
+  const std::string life = journal_bytes(JournalStart{5, {1, 11}, {"left", "right"}}) +
+                           journal_bytes(JournalSnapshot{7, {5, 0}, hash_of_state(state), copy}) +
+                           journal_bytes(journal_merge(1, payload));
+  const TempFolder folder;
+  const std::string path = (folder.path / "sea.journal").string();
+  std::ofstream(path, std::ios::binary)
+      << kSiteJournalMagic << life << life
+      << journal_bytes(JournalPayload{for_merge(1, payload), payload});
+
+  dl_journal* journal = nullptr;
+  REQUIRE(dl_journal_open(path.c_str(), &journal) == DL_OK);
+  std::string replayed;
+  for (int end = 0;;) {
+    dl_journal_entry entry;
+    entry.struct_size = sizeof entry;
+    REQUIRE_MESSAGE(dl_journal_next(journal, 1, &entry, &end) == DL_OK, dl_last_error(nullptr));
+    if (end != 0) break;
+    replayed += static_cast<char>('0' + entry.replayed);
+  }
+  CHECK(replayed == "010011");  // start, snapshot, merge, in both lives
+  CHECK(dl_journal_torn(journal) == 0);
+  dl_journal_close(journal);
 }
 
 TEST_CASE("site journal: a writer appends behind the last record that is right") {
