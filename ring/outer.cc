@@ -247,10 +247,8 @@ dl_result finish_fragment(dl_outer& outer, int fragment) {
 
 // -- With sites. A step that finds the others further does no more: its steps are theirs then.
 
-dlaunch::MergeHead merge_head(const dl_outer& outer, int fragment, std::uint64_t steps) {
-  return {.steps = steps,
-          .finished = outer.state.counts().finished,
-          .fragment = static_cast<std::uint32_t>(fragment)};
+dlaunch::MergeHead merge_head(int fragment, std::uint64_t steps) {
+  return {.steps = steps, .fragment = static_cast<std::uint32_t>(fragment)};
 }
 
 dl_result step_with_sites(dl_outer& outer) {
@@ -261,12 +259,12 @@ dl_result step_with_sites(dl_outer& outer) {
   const OuterDue due = next_due(outer);
   const std::uint64_t step = outer.state.counts().steps + 1;
   if (due.apply >= 0) {
-    const auto head = merge_head(outer, due.apply, step - outer.plan.delay);
+    const auto head = merge_head(due.apply, step - outer.plan.delay);
     const auto done = outer.sites->take(head, outer.rules.mixing, moved);
     if (done != DL_OK || moved) return done;
   }
   if (due.send >= 0 && outer.plan.delay > 0) {
-    const auto done = outer.sites->send(merge_head(outer, due.send, step));
+    const auto done = outer.sites->send(merge_head(due.send, step));
     if (done != DL_OK) return done;
   }
   ++outer.state.counts().steps;
@@ -302,7 +300,7 @@ int first_unfinished(const dl_outer& outer) {
 }
 
 dl_result finish_fragment_with_sites(dl_outer& outer, int fragment) {
-  auto head = merge_head(outer, fragment, outer.state.counts().steps);
+  auto head = merge_head(fragment, outer.state.counts().steps);
   head.finishing = static_cast<std::uint32_t>(fragment) + 1;
   bool moved = false;
   return outer.sites->take(head, 0, moved);
@@ -319,7 +317,7 @@ dl_result average_until(dl_outer& outer, std::uint64_t steps) {
     if (counts.steps < steps) {
       done = step_with_sites(outer);
     } else if (const int sent = awaited_fragment(outer); sent >= 0) {
-      const auto head = merge_head(outer, sent, steps_when_sent(outer, sent));
+      const auto head = merge_head(sent, steps_when_sent(outer, sent));
       done = outer.sites->take(head, outer.rules.mixing, moved);
     } else if (const int next = first_unfinished(outer); next < outer.rules.fragments) {
       done = finish_fragment_with_sites(outer, next);

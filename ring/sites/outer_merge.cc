@@ -101,7 +101,8 @@ std::string encode_payload(const MergeHead& head, WireCodec codec, std::span<con
   Writer out;
   out.put(kPayloadMark);
   out.put(head.fragment);
-  for (const std::uint64_t value : {head.common, head.steps, head.finished}) out.put(value);
+  out.put(head.common);
+  out.put(head.steps);
   out.put(head.finishing);
   std::string payload = padded(out.take(), payload_bytes(codec, values.size()));
   MergePiece back;
@@ -126,7 +127,6 @@ Result<MergeHead> head_of(std::string_view payload) {
   head.fragment = in.get<std::uint32_t>();
   head.common = in.get<std::uint64_t>();
   head.steps = in.get<std::uint64_t>();
-  head.finished = in.get<std::uint64_t>();
   head.finishing = in.get<std::uint32_t>();
   if (marked && in.ok() && payload.size() >= kHeadBytes) return head;
   return not_so(Errc::protocol, "it is not a contribution to a merge");
@@ -167,7 +167,6 @@ void apply_merge(OuterState& state, const MergeId& id, const MergeHead& head) {
   counts.epoch = id.epoch;
   counts.merges = id.number;
   counts.merged = head.steps;
-  counts.finished = head.finished;
   counts.finishing = head.finishing;
 }
 

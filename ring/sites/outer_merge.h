@@ -25,9 +25,8 @@ inline constexpr std::uint64_t kHashOfNothing = 0xcbf29ce484222325;
 
 // Where the outer optimizers are when they make a merge: equal in all its payloads.
 struct MergeHead {
-  std::uint64_t common = 0;    // a hash of what must be equal at all sites
-  std::uint64_t steps = 0;     // after which the fragment was sent
-  std::uint64_t finished = 0;  // OuterCounts::finished then
+  std::uint64_t common = 0;  // a hash of what must be equal at all sites
+  std::uint64_t steps = 0;   // after which the fragment was sent
   std::uint32_t fragment = 0;
   std::uint32_t finishing = 0;  // fragments that are averaged out of turn at these steps, with this
   bool operator==(const MergeHead&) const = default;

@@ -438,6 +438,44 @@ TEST_CASE("sites: finish where the others are further takes their parameters") {
   check_equal_ends({a.get(), b.get()});
 }
 
+TEST_CASE("sites: one that finish has moved to the steps of the others goes on with them") {
+  const SiteWorld world(2);
+  dl::OuterOptions outer = exact(4);
+  outer.fragments = 2;
+  SiteRun::Plan plan{.outer = outer, .steps = 12, .grace = 0.2, .amount = 1};
+  std::unique_ptr<SiteRun> a, b;
+  std::atomic<bool> both = false, a_has_finished = false, b_has_finished = false;
+  const auto go_on = [](SiteRun& run) {
+    dl_result done = DL_OK;
+    while (done == DL_OK && dl_outer_steps(run.outer) < 20) {
+      for (float& value : run.w) --value;
+      done = dl_outer_step(run.outer);
+    }
+    CHECK(done == DL_OK);
+  };
+  auto early = plan, slow = plan;
+  early.before_finish = [&] {
+    wait_for([&] { return both.load(); });
+    CHECK(dl_outer_finish(a->outer) == DL_OK);
+    a_has_finished = true;
+    wait_for([&] { return b_has_finished.load(); });
+    go_on(*a);
+  };
+  slow.steps = 3;
+  slow.before_finish = [&] {
+    wait_for([&] { return a_has_finished.load(); });
+    CHECK(dl_outer_restored(b->outer) == DL_OK);
+    CHECK(dl_outer_finish(b->outer) == DL_OK);
+    CHECK(dl_outer_steps(b->outer) == 12);
+    b_has_finished = true;
+    go_on(*b);
+  };
+  a = std::make_unique<SiteRun>(world, 0, early);
+  b = std::make_unique<SiteRun>(world, 1, slow);
+  both = true;
+  check_equal_ends({a.get(), b.get()}, 20);
+}
+
 TEST_CASE("sites: a step after the sites were closed is an error on all ranks of the site") {
   for (const int delay : {0, 1}) {
     for (const int ranks : {1, 2}) {
