@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -197,7 +198,10 @@ Result<SnapshotList> list_snapshots(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename();
-    if (!version_in(name) || name.ends_with(kUnfinished)) continue;
+    const auto version = version_in(name);
+    if (!version) continue;
+    list.last_round = std::max(list.last_round, version->round);
+    if (name.ends_with(kUnfinished)) continue;
     auto snapshot = read_header(it->path());
     if (snapshot) {
       list.intact.push_back(std::move(*snapshot));

@@ -37,6 +37,7 @@ Result<void> write_snapshot(const std::string& folder, Snapshot snapshot,
 struct SnapshotList {
   std::vector<Snapshot> intact;      // by header and size
   std::vector<std::string> damaged;  // sentences
+  std::uint64_t last_round = 0;      // of all files, also of damaged and unfinished ones
 };
 // An absent folder is an empty one.
 Result<SnapshotList> list_snapshots(const std::string& folder);

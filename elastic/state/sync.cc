@@ -192,18 +192,11 @@ class Sync {
     if (contribution_.folder.empty()) return false;
     SnapshotList list;
     if (auto r = agree(rounds_, look(list)); !r) return r.error();
-    std::map<CopyId, Holding> found;
-    for (const auto& s : list.intact) {
-      auto& holding = found[s.id];
-      holding.id = s.id;
-      holding.base = s.id.version.round + 1;  // so that all later commits are newer
-      holding.world = s.world;
-      holding.objects[s.object] = s.bytes;
-    }
-    std::vector<Holding> mine;
-    mine.reserve(found.size());
-    for (auto& [id, holding] : found) mine.push_back(std::move(holding));
-    const auto holdings = gather_holdings(rounds_, mine);
+    // All later commits are newer than any file, and none gets the name of one: a file that an
+    // earlier job left could pass for a part of it.
+    std::uint64_t base = list.last_round + 1;
+    if (auto r = rounds_.maximum({&base, 1}); !r) return r.error();
+    const auto holdings = gather_holdings(rounds_, on_disk(list, base));
     if (!holdings) return holdings.error();
     const auto choice = choose(*holdings, contribution_.registry.sharded());
     if (choice) {
@@ -218,6 +211,21 @@ class Sync {
         .code = Errc::io,
         .what = fmt::format("no snapshot in {} is complete{}{}; to start over, empty the folder",
                             contribution_.folder, lost.empty() ? "" : ": ", lost)};
+  }
+
+  static std::vector<Holding> on_disk(const SnapshotList& list, std::uint64_t base) {
+    std::map<CopyId, Holding> found;
+    for (const auto& s : list.intact) {
+      auto& holding = found[s.id];
+      holding.id = s.id;
+      holding.base = base;
+      holding.world = s.world;
+      holding.objects[s.object] = s.bytes;
+    }
+    std::vector<Holding> all;
+    all.reserve(found.size());
+    for (auto& [id, holding] : found) all.push_back(std::move(holding));
+    return all;
   }
 
   // Lists the folder without the damaged snapshots, each of which is reported once.

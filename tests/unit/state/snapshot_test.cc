@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -38,14 +40,16 @@ struct SavedModel {
   }
 };
 
+using FolderOf = std::function<std::string(int rank)>;
+
 // A whole job of `ranks` ranks: begins with `from` steps done and ends with `to`.
-std::string run(const std::string& folder, int ranks, double from, double to) {
+std::string run(const FolderOf& folder, int ranks, double from, double to) {
   Job job;
   std::vector<int> slots;
   for (int slot = 0; slot < ranks; ++slot) slots.push_back(slot);
   std::atomic<int> right = 0;
   job.start(slots, [&](Member& m) {
-    SavedModel model(m, folder);
+    SavedModel model(m, folder(m.rank()));
     m.state.sync();
     const bool begun = model.is(from);
     while (model.w.front() < to) {
@@ -59,6 +63,9 @@ std::string run(const std::string& folder, int ranks, double from, double to) {
     if (!job.ends(slot).back().empty()) return job.ends(slot).back();
   }
   return right == ranks ? "right" : "wrong";
+}
+std::string run(const std::string& folder, int ranks, double from, double to) {
+  return run([&](int) { return folder; }, ranks, from, to);
 }
 
 std::vector<fs::path> files_of(const std::string& folder, const std::string& start) {
@@ -110,6 +117,40 @@ TEST_CASE("snapshot: a damaged one is reported, and the one before it is used") 
   CHECK((warnings.count("commit-3-7.shard-1-of-2.dlstate is damaged") > 0) == !gone);
 }
 
+TEST_CASE("snapshot: commits of two jobs never have the same name") {
+  Warnings warnings;
+  const TempFolder folder;
+  const std::string path = folder.path.string();
+  CHECK(run(path, 2, 0, 6) == "right");
+  CHECK(run(path, 2, 6, 8) == "right");
+  // What remains of the second job's snapshot.
+  const auto parts = files_of(path, "commit-3-8.");
+  REQUIRE(parts.size() == 3);
+  fs::remove(parts[0]);
+  SUBCASE("parts") {}
+  SUBCASE("a damaged part") {
+    fs::remove(parts[1]);
+    fs::resize_file(parts[2], 10);
+  }
+  SUBCASE("an unfinished part") {
+    fs::remove(parts[1]);
+    fs::rename(parts[2], parts[2].string() + ".new");
+  }
+  CHECK(run(path, 2, 6, 8) == "right");
+  CHECK(files_of(path, "commit-5-8.").size() == 3);
+}
+
+TEST_CASE("snapshot: with separate folders, too, commits of two jobs never have the same name") {
+  const TempFolder a, b;
+  const FolderOf folders = [&](int rank) { return (rank == 0 ? a : b).path.string(); };
+  CHECK(run(folders, 2, 0, 6) == "right");
+  CHECK(run(folders, 2, 6, 8) == "right");
+  for (const auto& file : files_of(folders(1), "commit-3-8.")) fs::remove(file);
+  CHECK(run(folders, 2, 6, 8) == "right");
+  CHECK(files_of(folders(1), "commit-3-8.").empty());
+  CHECK(files_of(folders(1), "commit-5-8.").size() == 1);
+}
+
 TEST_CASE("snapshot: if none is complete the job does not start over by itself") {
   Warnings warnings;
   const TempFolder folder;
@@ -141,26 +182,9 @@ TEST_CASE("snapshot: one of another program is refused") {
 
 TEST_CASE("snapshot: separate folders work as well as a shared one") {
   const TempFolder a, b;
-  const auto both = [&](double from, double to) {
-    Job job;
-    std::atomic<int> right = 0;
-    job.start({0, 1}, [&](Member& m) {
-      // The ranks' hosts have changed places.
-      SavedModel model(m, (m.rank() == 0) == (from == 0) ? a.path.string() : b.path.string());
-      m.state.sync();
-      const bool begun = model.is(from);
-      while (model.w.front() < to) {
-        model.step();
-        m.state.commit();
-      }
-      m.state.finish();
-      right += begun && model.is(to);
-    });
-    job.wait();
-    return right == 2;
-  };
-  CHECK(both(0, 5));
-  CHECK(both(5, 6));
+  CHECK(run([&](int rank) { return (rank == 0 ? a : b).path.string(); }, 2, 0, 5) == "right");
+  // The ranks' hosts have changed places.
+  CHECK(run([&](int rank) { return (rank == 0 ? b : a).path.string(); }, 2, 5, 6) == "right");
 }
 
 TEST_CASE("snapshot: a failing disk is reported once, and training continues") {
