@@ -231,15 +231,15 @@ Result<std::unique_ptr<JournalWriter>> JournalWriter::open(const std::string& fo
   auto fd = open_file(path, end);
   if (!fd) return fd.error();
   auto file = std::make_shared<File>(path, std::move(*fd), end == 0);
-  std::unique_ptr<JournalWriter> made(new JournalWriter(file, limits));
+  std::unique_ptr<JournalWriter> made(new JournalWriter(file, end, limits));
   auto thread = start_quiet_thread([file] { file->main(); });
   if (!thread) return thread.error();
   made->thread_ = std::move(*thread);
   return made;
 }
 
-JournalWriter::JournalWriter(std::shared_ptr<File> file, const Limits& limits)
-    : limits_(limits), file_(std::move(file)) {}
+JournalWriter::JournalWriter(std::shared_ptr<File> file, std::uint64_t bytes, const Limits& limits)
+    : limits_(limits), file_(std::move(file)), bytes_(bytes) {}
 
 void JournalWriter::end() {
   if (!thread_.joinable()) return;
@@ -259,31 +259,35 @@ void JournalWriter::start(const SiteMember& me, const std::vector<std::string>& 
 
 void JournalWriter::merge(const Merge& merge, std::uint64_t hash,
                           const std::vector<SharedBytes>& payloads) {
+  std::uint64_t bytes = 0;
+  for (const SharedBytes& payload : payloads) bytes += payload->size();
+  merge_bytes_ = std::max(merge_bytes_, bytes);
   add(JournalMerge{.when_ns = ns_since_1970(), .merge = merge, .hash = hash}, nullptr);
   for (std::size_t i = 0; i < payloads.size(); ++i) {
     add(JournalPayload{.contribution = merge.contributions[i], .bytes = *payloads[i]}, payloads[i]);
-    since_ += payloads[i]->size();
   }
 }
 
 void JournalWriter::snapshot(const MergeId& id, std::uint64_t hash, const SharedBytes& state) {
-  if (has_snapshot_ && wants_snapshot()) {
+  snapshot_bytes_ = state->size();
+  if (wants_snapshot()) {
     start_.when_ns = ns_since_1970();
     add(start_, nullptr, true);
+    bytes_ = 0;
   }
-  has_snapshot_ = true;
-  since_ = 0;
-  snapshot_bytes_ = state->size();
   add(JournalSnapshot{.when_ns = ns_since_1970(), .id = id, .hash = hash, .state = *state}, state);
 }
 
 bool JournalWriter::wants_snapshot() const {
-  return since_ > std::max(limits_.growth, kStatesOfGrowth * snapshot_bytes_);
+  return bytes_ > std::max(limits_.growth, kStatesOfGrowth * snapshot_bytes_);
 }
 
 void JournalWriter::add(JournalRecord record, SharedBytes tail, bool begins_file) {
-  file_->add({std::move(record), std::move(tail), begins_file},
-             std::max(limits_.waiting, kStatesWaiting * snapshot_bytes_));
+  if (tail) bytes_ += tail->size();
+  // However fast the disk is, a merge and the snapshot behind it come to it at once.
+  const std::uint64_t most = std::max(
+      {limits_.waiting, kStatesWaiting * snapshot_bytes_, 2 * merge_bytes_ + snapshot_bytes_});
+  file_->add({std::move(record), std::move(tail), begins_file}, most);
 }
 
 }  // namespace dlaunch
