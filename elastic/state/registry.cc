@@ -20,6 +20,14 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// As many shards, and all but this rank's are empty.
+std::vector<ConstBytes> only(std::span<const ConstBytes> shards, int rank) {
+  std::vector<ConstBytes> one(shards.size());
+  const auto at = static_cast<std::size_t>(rank);
+  one[at] = shards[at];
+  return one;
+}
+
 }  // namespace
 
 // Copies to or from `buffer`.
@@ -215,9 +223,9 @@ Result<std::vector<OldShards>> Registry::parse(std::span<const ConstBytes> shard
 }
 
 Result<void> Registry::restore_shard(std::span<const ConstBytes> shards, int rank, int size) {
-  auto parsed = parse(shards);
-  if (!parsed) return parsed.error();
   const bool same_cut = static_cast<int>(shards.size()) == size;
+  auto parsed = parse(same_cut ? only(shards, rank) : std::vector(shards.begin(), shards.end()));
+  if (!parsed) return parsed.error();
   for (std::size_t i = 0; i < sharded_.size(); ++i) {
     Buffer& buffer = sharded_[i];
     const OldShards& old = (*parsed)[i];

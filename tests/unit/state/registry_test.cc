@@ -123,8 +123,8 @@ TEST_CASE("registry: shards of the same cut are copied, others use the reshard f
   REQUIRE(registry.restore_shard(std::vector<ConstBytes>{a, b, c}, 1, 2));
   CHECK(x == std::vector{1, 2, 3, 4, 5, 6});
   CHECK(sizes_seen == std::vector{8, 8, 8});
-  // The memory has another size than its part now.
-  REQUIRE(registry.restore_shard(std::vector<ConstBytes>{{}, b}, 1, 2));
+  // The memory has another size than its part now. A rank may hold other parts, too.
+  REQUIRE(registry.restore_shard(std::vector<ConstBytes>{a, b}, 1, 2));
   CHECK(sizes_seen == std::vector{8, 8, 8, 0, 8});
 }
 
