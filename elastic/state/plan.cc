@@ -65,6 +65,17 @@ std::optional<Choice> choose(std::span<const std::vector<Holding>> by_rank, bool
   return std::nullopt;
 }
 
+std::vector<Version> complete_versions(std::span<const std::vector<Holding>> by_rank,
+                                       bool sharded) {
+  std::vector<Version> versions;
+  for (const auto& [id, choice] : gather(by_rank)) {
+    if (!lacking(choice, sharded)) versions.push_back(id.version);
+  }
+  const auto same = std::ranges::unique(versions);  // in another cut
+  versions.erase(same.begin(), same.end());
+  return versions;
+}
+
 std::string shortfall(std::span<const std::vector<Holding>> by_rank, bool sharded) {
   for (const auto& [id, choice] : gather(by_rank)) {
     if (const auto object = lacking(choice, sharded)) {

@@ -28,6 +28,8 @@ struct Choice {
 
 // The newest copy whose objects the ranks together hold. sharded: shards count.
 std::optional<Choice> choose(std::span<const std::vector<Holding>> by_rank, bool sharded);
+// Of all such copies, newest first.
+std::vector<Version> complete_versions(std::span<const std::vector<Holding>> by_rank, bool sharded);
 // Why choose() had to pass over the newest copy: "commit 17 of round 3 lacks the shard of rank 2 of
 // 4".
 std::string shortfall(std::span<const std::vector<Holding>> by_rank, bool sharded);

@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -228,23 +226,26 @@ Result<void> read_snapshot(const Snapshot& snapshot, std::span<std::byte> conten
   return {};
 }
 
-void prune_snapshots(const std::string& folder, const Version& before, int keep) {
-  std::map<Version, std::vector<fs::path>, std::greater<>> files;  // newest first
+void SnapshotsToKeep::add(const Version& version) {
+  if (!complete.empty() && complete.front() == version) return;
+  complete.insert(complete.begin(), version);
+  if (complete.size() > number) complete.resize(number);
+}
+
+bool SnapshotsToKeep::contains(const Version& version) const {
+  if (std::ranges::find(complete, version) != complete.end()) return true;
+  if (judged_from != Version() && version >= judged_from) return false;
+  return complete.size() < number || version > complete.back();
+}
+
+void prune_snapshots(const std::string& folder, const Version& before,
+                     const SnapshotsToKeep& keep) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename();
     const auto version = version_in(name);
     if (!version || !(*version < before)) continue;
-    if (name.ends_with(kUnfinished)) {
-      ::unlink(it->path().c_str());
-    } else {
-      files[*version].push_back(it->path());
-    }
-  }
-  int left = keep;
-  for (const auto& [version, paths] : files) {
-    if (left-- > 0) continue;
-    for (const auto& path : paths) ::unlink(path.c_str());
+    if (name.ends_with(kUnfinished) || !keep.contains(*version)) ::unlink(it->path().c_str());
   }
 }
 

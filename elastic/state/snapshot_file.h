@@ -44,8 +44,19 @@ Result<SnapshotList> list_snapshots(const std::string& folder);
 // content.size() == snapshot.bytes. Checks every piece.
 Result<void> read_snapshot(const Snapshot& snapshot, std::span<std::byte> content);
 
-// Removes all commits older than `before` except the newest `keep`, and their unfinished files.
-// Files that cannot be removed stay.
-void prune_snapshots(const std::string& folder, const Version& before, int keep);
+// Which commits stay beside the one that is being written. One that lacks a rank's part must not
+// take the place of a complete one. Where a rank does not know whether a commit is complete, the
+// commit stays until there are enough newer ones.
+struct SnapshotsToKeep {
+  std::size_t number = 1;              // of complete ones
+  std::vector<Version> complete = {};  // that all ranks are known to have written, newest first
+  Version judged_from = {};  // of commits from this one on the complete ones are known; {}: of none
+
+  void add(const Version& version);  // a complete one, newer than the others or the same again
+  bool contains(const Version& version) const;
+};
+// Removes all other commits older than `before`, and their unfinished files. Files that cannot be
+// removed stay.
+void prune_snapshots(const std::string& folder, const Version& before, const SnapshotsToKeep& keep);
 
 }  // namespace dlaunch

@@ -8,8 +8,8 @@
 
 namespace dlaunch {
 
-SnapshotWriter::SnapshotWriter(std::string folder, int keep, std::string description)
-    : folder_(std::move(folder)), keep_(keep), description_(std::move(description)) {}
+SnapshotWriter::SnapshotWriter(std::string folder, std::string description)
+    : folder_(std::move(folder)), description_(std::move(description)) {}
 
 SnapshotWriter::~SnapshotWriter() {
   {
@@ -30,7 +30,13 @@ void SnapshotWriter::wait_idle() {
   changed_.wait(lock, [this] { return copy_ == nullptr; });
 }
 
-Result<void> SnapshotWriter::write(Copy& copy, std::vector<ObjectId> objects) {
+Version SnapshotWriter::written() const {
+  const std::lock_guard lock(mutex_);
+  return written_;
+}
+
+Result<void> SnapshotWriter::write(Copy& copy, std::vector<ObjectId> objects,
+                                   SnapshotsToKeep keep) {
   if (objects.empty()) return {};
   if (!thread_.joinable()) {
     auto started = start_quiet_thread([this] { work(); });
@@ -43,6 +49,7 @@ Result<void> SnapshotWriter::write(Copy& copy, std::vector<ObjectId> objects) {
     copy.busy = true;
     copy_ = &copy;
     objects_ = std::move(objects);
+    keep_ = std::move(keep);
   }
   changed_.notify_all();
   return {};
@@ -54,17 +61,19 @@ void SnapshotWriter::work() {
     changed_.wait(lock, [this] { return stop_ || copy_ != nullptr; });
     if (copy_ == nullptr) return;  // a copy given before the end is still written
     lock.unlock();
-    write_now(*copy_, objects_);
+    const bool done = write_now(*copy_, objects_, keep_);
     lock.lock();
+    if (done) written_ = copy_->id.version;
     copy_->busy = false;
     copy_ = nullptr;
     changed_.notify_all();
   }
 }
 
-void SnapshotWriter::write_now(const Copy& copy, const std::vector<ObjectId>& objects) {
+bool SnapshotWriter::write_now(const Copy& copy, const std::vector<ObjectId>& objects,
+                               const SnapshotsToKeep& keep) {
   Result<void> result = make_snapshot_folder(folder_);
-  if (result) prune_snapshots(folder_, copy.id.version, keep_);
+  if (result) prune_snapshots(folder_, copy.id.version, keep);
   for (const ObjectId object : objects) {
     if (!result) break;
     result = write_snapshot(
@@ -77,6 +86,7 @@ void SnapshotWriter::write_now(const Copy& copy, const std::vector<ObjectId>& ob
              to_text(copy.id.version));
   }
   complained_ = !result;
+  return result.has_value();
 }
 
 }  // namespace dlaunch

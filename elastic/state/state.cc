@@ -56,7 +56,7 @@ Result<void> State::snapshots(std::string folder, int every, int keep) {
   if (every < 1 || keep < 1) return usage_error("snapshots: every and keep must be at least 1");
   folder_ = std::move(folder);
   snapshot_every_ = every;
-  snapshot_keep_ = keep;
+  to_keep_.number = static_cast<std::size_t>(keep);
   return {};
 }
 
@@ -69,21 +69,23 @@ Result<void> State::sync() {
   registered_ = true;
   if (snapshot_every_ > 0 && !writer_) {
     copies_.make_place_for_snapshots();
-    writer_ = std::make_unique<SnapshotWriter>(folder_, snapshot_keep_, registry_.describe());
+    writer_ = std::make_unique<SnapshotWriter>(folder_, registry_.describe());
   }
   if (writer_) writer_->wait_idle();
   if (auto r = copy_memory(); !r) return r;
   current_ = nullptr;
-  auto copy = sync_state(contribution());
-  if (!copy) return copy.error();
+  auto synced = sync_state(contribution());
+  if (!synced) return synced.error();
   if (registry_.sharded()) {
     auto sizes = gather_shard_sizes(contribution());
     if (!sizes) return sizes.error();
     shard_sizes_ = std::move(*sizes);
   }
-  current_ = *copy;
+  current_ = synced->copy;
   for (const auto& it : stand_ins_) it.take();
-  saved_ = {};  // as on new ranks
+  if (!synced->saved.empty()) to_keep_.complete = std::move(synced->saved);
+  if (to_keep_.complete.size() > to_keep_.number) to_keep_.complete.resize(to_keep_.number);
+  saved_ = to_keep_.judged_from = {};  // as on new ranks
   uncommitted_ = 0;
   over_ = false;
   return {};
@@ -99,13 +101,15 @@ Version State::next_version() const {
 }
 
 // Collective: all agree on the next commit, on whether it becomes a snapshot, and on whether the
-// round is over; if a shard has a new size since the last commit, also on the sizes of all.
+// round is over; if it becomes one, also on whether the snapshot before is complete, and if a shard
+// has a new size since the last commit, on the sizes of all.
 Result<void> State::agree_on_commit() {
   const auto number = next_version().number;
   const std::uint64_t busy = save_it_ && !writer_->idle();
   const auto me = static_cast<std::size_t>(rank());
   const std::uint64_t resized = registry_.sharded() && shard_sizes_[me] != registry_.shard_bytes();
-  std::uint64_t words[] = {over_, busy, number, ~number, resized};
+  const std::uint64_t lacks = save_it_ && !wrote_last();
+  std::uint64_t words[] = {over_, busy, number, ~number, resized, lacks};
   if (auto r = rounds_->maximum(words); !r) return r;
   over_ = words[0] != 0;
   save_it_ = save_it_ && words[1] == 0;
@@ -114,10 +118,29 @@ Result<void> State::agree_on_commit() {
                  .what = fmt::format("rank {} makes commit {}, but another rank commit {}", rank(),
                                      number, words[2] != number ? words[2] : ~words[3])};
   }
+  if (save_it_ && words[5] == 0) note_saved();
   if (words[4] == 0) return {};
   auto sizes = gather_shard_sizes(contribution());
   if (!sizes) return sizes.error();
   shard_sizes_ = std::move(*sizes);
+  return {};
+}
+
+// Without shards rank 0 writes all of a snapshot.
+bool State::writes() const { return rank() == 0 || registry_.sharded(); }
+
+bool State::wrote_last() const { return !writes() || writer_->written() == saved_; }
+
+// All ranks that write have written the last snapshot.
+void State::note_saved() {
+  if (writes() && saved_ != Version()) to_keep_.add(saved_);
+}
+
+// Collective, once this rank has ended its last snapshot.
+Result<void> State::agree_on_saved() {
+  std::uint64_t lacks = !wrote_last();
+  if (auto r = rounds_->maximum({&lacks, 1}); !r) return r;
+  if (lacks == 0) note_saved();
   return {};
 }
 
@@ -170,6 +193,9 @@ Result<void> State::commit_now(bool spanned) {
   // Ranks with shards hand them over when they leave a round, so they have to leave it together.
   if (!spanned || registry_.sharded()) {
     if (auto r = agree_on_commit(); !r) return r;
+  } else {
+    save_it_ = save_it_ && writer_->idle();
+    if (save_it_ && wrote_last()) note_saved();
   }
   if (auto r = make_copy(next_version()); !r) return r;
   uncommitted_ = 0;
@@ -177,7 +203,7 @@ Result<void> State::commit_now(bool spanned) {
   if (over_ && registry_.sharded()) {
     if (auto r = hand_over(contribution(), *current_); !r) return r;
   }
-  return save_it_ && writer_->idle() ? save() : Result<void>();
+  return save_it_ ? save() : Result<void>();
 }
 
 // Makes the registered memory the copy after the current one. A failure leaves the current one as
@@ -208,10 +234,11 @@ Result<void> State::copy_memory() {
 
 Result<void> State::save() {
   saved_ = current_->id.version;
+  if (to_keep_.judged_from == Version()) to_keep_.judged_from = saved_;
   std::vector<ObjectId> objects;
   if (rank() == 0) objects.push_back(kReplicated);
   if (registry_.sharded()) objects.push_back(shard_of(rank()));
-  return writer_->write(*current_, std::move(objects));
+  return writer_->write(*current_, std::move(objects), to_keep_);
 }
 
 Result<void> State::restore() {
@@ -254,7 +281,7 @@ Result<void> State::finish() {
   if (writer_) {
     writer_->wait_idle();
     // All ranks must have ended their snapshots before the next one begins.
-    if (auto r = rounds_->barrier(); !r) return r;
+    if (auto r = agree_on_saved(); !r) return r;
     // A commit that came from the folder is still there, cut for the ranks of the job that made it.
     // Files of the same commit in another cut would mix with those.
     const bool is_there = committed().round < current_->base;

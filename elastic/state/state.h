@@ -67,6 +67,10 @@ class State {
   bool snapshot_is_due() const;
   Result<void> settle();
   Result<void> agree_on_commit();
+  bool writes() const;
+  bool wrote_last() const;
+  void note_saved();
+  Result<void> agree_on_saved();
   Result<void> commit_now(bool spanned);
   Result<void> commit_in_place();
   Version next_version() const;
@@ -84,7 +88,6 @@ class State {
   Copies copies_;
   std::unique_ptr<SnapshotWriter> writer_;  // after copies_: it reads them until it ends
   int snapshot_every_ = 0;                  // 0: none
-  int snapshot_keep_ = 0;
   std::string folder_;
 
   bool registered_ = false;           // all ranks have compared their registrations
@@ -94,7 +97,8 @@ class State {
   bool save_it_ = false;              // write the agreed commit as a snapshot
   std::vector<std::uint64_t> shard_sizes_;  // by rank
   int uncommitted_ = 0;                     // calls of commit() since the last that committed
-  Version saved_;                           // the last version with a snapshot begun
+  Version saved_;                           // the last version with a snapshot begun, in this round
+  SnapshotsToKeep to_keep_;
   bool over_ = false;
   std::vector<std::function<void(const dl_change&)>> tells_;
   std::vector<StandIn> stand_ins_;

@@ -90,6 +90,9 @@ class Sync {
     }
   }
 
+  // As in Synced.
+  std::vector<Version> saved() const { return saved_; }
+
  private:
   // The start: rank 0's replicated memory and all ranks' shards become a copy.
   Result<void> begin() {
@@ -201,6 +204,7 @@ class Sync {
     const auto choice = choose(*holdings, contribution_.registry.sharded());
     if (choice) {
       if (auto r = agree(rounds_, read(list, *choice)); !r) return r.error();
+      saved_ = complete_versions(*holdings, contribution_.registry.sharded());
       return true;
     }
     std::uint64_t files = list.intact.size() + list.damaged.size() + damaged_.size();
@@ -286,6 +290,7 @@ class Sync {
   Rounds& rounds_;
   std::set<std::string> damaged_;  // files found to have damaged content
   std::set<std::string> said_;
+  std::vector<Version> saved_;
 };
 
 }  // namespace
@@ -299,7 +304,12 @@ Result<void> check_registered(const Contribution& contribution, const std::strin
   return {};
 }
 
-Result<Copy*> sync_state(const Contribution& contribution) { return Sync(contribution).run(); }
+Result<Synced> sync_state(const Contribution& contribution) {
+  Sync sync(contribution);
+  const auto copy = sync.run();
+  if (!copy) return copy.error();
+  return Synced{.copy = *copy, .saved = sync.saved()};
+}
 
 Result<std::vector<std::uint64_t>> gather_shard_sizes(const Contribution& contribution) {
   const std::uint64_t mine = contribution.registry.shard_bytes();

@@ -25,9 +25,14 @@ struct Contribution {
 // Collective. The members' registrations, and `terms`, must be the same on all.
 Result<void> check_registered(const Contribution& contribution, const std::string& terms);
 
+struct Synced {
+  Copy* copy = nullptr;
+  std::vector<Version> saved = {};  // if it comes from the disk: the complete commits there
+};
+
 // Collective. Returns the copy that all members now hold, cut for them; it has been restored into
 // the registered memory. After a failure the earlier holdings remain, as far as they were needed.
-Result<Copy*> sync_state(const Contribution& contribution);
+Result<Synced> sync_state(const Contribution& contribution);
 
 // Collective. Sizes of all ranks' shards, as in the registered memory.
 Result<std::vector<std::uint64_t>> gather_shard_sizes(const Contribution& contribution);

@@ -105,11 +105,12 @@ DL_API dl_result dl_state_place_shard(dl_state* state, const char* name, void* a
 /* From now on every n-th commit is also written to files in `folder`, which is created if needed. A
  * thread of its own writes them from the committed copy, so a commit never waits for the disk. If a
  * snapshot is due while another is being written, it is left out. Rank 0 writes the replicated
- * memory; each rank writes its shard. `keep` (>= 1) older snapshots remain beside the newest. A
- * file gets its name only when it is complete and checked. A failure, such as a full disk, is
- * printed once on stderr, and training continues. Snapshots are read when no member of a round
- * holds a commit: the newest snapshot that is complete and intact. Damaged snapshots are reported
- * and left alone. A folder is for one job; its hosts may share one, or each have their own. */
+ * memory; each rank writes its shard. `keep` (>= 1) older snapshots that all ranks have written
+ * remain beside the newest. A file gets its name only when it is complete and checked. A failure,
+ * such as a full disk, is printed once on stderr, and training continues. Snapshots are read when
+ * no member of a round holds a commit: the newest snapshot that is complete and intact. Damaged
+ * snapshots are reported and left alone. A folder is for one job; its hosts may share one, or each
+ * have their own. */
 DL_API dl_result dl_state_snapshots(dl_state* state, const char* folder, int every, int keep);
 
 typedef struct dl_change {

@@ -36,6 +36,8 @@ TEST_CASE("plan: a copy counts only if all its shards are there, else the one be
       {newer({0, shard_of(1), shard_of(0)}), older({0, shard_of(1), shard_of(0)})}};
   CHECK(choose(by_rank, true)->id.version == Version{1, 7});
   CHECK(choose(by_rank, false)->id.version == Version{1, 8});
+  CHECK(complete_versions(by_rank, true) == std::vector<Version>{{1, 7}});
+  CHECK(complete_versions(by_rank, false).front() == Version{1, 8});
   CHECK(shortfall(by_rank, true) == "commit 8 of round 1 lacks the shard of rank 2 of 3");
   CHECK(choose(by_rank, true)->objects.at(shard_of(0)).holders == std::vector{0, 1});
 }

@@ -106,11 +106,33 @@ TEST_CASE("snapshot file: the newest stay beside the one that is being written")
   }
   std::ofstream(folder.path.string() + "/commit-1-5.replicated.dlstate.new") << "half";
   std::ofstream(folder.path.string() + "/notes.txt") << "the user's";
-  prune_snapshots(folder.path.string(), {1, 8}, 2);
+  prune_snapshots(folder.path.string(), {1, 8}, {.number = 2, .complete = {{1, 6}, {1, 4}}});
   CHECK(list_snapshots(folder.path.string())->intact.size() == 6);  // 4, 6 and 8
   CHECK_FALSE(fs::exists(folder.path.string() + "/commit-1-2.replicated.dlstate"));
   CHECK_FALSE(fs::exists(folder.path.string() + "/commit-1-5.replicated.dlstate.new"));
   CHECK(fs::exists(folder.path.string() + "/notes.txt"));
+}
+
+TEST_CASE("snapshot file: an incomplete commit never takes the place of a complete one") {
+  const auto kept = [](const SnapshotsToKeep& keep) {
+    std::vector<std::uint64_t> numbers;
+    for (const std::uint64_t number : {2, 4, 6, 8}) {
+      if (keep.contains({1, number})) numbers.push_back(number);
+    }
+    return numbers;
+  };
+  using Numbers = std::vector<std::uint64_t>;
+  // Of what another process has begun nothing is known.
+  CHECK(kept({.number = 1}) == Numbers{2, 4, 6, 8});
+  CHECK(kept({.number = 2, .complete = {{1, 6}}}) == Numbers{2, 4, 6, 8});
+  CHECK(kept({.number = 1, .complete = {{1, 4}}}) == Numbers{4, 6, 8});
+  // 6 and later ones are this process's.
+  CHECK(kept({.number = 1, .complete = {{1, 4}}, .judged_from = {1, 6}}) == Numbers{4});
+  CHECK(kept({.number = 2, .complete = {{1, 8}}, .judged_from = {1, 6}}) == Numbers{2, 4, 8});
+
+  SnapshotsToKeep keep{.number = 2};
+  for (const std::uint64_t number : {2, 4, 6, 6}) keep.add({1, number});
+  CHECK(keep.complete == std::vector<Version>{{1, 6}, {1, 4}});
 }
 
 TEST_CASE("snapshot file: a failing disk leaves no file behind") {

@@ -22,13 +22,13 @@ namespace {
 struct SavedModel {
   std::vector<double> w = std::vector<double>(1000);
   std::vector<double> shard;
-  SavedModel(Member& m, const std::string& folder) {
+  SavedModel(Member& m, const std::string& folder, int keep = 2) {
     std::uint64_t first = 0, last = 0;
     dl_even_share(100, m.rank(), m.size(), &first, &last);
     shard.assign(last - first, 0);
     m.state.replicated("w", w);
     m.state.sharded("shard", shard);
-    if (!folder.empty()) m.state.snapshots(folder, 2, 2);
+    if (!folder.empty()) m.state.snapshots(folder, 2, keep);
   }
   void step() {
     for (double& x : w) ++x;
@@ -209,6 +209,38 @@ TEST_CASE("snapshot: a failing disk is reported once, and training continues") {
   CHECK(warnings.count("is not saved; training continues") == 1);
   // What cannot be read must not look like nothing.
   CHECK(run(path, 1, 0, 20).find("read the snapshot folder") == 0);
+}
+
+TEST_CASE("snapshot: while a rank's disk fails, the last complete one stays") {
+  Warnings warnings;
+  const TempFolder a, b;
+  const FolderOf folders = [&](int rank) { return (rank == 0 ? a : b).path.string() + "/saved"; };
+  const std::string broken = folders(1), away = b.path.string() + "/away";
+  Job job;
+  job.start({0, 1}, [&](Member& m) {
+    SavedModel model(m, folders(m.rank()), 1);
+    m.state.sync();
+    const auto go_on_to = [&](double steps) {
+      while (model.w.front() < steps) {
+        model.step();
+        m.state.commit();
+      }
+      m.state.finish();  // what is written has been
+    };
+    go_on_to(2);
+    if (m.rank() == 1) {
+      fs::rename(broken, away);
+      std::ofstream(broken) << "in the way";
+    }
+    for (const double steps : {4, 6, 8}) go_on_to(steps);
+  });
+  CHECK(job.ends(0).back() == "");
+  CHECK(files_of(folders(0), "commit-1-2.").size() == 2);
+  CHECK(files_of(folders(0), "commit-").size() == 4);  // and what it wrote of the last
+  CHECK(warnings.count("is not saved; training continues") == 1);
+  fs::remove(broken);
+  fs::rename(away, broken);
+  CHECK(run(folders, 2, 2, 8) == "right");
 }
 
 TEST_CASE("snapshot: a shard lost with two neighbours comes from disk") {
