@@ -23,13 +23,14 @@ struct dl_comm {
   // communicator.
   std::unique_ptr<dlaunch::Membership> membership;
   dlaunch::JobView job;  // what does not change from round to round
+  // Memory of dl_alloc(); stays when dl_rejoin() replaces `impl`, and outlives it: calls in the
+  // background may use the memory until `impl` ends them.
+  std::map<void*, std::shared_ptr<void>> memory;
   std::unique_ptr<dlaunch::Communicator> impl;
   // How often dl_rejoin() has replaced `impl`: calls begun before the last time do not use the new
   // one.
   std::uint64_t rejoined = 0;
-  // Memory of dl_alloc(); stays when dl_rejoin() replaces `impl`.
-  std::map<void*, std::shared_ptr<void>> memory;
-  // Likewise: the stream of dl_set_stream(), and the copier of dl_copy().
+  // Stays, too: the stream of dl_set_stream(), and the copier of dl_copy().
   void* stream = nullptr;
   bool stream_ordered = false;
   std::optional<dlaunch::Duration> op_limit;  // of dl_set_op_timeout()

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -177,6 +178,45 @@ TEST_CASE("alloc: large buffers in place, and operations in the background") {
     second.wait();
     const bool equal = std::memcmp(plain.data(), shared.data(), kCount * sizeof(float)) == 0;
     return equal && small[999] == 3 && other[2] == 0 ? 0 : 1;
+  });
+}
+
+// The function of an operation that is still at work when its rank leaves.
+struct WorksMeanwhile {
+  std::atomic<bool> begun = false, leaves = false;
+  float* memory = nullptr;
+  static int combine(const void*, void*, std::size_t, dl_dtype, void* context) {
+    if (context == nullptr) return 0;  // on the other rank
+    auto& self = *static_cast<WorksMeanwhile*>(context);
+    self.begun = true;
+    while (!self.leaves) ::usleep(1000);
+    ::usleep(50'000);  // dl_finalize() begins
+    self.memory[0] = 1;
+    return 0;
+  }
+};
+
+TEST_CASE("alloc: dl_finalize ends the calls in the background before it frees the memory") {
+  Gate left;
+  all_well({2, "tcp"}, [&](int rank, dl_comm*& comm) {
+    constexpr std::size_t kFloats = 400'000;
+    void* memory = nullptr;
+    EXPECT(dl_alloc(comm, 33 << 20, &memory) == DL_OK);  // free() always unmaps as much
+    WorksMeanwhile works;
+    works.memory = static_cast<float*>(memory);
+    dl_op op = DL_OP_ANY_INT;
+    EXPECT(dl_op_create(WorksMeanwhile::combine, 1, rank == 1 ? &works : nullptr, &op) == DL_OK);
+    dl_request* request = nullptr;
+    EXPECT(dl_iall_reduce(comm, memory, memory, kFloats, DL_FLOAT32, op, &request) == DL_OK);
+    if (rank == 0) {
+      left.pass();
+      return 0;
+    }
+    while (!works.begun) ::usleep(1000);
+    works.leaves = true;
+    dl_finalize(std::exchange(comm, nullptr));
+    left.open();
+    return 0;
   });
 }
 
