@@ -302,7 +302,9 @@ dl_result dl_copy(dl_comm* comm, void* to, const void* from, size_t bytes) {
 dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group) {
   if (group != nullptr) *group = nullptr;
   return with(comm, [&](Communicator& impl) -> Result<void> {
-    if (group == nullptr) return Error{.code = Errc::usage, .what = "dl_split: group is null"};
+    if (group == nullptr) {
+      return impl.refuse({.code = Errc::usage, .what = "dl_split: group is null"});
+    }
     auto made = impl.split(color, key);
     if (!made) return made.error();
     if (*made == nullptr) return {};
@@ -328,7 +330,9 @@ dl_result dl_group(dl_comm* comm, const int* ranks, int size, int tag, double op
 dl_result dl_alloc(dl_comm* comm, size_t bytes, void** memory) {
   if (memory != nullptr) *memory = nullptr;
   return with(comm, [&](Communicator& impl) -> Result<void> {
-    if (memory == nullptr) return Error{.code = Errc::usage, .what = "dl_alloc: memory is null"};
+    if (memory == nullptr) {
+      return impl.refuse({.code = Errc::usage, .what = "dl_alloc: memory is null"});
+    }
     auto made = impl.allocate(bytes);
     if (!made) return made.error();
     *memory = made->get();

@@ -80,7 +80,7 @@ struct Later {
  private:
   static Error null_request() { return {.code = Errc::usage, .what = "request is null"}; }
   Result<void> can_begin(Communicator& impl) const {
-    return request == nullptr ? null_request() : impl.refuse_in_batch();
+    return request == nullptr ? impl.refuse(null_request()) : impl.refuse_in_batch();
   }
 };
 
@@ -107,7 +107,7 @@ dl_result collective(const How& how, const Call& call) {
 template <class How>
 dl_result with_counts(const How& how, Call call, const size_t* counts) {
   return with(how.comm, [&](Communicator& impl) -> Result<void> {
-    if (counts == nullptr) return Error{.code = Errc::usage, .what = "counts is null"};
+    if (counts == nullptr) return impl.refuse({.code = Errc::usage, .what = "counts is null"});
     call.counts = counts;
     call.count = counts[impl.rank()];
     return how(impl, call);
@@ -119,14 +119,14 @@ dl_result with_splits(const How& how, Call call, const size_t* in_counts,
                       const size_t* out_counts) {
   return with(how.comm, [&](Communicator& impl) -> Result<void> {
     if (in_counts == nullptr || out_counts == nullptr) {
-      return Error{.code = Errc::usage, .what = "counts is null"};
+      return impl.refuse({.code = Errc::usage, .what = "counts is null"});
     }
     const auto own = static_cast<std::size_t>(impl.rank());
     if (in_counts[own] != out_counts[own]) {
-      return Error{.code = Errc::usage,
-                   .what =
-                       "all_to_all_v: this rank gives itself another number of elements than "
-                       "it takes"};
+      return impl.refuse(
+          {.code = Errc::usage,
+           .what =
+               "all_to_all_v: this rank gives itself another number of elements than it takes"});
     }
     const dlaunch::Splits splits{.rank = impl.rank(),
                                  .given = dlaunch::parts_of(in_counts, impl.size()),
@@ -143,7 +143,7 @@ dl_result with_list(const How& how, Call call, size_t tensors, const void* const
                     void* const* out, const size_t* counts) {
   return with(how.comm, [&](Communicator& impl) -> Result<void> {
     auto list = dlaunch::make_tensor_list(tensors, in, out, counts);
-    if (!list) return list.error();
+    if (!list) return impl.refuse(list.error());
     call.list = &*list;
     call.layout = dlaunch::layout_of(*list);
     call.count = list->ends.empty() ? 0 : list->ends.back();
@@ -156,8 +156,8 @@ bool are_shards(int shards) { return shards >= 1 && shards <= DL_MOST_SHARDS; }
 template <class How>
 dl_result with_shards(const How& how, Call call, int shards, const void* const* in) {
   return with(how.comm, [&](Communicator& impl) -> Result<void> {
-    const auto wrong = [](const std::string& what) {
-      return Error{.code = Errc::usage, .what = "all_reduce_shards: " + what};
+    const auto wrong = [&](const std::string& what) {
+      return impl.refuse({.code = Errc::usage, .what = "all_reduce_shards: " + what});
     };
     if (!are_shards(shards)) return wrong("shards is not 1 to " + std::to_string(DL_MOST_SHARDS));
     const auto own = dlaunch::shard_range(shards, impl.rank(), impl.size());
@@ -177,7 +177,8 @@ dl_result with_codec(const How& how, const float* in, float* out, size_t count, 
                      float* residual, std::uint64_t common = 0) {
   return with(how.comm, [&](Communicator& impl) -> Result<void> {
     if (codec < DL_CODEC_NONE || codec > DL_CODEC_TOPK) {
-      return Error{.code = Errc::usage, .what = "compressed_average: codec is not a dl_codec"};
+      return impl.refuse(
+          {.code = Errc::usage, .what = "compressed_average: codec is not a dl_codec"});
     }
     const dlaunch::Compression compression{static_cast<dlaunch::WireCodec>(codec), residual,
                                            common};
@@ -207,8 +208,9 @@ template <class Body>
 dl_result with_persistent(const dl_persistent* call, Body body) {
   return with(call == nullptr ? nullptr : call->comm, [&](Communicator& impl) -> Result<void> {
     if (call->rejoined == call->comm->rejoined) return body(impl);
-    return Error{.code = Errc::usage,
-                 .what = "the persistent call is of an earlier round: make one in each round"};
+    return impl.refuse(
+        {.code = Errc::usage,
+         .what = "the persistent call is of an earlier round: make one in each round"});
   });
 }
 
@@ -305,14 +307,14 @@ dl_result dl_all_reduce_some(dl_comm* comm, const void* in, void* out, size_t co
   return with(comm, [&](Communicator& impl) -> Result<void> {
     if (options == nullptr || options->struct_size < sizeof(dl_some_options) ||
         !(options->wait_s >= 0)) {
-      return Error{.code = Errc::usage,
-                   .what =
-                       "all_reduce_some: no options of dl_some_options_init(), or wait_s is "
-                       "negative"};
+      return impl.refuse(
+          {.code = Errc::usage,
+           .what = "all_reduce_some: no options of dl_some_options_init(), or wait_s is negative"});
     }
     if (options->late != DL_LATE_DROP && options->late != DL_LATE_CARRY) {
-      return Error{.code = Errc::usage,
-                   .what = "all_reduce_some: late is neither DL_LATE_DROP nor DL_LATE_CARRY"};
+      return impl.refuse(
+          {.code = Errc::usage,
+           .what = "all_reduce_some: late is neither DL_LATE_DROP nor DL_LATE_CARRY"});
     }
     const dlaunch::SomeTerms terms{.need = options->need,
                                    .wait = dlaunch::duration_of(options->wait_s),

@@ -119,6 +119,8 @@ class Communicator : private ProcessEvents {
   Result<void> add_to_batch(const Message& message, int* source);
   // For other calls: the error if a batch is open.
   Result<void> refuse_in_batch();
+  // The error of a call whose arguments are wrong.
+  Error refuse(Error why) { return batch_ ? refused_in_batch(std::move(why)) : why; }
   Result<void> end_batch();
   // The same in the background.
   Result<std::vector<StartedCall>> start_batch();

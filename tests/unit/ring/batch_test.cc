@@ -230,6 +230,48 @@ TEST_CASE("batch: errors of arguments, and what a batch refuses") {
   });
 }
 
+TEST_CASE("batch: each error of an argument is that of the end, too, which then does nothing") {
+  using Wrong = dl_result (*)(dl_comm * comm, float* x);
+  static constexpr Wrong kWrong[] = {
+      [](dl_comm* comm, float* x) { return dl_all_gather_v(comm, x, x + 1, nullptr, DL_FLOAT32); },
+      [](dl_comm* comm, float* x) {
+        return dl_all_to_all_v(comm, x, nullptr, x + 1, nullptr, DL_FLOAT32);
+      },
+      [](dl_comm* comm, float* x) {
+        const std::size_t given[] = {1, 1}, taken[] = {2, 2};
+        return dl_all_to_all_v(comm, x, given, x + 2, taken, DL_FLOAT32);
+      },
+      [](dl_comm* comm, float*) {
+        return dl_all_reduce_list(comm, 1, nullptr, nullptr, nullptr, DL_FLOAT32, DL_SUM);
+      },
+      [](dl_comm* comm, float* x) {
+        return dl_all_reduce_shards(comm, 0, nullptr, x, 1, DL_FLOAT32, DL_SUM);
+      },
+      [](dl_comm* comm, float* x) {
+        return dl_compressed_average(comm, x, x, 1, static_cast<dl_codec>(99), nullptr);
+      },
+      [](dl_comm* comm, float* x) {
+        return dl_all_reduce_some(comm, x, x, 1, DL_FLOAT32, DL_SUM, nullptr, nullptr, nullptr);
+      },
+      [](dl_comm* comm, float*) { return dl_ibarrier(comm, nullptr); },
+      [](dl_comm* comm, float*) { return dl_split(comm, 0, 0, nullptr); },
+      [](dl_comm* comm, float*) { return dl_alloc(comm, 1, nullptr); },
+  };
+  all_well({2}, [](int rank, dl_comm*& comm) {
+    float x[10] = {}, one = 1, sum = 0;
+    for (const Wrong wrong : kWrong) {
+      EXPECT(dl_batch_start(comm) == DL_OK);
+      EXPECT(dl_all_reduce(comm, &one, &sum, 1, DL_FLOAT32, DL_SUM) == DL_OK);
+      EXPECT(wrong(comm, x) == DL_ERR_INVALID);
+      const std::string why = dl_last_error(comm);
+      EXPECT(dl_batch_end(comm) == DL_ERR_INVALID);
+      EXPECT(dl_last_error(comm) == why);
+      EXPECT(sum == 0);
+    }
+    return 0;
+  });
+}
+
 TEST_CASE("batch: ranks with different batches get an error") {
   for (const char* transport : kTransports) {
     all_well({2, transport}, [](int rank, dl_comm*& comm) {

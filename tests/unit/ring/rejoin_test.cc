@@ -138,6 +138,8 @@ TEST_CASE("rejoin: ends a batch, and persistent calls of the old round") {
     EXPECT(dl_persistent_run(call) == DL_ERR_INVALID);
     EXPECT(std::string(dl_last_error(comm)) ==
            "the persistent call is of an earlier round: make one in each round");
+    EXPECT(dl_batch_start(comm) == DL_OK);
+    EXPECT(dl_persistent_run(call) == DL_ERR_INVALID && dl_batch_end(comm) == DL_ERR_INVALID);
     dl_persistent_free(call);
     EXPECT(x == 1 && dl_all_reduce(comm, &x, &x, 1, DL_INT32, DL_SUM) == DL_OK && x == 2);
     return 0;
