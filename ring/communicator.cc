@@ -151,9 +151,8 @@ Result<void> Communicator::check(const Call& call) {
   const Shape shape = shape_of(call, job_.size);
   const MemoryRange in{static_cast<const char*>(call.in),
                        in_count(shape, job_.rank, job_.size) * element};
-  const bool takes_nothing = call.collective == Collective::exscan && job_.rank == 0;
   const MemoryRange out{static_cast<const char*>(call.out),
-                        takes_nothing ? 0 : out_count(shape, job_.rank, job_.size) * element};
+                        out_count(shape, job_.rank, job_.size) * element};
   if ((in.bytes > 0 && in.begin == nullptr) || (out.bytes > 0 && out.begin == nullptr)) {
     return wrong("a buffer is null");
   }

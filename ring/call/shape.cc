@@ -64,6 +64,7 @@ std::size_t in_count(const Shape& shape, int rank, int ranks) {
 std::size_t out_count(const Shape& shape, int rank, int ranks) {
   const auto& traits = traits_of(shape.collective);
   if (traits.out_at_root && rank != shape.root) return 0;
+  if (shape.collective == Collective::exscan && rank == 0) return 0;
   if (shape.splits) return shape.splits->taken_count();
   if (traits.out_parts) return all_parts(shape, ranks);
   return traits.in_parts ? part_of(shape, rank).count : shape.count;

@@ -123,6 +123,14 @@ TEST_CASE("batch: no call may use what another one writes") {
   }
 }
 
+TEST_CASE("batch: rank 0 gets nothing from an exscan") {
+  Calls calls;
+  Call& prefix = calls.add(Collective::exscan, 10);
+  prefix.out = calls.add(Collective::all_reduce, 10).out;
+  CHECK(calls.dependency(0).empty());
+  CHECK(!calls.dependency(1).empty());
+}
+
 TEST_CASE("batch: collectives and messages of all kinds, in any order of messages") {
   for (const char* transport : kTransports) {
     all_well({3, transport}, [](int rank, dl_comm*& comm) {
