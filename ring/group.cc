@@ -134,11 +134,11 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>
   if (*members.begin() < 0 || *members.rbegin() >= job_.size) {
     return wrong(fmt::format("there are ranks 0 to {}", job_.size - 1));
   }
+  const auto limit = operation_limit(op_timeout_s, op_timeout());
+  if (!limit) return limit.error();
   // An earlier group of the same ranks may have left keys in the store: use others.
   const std::string name = fmt::format("g{}.{:x}", tag, fingerprint(ranks));
   JobView view = group_view(ranks, fmt::format("{}.{}", name, ++groups_[name]));
-  const auto limit = operation_limit(op_timeout_s, op_timeout());
-  if (!limit) return limit.error();
   view.op_timeout = *limit;
   auto joined = make_group(view, ranks);
   if (joined) return joined;

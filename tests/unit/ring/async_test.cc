@@ -332,6 +332,7 @@ TEST_CASE("groups: members that know each other meet without the others") {
       EXPECT(dl_group(comm, wrong, 2, 0, -1, &none) == DL_ERR_INVALID);
       EXPECT(dl_group(comm, twice, 2, 0, -1, &none) == DL_ERR_INVALID);
       EXPECT(dl_group(comm, everybody, 4, -1, -1, &none) == DL_ERR_INVALID);
+      if (rank == 0) EXPECT(dl_group(comm, everybody, 4, 0, 2e9, &none) == DL_ERR_INVALID);
       EXPECT(none == nullptr);
       EXPECT(dl_group(comm, everybody, 4, 0, -1, &all) == DL_OK);
       // The end of one is not that of the others.
