@@ -35,7 +35,8 @@ Result<std::string> SharedKeys::place_of(std::string_view key) const {
   if (key.empty() || key.size() > kLongest) {
     return Error{.code = Errc::usage, .what = "a key has 1 to 500 bytes"};
   }
-  return fmt::format("ring/keys/{}/{}", job_.key_space(), key);
+  // A key with '/' must be no key of a group, whose key space begins with that of its parent.
+  return fmt::format("ring/keys/{}//{}", job_.key_space(), key);
 }
 
 Result<Store*> SharedKeys::store() {

@@ -80,6 +80,9 @@ TEST_CASE("keys: a group has keys of its own, and other threads continue while o
     if (rank == 0) EXPECT(set(group, "k", "of the group") == DL_OK);
     EXPECT(value_of(group, "k", -1) == "of the group");
     EXPECT(value_of(comm, "k", 0) == "none");
+    // In the store the name of the group is that of comm and "/1.0".
+    EXPECT(set(comm, "1.0/other", "of all") == DL_OK);
+    EXPECT(value_of(group, "other", 0) == "none");
     EXPECT(dl_barrier(comm) == DL_OK);
     std::string got;
     std::thread waits([&] { got = value_of(comm, "k", -1); });
