@@ -279,6 +279,7 @@ class Communicator : private ProcessEvents {
   Result<void> finish(Result<void> done);
   Result<void> finish(const Message& message, Result<void> done);
   JobView group_view(const std::vector<int>& ranks, const std::string& name) const;
+  Error has_left_job(int rank) const;
   Error failed_split(Error error, const JobView& group);
   void on_forked() override;
   void on_exit() override;

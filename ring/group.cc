@@ -118,6 +118,13 @@ JobView Communicator::group_view(const std::vector<int>& ranks, const std::strin
   return group;
 }
 
+Error Communicator::has_left_job(int rank) const {
+  return {
+      .code = Errc::peer_lost,
+      .what = fmt::format("dl_group: {} has left the job", who_[static_cast<std::size_t>(rank)]),
+      .rank = rank};
+}
+
 Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>& ranks, int tag,
                                                           double op_timeout_s) {
   if (abort_.raised()) return finish(abort_.error()).error();
@@ -136,6 +143,9 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<int>
   }
   const auto limit = operation_limit(op_timeout_s, op_timeout());
   if (!limit) return limit.error();
+  for (const int rank : ranks) {
+    if (links_ && links_->has_left(rank)) return has_left_job(rank);
+  }
   // An earlier group of the same ranks may have left keys in the store: use others.
   const std::string name = fmt::format("g{}.{:x}", tag, fingerprint(ranks));
   JobView view = group_view(ranks, fmt::format("{}.{}", name, ++groups_[name]));

@@ -603,8 +603,8 @@ DL_API dl_result dl_split(dl_comm* comm, int color, int key, dl_comm** group);
 /* dl_split() for `size` ranks of comm, in the order of the list, which each of them knows: only
  * they call it, with the same list and tag >= 0. Make groups of the same list one after the other,
  * or with different tags. op_timeout_s: for each operation of the group; <0: as comm's, 0: for
- * ever. A failure does not affect comm; use another tag for the next attempt, because only some of
- * the ranks may have failed. */
+ * ever. DL_ERR_PEER_LOST, at once, if one of them has already left comm. A failure does not affect
+ * comm; use another tag for the next attempt, because only some of the ranks may have failed. */
 DL_API dl_result dl_group(dl_comm* comm, const int* ranks, int size, int tag, double op_timeout_s,
                           dl_comm** group);
 

@@ -347,6 +347,38 @@ TEST_CASE("groups: members that know each other meet without the others") {
   }
 }
 
+TEST_CASE("groups: a member that has left in good order is named, and the others go on") {
+  for (const char* transport : kTransports) {
+    Gate done;
+    all_well({3, transport}, [&](int rank, dl_comm*& comm) {
+      if (rank == 2) {
+        dl_finalize(std::exchange(comm, nullptr));
+        done.pass(2);
+        return 0;
+      }
+      const int gone[] = {rank, 2}, here[] = {0, 1};
+      dl_comm* group = nullptr;
+      EXPECT(dl_set_op_timeout(comm, 0.2) == DL_OK);
+      dl_result result = DL_OK;
+      std::string said;
+      // Some attempts may begin before the news of the departure.
+      for (int tag = 0; tag < 100 && !said.ends_with(" has left the job"); ++tag) {
+        result = dl_group(comm, gone, 2, tag, -1, &group);
+        EXPECT(result != DL_OK);
+        said = dl_last_error(comm);
+      }
+      EXPECT(result == DL_ERR_PEER_LOST);
+      EXPECT(said.find("rank 2 ") != std::string::npos);
+      EXPECT(dl_set_op_timeout(comm, 30) == DL_OK);
+      EXPECT(dl_group(comm, here, 2, 0, -1, &group) == DL_OK);
+      EXPECT(dl_barrier(group) == DL_OK);
+      dl_finalize(group);
+      done.open();
+      return 0;
+    });
+  }
+}
+
 TEST_CASE("groups: a member that dies before it comes ends the bootstrap for the others") {
   Together<2> failed;
   const auto codes = run(World{3, "auto"}, [&](int rank, dl_comm*& comm) {
