@@ -32,7 +32,7 @@ using Answer = LinkMessage::Answer;
 constexpr Duration kPatience = std::chrono::milliseconds(300);
 constexpr const char* kNoRoom = "no room for more descriptors: is 'ulimit -n' too low?";
 
-// The store of a job started by hand, served by its rank 0. It lives as long as the process: slower
+// The store of a job started by hand; its rank 0 serves it. It lives as long as the process: slower
 // ranks may still read when this one has finished, and the next communicator uses it again.
 Result<void> host_store(const JobView& job, const Secret& secret) {
   static std::mutex mutex;
@@ -112,6 +112,9 @@ Result<Secret> job_secret(const JobView& job) {
 
 Result<std::unique_ptr<Store>> open_store_of(const JobView& job, const Secret& secret,
                                              TimePoint deadline) {
+  if (job.hosts_store) {
+    if (auto ok = host_store(job, secret); !ok) return ok.error();
+  }
   const std::string who =
       "rank " + std::to_string(job.rank) + " (pid " + std::to_string(::getpid()) + ")";
   return open_store(job.store_url, {job.job_id, secret, who, process_environment()}, deadline);
@@ -514,9 +517,6 @@ Result<Bootstrapped> bootstrap(const JobView& job, AbortFlag& abort, const Paren
   }
   const auto secret = job_secret(job);
   if (!secret) return secret.error();
-  if (job.hosts_store) {
-    if (auto ok = host_store(job, *secret); !ok) return ok.error();
-  }
   auto store = open_store_of(job, *secret, deadline);
   if (!store) return store.error();
 

@@ -45,7 +45,8 @@ struct Bootstrapped {
 Result<Bootstrapped> bootstrap(const JobView& job, AbortFlag& abort,
                                const ParentEnd* parent = nullptr);
 
-// A new connection to the store of the bootstrap, for jobs that have one.
+// A new connection to the store of the bootstrap, for jobs that have one. In a world of one rank
+// that serves the store itself, the first call starts it.
 Result<std::unique_ptr<Store>> open_job_store(const JobView& job, TimePoint deadline);
 
 }  // namespace dlaunch

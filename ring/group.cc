@@ -109,7 +109,7 @@ JobView Communicator::group_view(const std::vector<int>& ranks, const std::strin
     group.world_ranks.push_back(job_.world_rank(rank));
   }
   group.local_cores = cores_of_group(job_.local_cores, locals_, ranks);
-  group.hosts_store = false;  // the store's server already exists
+  if (job_.size > 1) group.hosts_store = false;  // the store's server already exists
   // They all exist: the bootstrap is an operation, too, and has the limit of one.
   group.op_timeout = op_timeout();
   if (group.op_timeout >= Duration::zero()) {

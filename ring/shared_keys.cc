@@ -15,8 +15,6 @@ namespace dlaunch {
 namespace {
 
 constexpr std::size_t kLongest = 500;
-// Time for an answer of the store.
-constexpr Duration kAnswerTime = std::chrono::seconds(30);
 // After each slice a wait for a key checks whether the round is over, and lets other threads in.
 constexpr Duration kSlice = std::chrono::milliseconds(20);
 
@@ -41,8 +39,13 @@ Result<std::string> SharedKeys::place_of(std::string_view key) const {
 
 Result<Store*> SharedKeys::store() {
   if (!store_ && !alone()) {
-    auto opened = open_job_store(job_, steady_now() + kAnswerTime);
-    if (!opened) return opened.error();
+    auto opened = open_job_store(job_, steady_now() + answer_time_);
+    if (!opened) {
+      Error error = opened.error();
+      // A time-out would mean that a key does not exist.
+      if (error.code == Errc::timeout) error.code = Errc::io;
+      return error;
+    }
     store_ = std::move(*opened);
   }
   return store_.get();
@@ -54,7 +57,7 @@ Result<void> SharedKeys::set(std::string_view key, std::string_view value) {
   const Lock lock(mutex_);
   const auto kept = store();
   if (!kept) return kept.error();
-  if (*kept != nullptr) return (*kept)->set(*place, value, steady_now() + kAnswerTime);
+  if (*kept != nullptr) return (*kept)->set(*place, value, steady_now() + answer_time_);
   if (auto ok = check_size(*place, value); !ok) return ok;
   own_[*place] = value;
   own_changed_.notify_all();
@@ -94,7 +97,7 @@ Result<std::int64_t> SharedKeys::add(std::string_view key, std::int64_t delta) {
   const Lock lock(mutex_);
   const auto kept = store();
   if (!kept) return kept.error();
-  if (*kept != nullptr) return (*kept)->add(*place, delta, steady_now() + kAnswerTime);
+  if (*kept != nullptr) return (*kept)->add(*place, delta, steady_now() + answer_time_);
   const auto own = own_.try_emplace(*place, "0").first;
   const auto was = number_in(own->second);
   std::int64_t sum = 0;

@@ -21,9 +21,11 @@ namespace dlaunch {
 
 class SharedKeys {
  public:
-  // Both arguments must outlive this. The flag ends every wait, and gives the error of every later
-  // call.
-  SharedKeys(const JobView& job, const AbortFlag& abort) : job_(job), abort_(abort) {}
+  // `job` and the flag must outlive this. The flag ends every wait, and gives the error of every
+  // later call. answer_time: for each answer of the store.
+  SharedKeys(const JobView& job, const AbortFlag& abort,
+             Duration answer_time = std::chrono::seconds(30))
+      : job_(job), abort_(abort), answer_time_(answer_time) {}
 
   Result<void> set(std::string_view key, std::string_view value);
   // Waits until the key exists; Errc::timeout after `patience`.
@@ -42,6 +44,7 @@ class SharedKeys {
 
   const JobView& job_;
   const AbortFlag& abort_;
+  const Duration answer_time_;
   std::mutex mutex_;
   std::unique_ptr<Store> store_;
   std::map<std::string, std::string> own_;

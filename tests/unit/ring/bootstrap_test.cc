@@ -1,8 +1,6 @@
 // Ranks find each other and connect, or get an error.
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -13,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include "held_port.h"
 #include "process_world.h"
 #include "rendezvous/store.h"
 
@@ -35,24 +34,6 @@ bool says(const char* text, const char* words) {
   std::fprintf(stderr, "'%s' lacks '%s'\n", text, words);
   return false;
 }
-
-// Held as a launcher holds MASTER_PORT: bound, never listening, so that nobody else gets it.
-struct HeldPort {
-  UniqueFd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  std::string number;
-
-  HeldPort() {
-    const int on = 1;
-    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    REQUIRE(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
-    REQUIRE(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
-    number = std::to_string(ntohs(address.sin_port));
-  }
-};
 
 // Until the rank has told the others where it can be reached.
 void wait_for_address(const TempFolder& folder, int rank) {

@@ -8,7 +8,9 @@
 #include <dlaunch/ring.hpp>
 #include <doctest/doctest.h>
 
+#include "held_port.h"
 #include "process_world.h"
+#include "ring/shared_keys.h"
 
 using namespace dlaunch;
 
@@ -116,6 +118,19 @@ TEST_CASE("keys: a world of one rank has keys, too") {
         return 0;
       });
   CHECK(end_of(one) == 0);
+  const HeldPort port;
+  const pid_t host =
+      start_rank("tcp://127.0.0.1:" + port.number, {1}, 0, [](int rank, dl_comm*& comm) {
+        dl_comm* group = nullptr;
+        EXPECT(dl_split(comm, 0, 0, &group) == DL_OK);
+        EXPECT(set(group, "k", "of the group") == DL_OK);
+        EXPECT(set(comm, "k", "v") == DL_OK);
+        EXPECT(value_of(comm, "k", 0) == "v");
+        EXPECT(value_of(group, "k", 0) == "of the group");
+        dl_finalize(group);
+        return 0;
+      });
+  CHECK(end_of(host) == 0);
   const pid_t alone = start([] {
     const int rank = 0;
     dl_comm* comm = nullptr;
@@ -133,6 +148,19 @@ TEST_CASE("keys: a world of one rank has keys, too") {
     return 0;
   });
   CHECK(end_of(alone) == 0);
+}
+
+TEST_CASE("keys: a store that cannot be reached does not mean that a key is missing") {
+  const HeldPort port;
+  JobView job;
+  job.size = 2;
+  job.store_url = "tcp://127.0.0.1:" + port.number;
+  const AbortFlag abort;
+  SharedKeys keys(job, abort, std::chrono::milliseconds(50));
+  const auto got = keys.get("k", Duration::zero());
+  REQUIRE(!got);
+  CHECK(got.error().code == Errc::io);
+  CHECK(got.error().what.find("not reached") != std::string::npos);
 }
 
 TEST_CASE("keys: in C++ as strings, of any length") {
