@@ -159,6 +159,10 @@ bool needs_order(const Call& call) {
          (is_in_order(call.op) || (is_float8(call.dtype) && rounds));
 }
 
+bool sums_may_overflow(const Call& call) {
+  return traits_of(call.collective).reduces && call.op == DL_AVG && call.dtype == DL_FLOAT16;
+}
+
 Shape shape_of(const Call& call, int ranks) {
   Shape shape{.collective = call.collective,
               .count = call.count,
@@ -166,7 +170,8 @@ Shape shape_of(const Call& call, int ranks) {
               .root = call.root,
               .counts = {},
               .members = {},
-              .in_order = needs_order(call)};
+              .in_order = needs_order(call),
+              .in_one_pass = sums_may_overflow(call)};
   if (call.members != nullptr) shape.members = *call.members;
   if (call.counts == nullptr && call.splits == nullptr) return shape;
   shape.count = 0;  // differs between ranks

@@ -234,12 +234,16 @@ struct Shape {
   std::vector<int> members;                     // as Call::members; empty: all ranks
   std::optional<Splits> splits = std::nullopt;  // as Call::splits
   bool in_order = false;                        // needs_order()
+  bool in_one_pass = false;                     // sums_may_overflow()
   bool operator==(const Shape&) const = default;
 };
 Shape shape_of(const Call& call, int ranks);
 // Whether one pass over all ranks' values has to make each result: a function does not commute, or
 // 8 bits are too few for partial sums, which could leave the range within an average.
 bool needs_order(const Call& call);
+// Whether a sum of the ranks' values may be out of the type's range although the result is in it:
+// for an average of float16. (For one of 8-bit floats needs_order() holds.)
+bool sums_may_overflow(const Call& call);
 
 // The longest part that a rank gives another; without parts: `count`.
 std::size_t longest_part(const Shape& shape);

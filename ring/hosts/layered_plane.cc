@@ -152,7 +152,7 @@ std::string LayeredPlane::explain(const Call& call) const {
 // An average is divided once, at the end. The sum of float16 over many ranks may be out of its
 // range, so the average over each host comes first, then the average of these; all hosts are equal.
 // (The communicator composes averages of 8-bit floats of other calls.)
-bool divides_at_end(const Call& call) { return call.op == DL_AVG && call.dtype != DL_FLOAT16; }
+bool divides_at_end(const Call& call) { return call.op == DL_AVG && !sums_may_overflow(call); }
 
 Call LayeredPlane::step(const Call& of, Collective collective, const void* in, void* out,
                         std::size_t count, int root) const {

@@ -76,14 +76,22 @@ bool has_algorithm(Collective collective, Algorithm algorithm) {
 
 int grid_columns(int ranks) { return std::max(2, static_cast<int>(std::lround(std::sqrt(ranks)))); }
 
+Algorithm for_large_data(const Shape& shape, int ranks, const Tuning& tuning) {
+  const bool direct = ranks <= tuning.direct_ranks || shape.in_one_pass;
+  return direct ? Algorithm::direct : Algorithm::ring;
+}
+
+bool takes_tree(const Shape& shape, int ranks, const Tuning& tuning) {
+  return ranks > tuning.tree_above && !shape.in_order && !shape.in_one_pass;
+}
+
 Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning) {
   if (ranks == 1) return Algorithm::copy;
   if (tuning.forced) return *tuning.forced;
   const std::size_t bytes = shape.count * shape.element_bytes;
   const bool small = bytes <= tuning.small_bytes;
-  const Algorithm large = ranks <= tuning.direct_ranks ? Algorithm::direct : Algorithm::ring;
-  const bool few = ranks <= tuning.tree_above || shape.in_order;
-  const Algorithm with_one = few ? Algorithm::star : Algorithm::tree;
+  const Algorithm large = for_large_data(shape, ranks, tuning);
+  const Algorithm with_one = takes_tree(shape, ranks, tuning) ? Algorithm::tree : Algorithm::star;
   switch (shape.collective) {
     case Collective::all_reduce:
       if (ranks == 2 && bytes <= tuning.pair_bytes) return Algorithm::exchange;

@@ -92,13 +92,13 @@ Algorithm cheapest_between_hosts(const Shape& shape, int ranks, const Tuning& tu
     return shape.collective == Collective::all_reduce ? all_reduce_seconds(algorithm, job)
                                                       : reduce_seconds(algorithm, job);
   };
-  Algorithm best = ranks <= tuning.direct_ranks ? Algorithm::direct : Algorithm::ring;
+  Algorithm best = for_large_data(shape, ranks, tuning);
   const auto try_it = [&](Algorithm algorithm, bool allowed) {
     const bool has = allowed && has_algorithm(shape.collective, algorithm);
     if (has && seconds(algorithm) < seconds(best)) best = algorithm;
   };
   try_it(Algorithm::star, true);
-  try_it(Algorithm::tree, ranks > tuning.tree_above && !shape.in_order);
+  try_it(Algorithm::tree, takes_tree(shape, ranks, tuning));
   // Up to direct_ranks ranks nothing that they give passes through others: with --verify the rank
   // that gave wrong bytes has a name.
   const bool may_pass_on =

@@ -4,6 +4,7 @@
 //
 // Reductions, but for those by a tree or around a ring, combine every element in one pass over all
 // ranks' values in rank order, rounding once: the result does not depend on how the data is cut.
+// Averages of float16 use neither, because a partial sum may be out of range.
 // - Small: few ranks exchange everything (one message latency; two ranks send no more that way than
 //   by any other, so they do it for longer). More do so through others (log2(n) latencies and
 //   frames of each) or send to rank 0, which answers (two latencies and 2(n-1) frames in all): with
@@ -109,6 +110,10 @@ std::string rule_note(bool by_rule);
 // The columns of the grid of at least two ranks: about their square root, and at least 2.
 int grid_columns(int ranks);
 
+// Direct or the ring: the algorithm for more data than any other one takes.
+Algorithm for_large_data(const Shape& shape, int ranks, const Tuning& tuning);
+// Whether a tree takes the place of one rank in a small reduction.
+bool takes_tree(const Shape& shape, int ranks, const Tuning& tuning);
 // Decides from facts that all ranks share.
 Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning);
 // One pass over all ranks' values, in their order, makes each result of a reduction.

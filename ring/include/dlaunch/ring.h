@@ -79,10 +79,11 @@ typedef enum dl_dtype {
  * DL_ERR_UNSUPPORTED: a type that the op does not take. Floats of 8 and 16 bits are added in
  * binary32 and rounded once, to nearest even. A result beyond the range of FLOAT8_E4M3 is NaN, and
  * infinite in the other formats, as in PyTorch and ml_dtypes. On several hosts, or over sockets
- * with more than 16 ranks, partial sums of 16-bit floats may be rounded, too (for averages of
- * FLOAT16 on several hosts: the averages of each host). There the ranks move 8-bit floats as they
- * do for a function of dl_op_create() that does not commute, because rounded partial sums would
- * lose too much. Where NCCL moves the data of GPUs, NCCL also adds and rounds.
+ * with more than 16 ranks, partial sums of 16-bit floats may be rounded, too. In averages of
+ * FLOAT16 that concerns only the averages of each host, because a sum may be out of range. There
+ * the ranks move 8-bit floats as they do for a function of dl_op_create() that does not commute,
+ * because rounded partial sums would lose too much. Where NCCL moves the data of GPUs, NCCL also
+ * adds and rounds.
  * A value outside this enum may stand for an operation of dl_op_create() or
  * dl_op_create_premul_sum(). */
 typedef enum dl_op {

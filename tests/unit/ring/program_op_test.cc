@@ -312,6 +312,24 @@ TEST_CASE("program op: 8-bit floats are rounded once, also over sockets with man
   });
 }
 
+TEST_CASE("program op: averages of float16 stay in range, also over sockets with many ranks") {
+  constexpr std::uint16_t k4000 = 0x6bd0;  // 17 of them are more than 65504
+  all_well({.ranks = 17, .transport = "tcp"}, [&](int rank, dl_comm*& comm) {
+    constexpr std::size_t kCount = 40'000;
+    using Halves = std::vector<std::uint16_t>;
+    const Halves in(17 * kCount, k4000);
+    Halves out(kCount);
+    EXPECT(dl_all_reduce(comm, in.data(), out.data(), kCount, DL_FLOAT16, DL_AVG) == DL_OK);
+    EXPECT(out == Halves(kCount, k4000));
+    out.assign(kCount, 0);
+    EXPECT(dl_reduce_scatter(comm, in.data(), out.data(), kCount, DL_FLOAT16, DL_AVG) == DL_OK);
+    EXPECT(out == Halves(kCount, k4000));
+    EXPECT(dl_reduce(comm, in.data(), out.data(), kCount, DL_FLOAT16, DL_AVG, 5) == DL_OK);
+    EXPECT((rank != 5 || out == Halves(kCount, k4000)));
+    return 0;
+  });
+}
+
 namespace {
 
 // Whole numbers and factors of a power of two: every type has the sums exactly.

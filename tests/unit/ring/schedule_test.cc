@@ -455,6 +455,30 @@ TEST_CASE("many ranks send small sums along a tree, unless one pass has to make 
   }
 }
 
+TEST_CASE("averages of float16 have no partial sums, unless a plan wants them") {
+  const auto shape = [](Collective collective, std::size_t count, dl_dtype dtype, dl_op op) {
+    return shape_of({.collective = collective, .count = count, .dtype = dtype, .op = op, .root = 0},
+                    33);
+  };
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter}) {
+    for (const std::size_t count : {1UL, 1UL << 10, 1UL << 24}) {
+      const Shape average = shape(collective, count, DL_FLOAT16, DL_AVG);
+      for (const int ranks : {17, 33, 1024}) {
+        for (Tuning tuning : {tuning_within_host(ranks, true), tuning_within_host(ranks, false),
+                              tuning_between_hosts(std::chrono::microseconds(200))}) {
+          CHECK(keeps_order(algorithm_of(average, ranks, tuning)));
+          tuning.forced = Algorithm::ring;
+          CHECK(algorithm_of(average, ranks, tuning) == Algorithm::ring);
+        }
+      }
+    }
+    const Tuning near = tuning_within_host(33, true);
+    for (const auto& [dtype, op] : {std::pair(DL_FLOAT16, DL_SUM), std::pair(DL_BFLOAT16, DL_AVG)})
+      CHECK(algorithm_of(shape(collective, 1 << 24, dtype, op), 33, near) == Algorithm::ring);
+  }
+}
+
 TEST_CASE("a rank of a tree exchanges frames with few others") {
   for (const int ranks : {33, 256, 1000}) {
     for (const int rank : {0, 1, 32, ranks - 1}) {
