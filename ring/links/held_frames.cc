@@ -15,6 +15,12 @@ void HeldFrames::hold(int peer, const LinkFrame& frame, UniqueFd descriptor) {
       frame.type == Type::pass && static_cast<Passed>(frame.seq & 255) == Passed::segment;
   const bool meets = frame.type == Type::join || segment;
   if (!meets && !(frame.type == Type::abort && has_come)) return;
+  if (frame.type == Type::abort) {
+    std::erase_if(frames_, [&](const HeldFrame& held) {
+      return held.peer == peer && held.frame.channel == frame.channel &&
+             held.frame.type == Type::pass;
+    });
+  }
   if (frames_.size() >= most_) frames_.pop_front();
   HeldFrame held{.peer = peer, .frame = frame, .text = std::string(frame.text), .descriptor = {}};
   held.frame.text = {};

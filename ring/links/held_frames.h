@@ -26,8 +26,9 @@ class HeldFrames {
   explicit HeldFrames(std::size_t most = 4096) : most_(most) {}
 
   // A frame for a channel that is not open. It is kept if it belongs to a bootstrap: a JOIN, the
-  // PASS of a segment, and the ABORT of a peer with a kept JOIN or PASS. Beyond `most` the oldest
-  // is dropped.
+  // PASS of a segment, and the ABORT of a peer with a kept JOIN or PASS. After the ABORT
+  // the peer's PASSes for the channel are useless, and are dropped. Beyond `most` the oldest
+  // frame is dropped.
   void hold(int peer, const LinkFrame& frame, UniqueFd descriptor);
   // Takes the frames for the channel, in order.
   std::vector<HeldFrame> take(std::uint64_t channel);

@@ -70,6 +70,25 @@ TEST_CASE("held frames: a frame that no bootstrap needs is dropped, and its desc
   CHECK(::lseek(number, 0, SEEK_CUR) == -1);
 }
 
+TEST_CASE("held frames: with an abort the peer's descriptors for the channel are closed") {
+  HeldFrames held;
+  const auto pass = [&held](int peer, std::uint64_t channel) {
+    UniqueFd descriptor(::eventfd(0, EFD_CLOEXEC));
+    const int number = descriptor.get();
+    held.hold(peer, held_frame(Type::pass, channel), std::move(descriptor));
+    return number;
+  };
+  const int gives_up = pass(1, 7), of_other_peer = pass(2, 7), of_other_channel = pass(1, 8);
+  held.hold(1, held_frame(Type::abort, 7), {});
+  CHECK(::lseek(gives_up, 0, SEEK_CUR) == -1);
+  CHECK(::lseek(of_other_peer, 0, SEEK_CUR) == 0);
+  CHECK(::lseek(of_other_channel, 0, SEEK_CUR) == 0);
+  const auto taken = held.take(7);
+  REQUIRE(taken.size() == 2);
+  CHECK(taken[0].peer == 2);
+  CHECK(taken[1].frame.type == Type::abort);
+}
+
 TEST_CASE("held frames: only aborts of an ended peer are kept") {
   HeldFrames held;
   UniqueFd descriptor(::eventfd(0, EFD_CLOEXEC));
