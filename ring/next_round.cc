@@ -32,6 +32,18 @@ bool lacks_means(const Error& error) {
 }
 constexpr int kAttempts = 3;
 
+// The round can have no results before all have met: whatever ends it ends the meeting at once.
+Result<std::unique_ptr<Communicator>> meet(Membership& membership, const JobView& job) {
+  AbortFlag over;
+  struct Told {
+    ~Told() { membership.on_over({}); }  // after an exception, too: `over` ends here
+    Membership& membership;
+  } const told{membership};
+  membership.on_over([&over](const Error& why) { over.raise(why); }, Membership::Ends::all);
+  const ParentEnd end(over);
+  return Communicator::make(job, &end);
+}
+
 }  // namespace
 
 Result<void> join_next_round(Membership& membership, const JobView& job, std::uint64_t version,
@@ -45,7 +57,8 @@ Result<void> join_next_round(Membership& membership, const JobView& job, std::ui
     return *impl->over();
   }
   std::string cause = impl ? impl->broken_by_nobody() : std::string();
-  impl.reset();  // the others see this end first
+  // The others see this end first. An exception leaves the new one.
+  impl = Communicator::ended({.code = Errc::io, .what = "rejoin: out of memory"});
   const auto failed = [&](const Error& error) {
     impl = Communicator::ended(error);
     return error;
@@ -53,12 +66,7 @@ Result<void> join_next_round(Membership& membership, const JobView& job, std::ui
   for (int vain = 0;;) {
     auto notice = membership.next_round(version, std::exchange(cause, {}));
     if (!notice) return failed(notice.error());
-    AbortFlag over;
-    // The round can have no results before all have met: leave it at once, whatever ends it.
-    membership.on_over([&over](const Error& why) { over.raise(why); }, Membership::Ends::all);
-    const ParentEnd end(over);
-    auto joined = Communicator::make(in_round(job, *notice), &end);
-    membership.on_over({});
+    auto joined = meet(membership, in_round(job, *notice));
     if (joined) {
       impl = std::move(*joined);
       membership.on_over([round = impl.get()](const Error& why) { round->end_round(why); });
