@@ -1,6 +1,7 @@
 #include "ring/plan/schedule.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include <fmt/format.h>
 
@@ -148,6 +149,12 @@ Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuni
       break;
   }
   return b.take();
+}
+
+std::size_t most_to_one(const Shape& shape, int rank, int ranks, const Tuning& tuning) {
+  Tuning whole = tuning;
+  whole.granule_bytes = PTRDIFF_MAX;  // what goes to each rank does not depend on the granules
+  return make_program(shape, rank, ranks, whole).most_to_one;
 }
 
 }  // namespace dlaunch

@@ -132,5 +132,7 @@ std::string describe_algorithm(Algorithm algorithm, const Tuning& tuning);
 // With Shape::members, `rank` must be a member: the program is for the members, over the sockets of
 // all ranks.
 Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuning);
+// Its most_to_one, in little time and memory whatever the size of the data.
+std::size_t most_to_one(const Shape& shape, int rank, int ranks, const Tuning& tuning);
 
 }  // namespace dlaunch

@@ -129,7 +129,7 @@ class SocketPlane final : public StreamPlane {
     std::size_t used = sockets_->sockets_each();
     if (used > 1 && !all_sockets_) {
       const std::lock_guard lock(count_mutex_);
-      used = count_.best(make_program(shape, rank_, ranks_, tuning).most_to_one);
+      used = count_.best(most_to_one(shape, rank_, ranks_, tuning));
     }
     return "tcp: " + describe_algorithm(algorithm_of(shape, taking_part(call), tuning), tuning) +
            (used > 1 ? fmt::format(", over {} sockets each", used) : "");

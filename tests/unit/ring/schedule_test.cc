@@ -401,6 +401,25 @@ TEST_CASE("a large all_reduce moves the least possible bytes") {
   }
 }
 
+TEST_CASE("the bytes to one peer are known without the granules, however many bytes they are") {
+  for (const Collective collective : {Collective::all_reduce, Collective::reduce,
+                                      Collective::broadcast, Collective::all_gather}) {
+    const bool rooted = traits_of(collective).rooted;
+    const Shape shape{collective, 100'000, 4, rooted ? 1 : -1};
+    for (const Algorithm algorithm : kAlgorithms) {
+      if (!has_algorithm(collective, algorithm)) continue;
+      Tuning tuning;
+      tuning.forced = algorithm;
+      for (const int rank : {0, 1, 4}) {
+        CHECK(most_to_one(shape, rank, 5, tuning) ==
+              make_program(shape, rank, 5, tuning).most_to_one);
+      }
+    }
+  }
+  const Shape huge{Collective::all_reduce, std::size_t{1} << 40, 4};
+  CHECK(most_to_one(huge, 0, 4, Tuning()) == std::size_t{2} << 40);
+}
+
 TEST_CASE("on one host, the data in flight to all peers fit a cache, however many peers") {
   for (int ranks = 1; ranks <= 64; ++ranks) {
     for (const bool crowded : {false, true}) {
