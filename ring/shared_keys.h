@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "rendezvous/store.h"
 #include "ring/call/abort_flag.h"
+#include "ring/fair_mutex.h"
 #include "ring/links/job_view.h"
 
 namespace dlaunch {
@@ -34,7 +35,7 @@ class SharedKeys {
   Result<std::int64_t> add(std::string_view key, std::int64_t delta);
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<FairMutex>;
 
   bool alone() const { return job_.store_url.empty(); }
   Result<std::string> place_of(std::string_view key) const;
@@ -45,10 +46,10 @@ class SharedKeys {
   const JobView& job_;
   const AbortFlag& abort_;
   const Duration answer_time_;
-  std::mutex mutex_;
+  FairMutex mutex_;
   std::unique_ptr<Store> store_;
   std::map<std::string, std::string> own_;
-  std::condition_variable own_changed_;
+  std::condition_variable_any own_changed_;
 };
 
 }  // namespace dlaunch

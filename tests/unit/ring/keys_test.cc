@@ -1,5 +1,9 @@
 // The keys that ranks share, through the C API.
+#include <unistd.h>
+
+#include <atomic>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -10,6 +14,7 @@
 
 #include "held_port.h"
 #include "process_world.h"
+#include "ring/fair_mutex.h"
 #include "ring/shared_keys.h"
 
 using namespace dlaunch;
@@ -148,6 +153,25 @@ TEST_CASE("keys: a world of one rank has keys, too") {
     return 0;
   });
   CHECK(end_of(alone) == 0);
+}
+
+TEST_CASE("keys: a thread that takes the lock again and again leaves turns to others") {
+  constexpr int kTurns = 30, kMost = 10 * kTurns;
+  FairMutex mutex;
+  std::atomic<int> turns = 0;
+  std::thread other([&] {
+    while (turns < kTurns) {
+      const std::lock_guard lock(mutex);
+      ++turns;
+    }
+  });
+  for (int i = 0; turns < kTurns && i < kMost; ++i) {
+    const std::lock_guard lock(mutex);
+    ::usleep(1000);
+  }
+  const int meanwhile = turns;
+  other.join();
+  CHECK(meanwhile == kTurns);
 }
 
 TEST_CASE("keys: a store that cannot be reached does not mean that a key is missing") {
