@@ -71,8 +71,7 @@ std::vector<Version> complete_versions(std::span<const std::vector<Holding>> by_
   for (const auto& [id, choice] : gather(by_rank)) {
     if (!lacking(choice, sharded)) versions.push_back(id.version);
   }
-  const auto same = std::ranges::unique(versions);  // in another cut
-  versions.erase(same.begin(), same.end());
+  versions.erase(std::unique(versions.begin(), versions.end()), versions.end());  // in another cut
   return versions;
 }
 
