@@ -58,7 +58,7 @@ PyObject* exit_batch(PyObject* self, PyObject* const* args, Py_ssize_t count, Py
     }
     if (handle.closed()) return none();
     const Entered entered(handle, "batch");
-    if (!entered) return nullptr;
+    if (!entered) return handle.drop_batch_later(), nullptr;
     handle.drop_batch();
     return none();
   });

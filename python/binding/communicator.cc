@@ -316,9 +316,12 @@ PyObject* rejoin(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
     Handle& handle = *parts_of<Parts>(self).handle;
     if (!handle.leave_round("rejoin")) return nullptr;
     const dl_result result = beside_others([&] { return dl_rejoin(handle.comm(), version); });
+    // Before enter_round(), which may have errors of its own.
+    const std::string why = result == DL_OK ? "" : dl_last_error(handle.comm());
+    const int lost = dl_peer_lost(handle.comm());
     handle.enter_round();
     learn_place(self);
-    return none_or_error(result, handle.comm());
+    return result == DL_OK ? none() : raise_error(result, why.c_str(), lost);
   });
 }
 

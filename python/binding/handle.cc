@@ -56,7 +56,7 @@ bool Handle::enter_alone(const char* call) {
 bool Handle::leave_round(const char* call) {
   if (!enter_alone(call)) return false;
   if (!close_groups(call)) {
-    leave();
+    enter_round();
     return false;
   }
   drop_batch();
@@ -180,18 +180,22 @@ void Handle::free_late() {
 }
 
 bool Handle::all_done() {
-  const auto all = under_way_;
-  return std::all_of(all.begin(), all.end(), [this](const auto& operation) {
+  auto all = std::exchange(under_way_, {});
+  const bool done = std::all_of(all.begin(), all.end(), [this](const auto& operation) {
     return operation->done || is_done(*this, *operation);
   });
+  under_way_.swap(all);
+  return done;
 }
 
 void Handle::close() {
   if (closed_) return;
   closed_ = true;
   drop_batch();
-  const bool waits = std::any_of(outers_.begin(), outers_.end(),
-                                 [](dl_outer* outer) { return dl_outer_waits(outer) != 0; });
+  const auto is_waiting = [](dl_outer* outer) { return dl_outer_waits(outer) != 0; };
+  const bool waits = std::any_of(outers_.begin(), outers_.end(), is_waiting) ||
+                     std::any_of(late_.begin(), late_.end(),
+                                 [&](const EndedOuter& ended) { return is_waiting(ended.outer); });
   if (!forked() && (waits || !all_done())) dl_abort(comm_);
   settle();
   // With Python's lock, so that no other thread frees one meanwhile: their averages are done, or

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <list>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <dlaunch/elastic.h>
@@ -77,7 +78,10 @@ class Handle {
   // Begins a call that only one thread at a time may make. False: sets an exception, because
   // another one is running.
   bool enter(const char* call);
-  void leave() { busy_ = alone_ = false; }
+  void leave() {
+    if (std::exchange(drops_batch_, false)) drop_batch();
+    busy_ = alone_ = false;
+  }
   // Begins a call that may run beside others, but not beyond the communicator's end or its next
   // round.
   bool enter_beside(const char* call);
@@ -102,6 +106,8 @@ class Handle {
   int batch_levels = 0;
   std::list<Call> batched;
   void drop_batch();
+  // When the call of another thread is over.
+  void drop_batch_later() { drops_batch_ = true; }
   // Notes that a call of the open batch, if one is open, was refused before the library saw it: the
   // end of the batch fails, too. Returns null.
   PyObject* refused(const char* call);
@@ -157,6 +163,7 @@ class Handle {
   bool left_ = false;  // close() is over
   bool busy_ = false;
   bool alone_ = false;
+  bool drops_batch_ = false;
   int beside_ = 0;
   int memories_ = 0;
   std::vector<std::shared_ptr<Operation>> under_way_;

@@ -6,7 +6,8 @@ import ctypes
 
 def bytes_of(tensor):
     """A copy of the bytes of a contiguous tensor of PyTorch in the host's memory, also without NumPy."""
-    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+    size = tensor.numel() * tensor.element_size()
+    return (ctypes.c_char * size).from_address(tensor.data_ptr()).raw if size else b""
 
 
 def empty(like, shape):
