@@ -244,11 +244,12 @@ void JobCore::pause(int signal) {
 
 void JobCore::on(const Resize& event) {
   target_size_ = wished_size_ = std::clamp(event.size, 1, config_.max_size);
-  auto waiting = without_rank();
+  const auto waiting = without_rank();
   int more = std::max(target_size_ - size(), 0) + config_.spares - static_cast<int>(waiting.size());
-  for (; more < 0; ++more) {  // newcomers for an earlier, larger size
-    dismiss(waiting.back());
-    waiting.pop_back();
+  for (auto slot = waiting.rbegin(); more < 0 && slot != waiting.rend(); ++slot) {
+    if (is_member(*slot)) continue;  // a former one, which the others still need in this round
+    dismiss(*slot);                  // a newcomer for an earlier, larger size
+    ++more;
   }
   if (target_size_ < size()) {
     shrink_on();
@@ -270,7 +271,7 @@ void JobCore::on(const Replace& event) {
   const int before = size();
   lose(event.slot, failure_of(event.slot, event.kind), event.leaves);
   // A host that comes back does not bring it back.
-  if (event.leaves && size() < before) wished_size_ = std::min(wished_size_, size());
+  if (event.leaves && size() < before) wished_size_ = std::max(size(), wished_size_ - 1);
 }
 
 void JobCore::on(const Clock&) {

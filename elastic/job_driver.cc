@@ -21,16 +21,17 @@ void JobDriver::feed(const JobCore::Event& event) {
 }
 
 // News for the record: a new number, a round that may now begin its work, hosts for a later round,
-// a task that is done, an accusation, or less time left.
+// a task that is done, or an accusation. No action waits until less time left is written.
 void JobDriver::write_news() {
   if (core_.state() != JobState::forming && core_.state() != JobState::active) return;
   JobRecord record = core_.record();
   const auto news = [](const JobRecord& r) {
-    return std::tuple(r.round, r.live, r.wished_size, r.done, r.accused,
-                      r.time_left / kWritesTimeLeft);
+    return std::tuple(r.round, r.live, r.wished_size, r.done, r.accused);
   };
-  if (news(record) == news(last_)) return;
+  const bool must = news(record) != news(last_);
+  if (!must && record.time_left / kWritesTimeLeft == last_.time_left / kWritesTimeLeft) return;
   last_ = std::move(record);
+  if (!must) return effects_.write_down(last_, [] {});
   effects_.write_down(last_, [this, number = ++asked_] {
     pump_.post([this, number] {
       written_ = number;

@@ -107,12 +107,15 @@ int be_candidate(const Plan& plan, UniqueFd agent, UniqueFd to_agent,
     return kExitRendezvous;
   };
   Standby standby(agent.get(), to_agent.get());
+  bool opened = false;
   while (standby.agent_lives()) {
     auto election = open_election(plan);
     if (!election) {
+      if (!opened) return never(election.error());
       if (!standby.trouble(election.error())) break;
       continue;
     }
+    opened = true;
     if (!standby.wait_for_election(**election)) break;
     LeaderLease lease(std::move(*election), to_agent.get());
     auto left = lease.read_journal();

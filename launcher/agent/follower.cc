@@ -76,9 +76,9 @@ void Follower::feed(const NodeSession::Event& event) {
 }
 
 void Follower::on_signal(int signal) {
-  // Only our output still waits, for a reader that does not read.
-  if (parted_ && ends_the_job(signal)) return loop_.stop();
-  feed(NodeSession::Signal{signal});
+  if (!parted_) return feed(NodeSession::Signal{signal});
+  // Only our output still waits, for a reader that does not read. The same wish may come twice.
+  if (ends_the_job(signal) && steady_now() - parted_at_ >= kSameWish) loop_.stop();
 }
 
 void Follower::follow(const Leader& leader, bool ours) {
@@ -224,6 +224,7 @@ void Follower::perform(const NodeSession::Fail& failure) { log_error("{}", failu
 
 void Follower::part(int exit_code) {
   parted_ = true;
+  parted_at_ = steady_now();
   if (link_) link_->stop();
   leave(exit_code);
 }

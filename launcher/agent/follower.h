@@ -65,6 +65,7 @@ class Follower final : private AgentBase {
   std::unique_ptr<Node> node_;
   LoginHelper login_helper_;
   bool parted_ = false;
+  TimePoint parted_at_;
 };
 
 }  // namespace dlaunch

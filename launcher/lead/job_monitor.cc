@@ -396,7 +396,7 @@ void JobMonitor::replace_if_others_wait(const RankSet& quiet, const RankSet& bus
 
 void JobMonitor::replace_slow(int rank, const std::string& why, bool leaves) {
   for (const Slot slot : slots_of({rank})) {
-    const char* then = leaves ? "it leaves its host" : "starting it again";
+    const char* then = leaves ? "it leaves its host if it can" : "starting it again";
     effects_.warn(fmt::format("{}; {}", with_hosts(why, {rank}), then));
     effects_.feed(JobCore::Replace{slot, FailureKind::evicted, leaves});
   }

@@ -75,6 +75,7 @@ struct OutputHub::Impl {
   void tell_traceback();
   void read_held(WorkerStream& stream);
   void end_stream(const StreamPtr& stream);
+  void finish_lines(WorkerStream& stream);
   void read_lingering();
   void end_lingering(WorkerStream& stream);
   void pass_on(UniqueFd from, OutputStream kind, std::string_view begun,

@@ -115,12 +115,16 @@ void OutputHub::Impl::read_held(WorkerStream& stream) {
   }
 }
 
+void OutputHub::Impl::finish_lines(WorkerStream& stream) {
+  stream.lines.finish(
+      [&](std::string_view line, bool continued) { show(stream, line, continued); });
+}
+
 // The worker was reaped. A grandchild that keeps writing is read while the job lasts, but not
 // waited for.
 void OutputHub::Impl::end_stream(const StreamPtr& stream) {
   read_held(*stream);
-  stream->lines.finish(
-      [&](std::string_view line, bool continued) { show(*stream, line, continued); });
+  if (!stream->is_open()) finish_lines(*stream);  // else a filter may be in the middle of a line
   follow_bar(*stream);
   if (takes_stdin(stream->rank)) target(stream->kind()).printer.end_unfinished();
   if (stream->kind() == OutputStream::err) {
@@ -143,8 +147,7 @@ void OutputHub::Impl::read_lingering() {
 
 void OutputHub::Impl::end_lingering(WorkerStream& stream) {
   read_held(stream);
-  stream.lines.finish(
-      [&](std::string_view line, bool continued) { show(stream, line, continued); });
+  finish_lines(stream);
   follow_bar(stream);
   stream.close();
 }

@@ -111,7 +111,8 @@ int run_kept(const std::function<int(UniqueFd signals, const OriginalSignals&)>&
   UniqueFd reading(ends[0]), writing(ends[1]);
   ::fcntl(writing.get(), F_SETFL, O_NONBLOCK);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  // A shell that has become dlaunch by `exec` may have left background jobs, which are not ours.
+  // A shell that has become dlaunch by `exec` may have left background jobs, which are not ours as
+  // long as their parents live.
   const std::vector<pid_t> not_ours = children();
   const pid_t pid = ::fork();
   if (pid < 0) {

@@ -15,6 +15,8 @@ namespace dlaunch {
 namespace {
 
 constexpr Duration kEvery = LeaderElection::kTtl / 4;
+// A slow server may take its time. The lease, renewed just before, outlasts this and a renewal.
+constexpr Duration kForJournal = LeaderElection::kTtl / 2;
 constexpr Duration kLeaving = std::chrono::seconds(1);
 
 }  // namespace
@@ -119,7 +121,7 @@ Result<void> LeaderLease::State::write_entries() {
       newest = entries.back().journal;
       of_entries = entries.size();
     }
-    auto written = election->write_journal(newest, steady_now() + kEvery);
+    auto written = election->write_journal(newest, steady_now() + kForJournal);
     if (!written) return written;
     const std::unique_lock lock(mutex);
     for (; of_entries > 0; --of_entries) {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <limits>
 #include <utility>
 
 #include <asio/post.hpp>
@@ -87,8 +86,8 @@ Result<UniqueFd> PmiServer::connect(const WorkerPlace& place) {
 }
 
 void PmiServer::forget_rounds() {
-  newest_round_ = std::numeric_limits<int>::max();  // ends exchanges
   const std::lock_guard lock(mutex_);
+  ++run_;  // ends exchanges
   core_.forget_rounds();
 }
 
@@ -142,9 +141,11 @@ void PmiServer::hear(int client) {
     }
     if (actions->exchange) {
       const auto what = *actions->exchange;
+      const int run = run_;
       lock.unlock();
-      const auto others = exchange(what, place);
+      const auto others = exchange(what, place, run);
       lock.lock();
+      if (run != run_) return close(client);
       actions = core_.exchanged(what.round, others);
     }
     for (const auto& reply : actions->replies) {
@@ -160,7 +161,8 @@ void PmiServer::close(int client) {
   sessions_.erase(client);
 }
 
-PmiServer::Others PmiServer::exchange(const PmiCore::Exchange& what, const WorkerPlace& place) {
+PmiServer::Others PmiServer::exchange(const PmiCore::Exchange& what, const WorkerPlace& place,
+                                      int run) {
   NodeExchange::Request request{.store_url = place.store_url,
                                 .key = turn_key(what.round, what.turn),
                                 .node = place.node_rank,
@@ -168,12 +170,12 @@ PmiServer::Others PmiServer::exchange(const PmiCore::Exchange& what, const Worke
   for (int node = 0; node < place.nodes; ++node) {
     if (node != place.node_rank) request.others.push_back(node);
   }
-  auto others =
-      exchange_.run(request, [&](int) { return stopped_ || newest_round_ != what.round; });
+  const auto is_over = [&] { return stopped_ || run_ != run || newest_round_ != what.round; };
+  auto others = exchange_.run(request, [&](int) { return is_over(); });
   if (others) {
     // All are here, so all have read the values before.
     exchange_.forget(turn_key(what.round, what.turn - 1), place.node_rank);
-  } else if (others.error().code != Errc::aborted && newest_round_ == what.round && !stopped_) {
+  } else if (others.error().code != Errc::aborted && !is_over()) {
     asio::post(loop_, [why = others.error().what] {
       log_warn("the ranks of an MPI program cannot find each other: {}", why);
     });

