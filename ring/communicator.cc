@@ -261,6 +261,7 @@ std::uint16_t Communicator::explained(const Call& call, const Plane* plane) {
                        call.task.device >= 0,
                        call.splits != nullptr,
                        needs_order(call),
+                       sums_may_overflow(call),
                        call.shards != nullptr ? call.shards->shards : 0,
                        call.count,
                        call.counts != nullptr ? longest_part(shape_of(call, job_.size)) : 0};

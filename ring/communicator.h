@@ -341,7 +341,7 @@ class Communicator : private ProcessEvents {
   struct Explained {
     Collective collective;
     dl_dtype dtype;
-    bool on_device, with_splits, in_order;
+    bool on_device, with_splits, in_order, in_one_pass;
     int shards;
     std::size_t count, longest_part;
     auto operator<=>(const Explained&) const = default;

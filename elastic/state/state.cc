@@ -100,15 +100,15 @@ Version State::next_version() const {
   return {current_->base + rounds_->round(), committed().number + 1};
 }
 
-// Collective: all agree on the next commit, on whether it becomes a snapshot, and on whether the
-// round is over; if it becomes one, also on whether the snapshot before is complete, and if a shard
-// has a new size since the last commit, on the sizes of all.
+// Collective: all agree on the next commit, on whether it becomes a snapshot, on whether the last
+// snapshot is complete, and on whether the round is over; if a shard has a new size since the last
+// commit, also on the sizes of all.
 Result<void> State::agree_on_commit() {
   const auto number = next_version().number;
   const std::uint64_t busy = save_it_ && !writer_->idle();
   const auto me = static_cast<std::size_t>(rank());
   const std::uint64_t resized = registry_.sharded() && shard_sizes_[me] != registry_.shard_bytes();
-  const std::uint64_t lacks = save_it_ && !wrote_last();
+  const std::uint64_t lacks = writer_ && !wrote_last();
   std::uint64_t words[] = {over_, busy, number, ~number, resized, lacks};
   if (auto r = rounds_->maximum(words); !r) return r;
   over_ = words[0] != 0;
@@ -118,7 +118,7 @@ Result<void> State::agree_on_commit() {
                  .what = fmt::format("rank {} makes commit {}, but another rank commit {}", rank(),
                                      number, words[2] != number ? words[2] : ~words[3])};
   }
-  if (save_it_ && words[5] == 0) note_saved();
+  if (writer_ && words[5] == 0) note_saved();
   if (words[4] == 0) return {};
   auto sizes = gather_shard_sizes(contribution());
   if (!sizes) return sizes.error();
@@ -195,7 +195,7 @@ Result<void> State::commit_now(bool spanned) {
     if (auto r = agree_on_commit(); !r) return r;
   } else {
     save_it_ = save_it_ && writer_->idle();
-    if (save_it_ && wrote_last()) note_saved();
+    if (writer_ && wrote_last()) note_saved();
   }
   if (auto r = make_copy(next_version()); !r) return r;
   uncommitted_ = 0;
