@@ -69,9 +69,10 @@ std::vector<Version> complete_versions(std::span<const std::vector<Holding>> by_
                                        bool sharded) {
   std::vector<Version> versions;
   for (const auto& [id, choice] : gather(by_rank)) {
-    if (!lacking(choice, sharded)) versions.push_back(id.version);
+    if (lacking(choice, sharded)) continue;
+    const bool known = !versions.empty() && versions.back() == id.version;  // in another cut
+    if (!known) versions.push_back(id.version);
   }
-  versions.erase(std::unique(versions.begin(), versions.end()), versions.end());  // in another cut
   return versions;
 }
 

@@ -92,6 +92,9 @@ def refused(says, call, *args, **words):
 def check_loss(model):
     """DistributedDataParallel makes another exception of what a hook raises, and so the hook remembers a loss."""
     class Bucket:
+        def parameters(self):
+            return []
+
         def index(self):
             raise dlaunch.PeerLost("by rank 1")
 

@@ -239,7 +239,7 @@ TEST_CASE("batch: errors of arguments, and what a batch refuses") {
 }
 
 TEST_CASE("batch: each error of an argument is that of the end, too, which then does nothing") {
-  using Wrong = dl_result (*)(dl_comm * comm, float* x);
+  using Wrong = dl_result (*)(dl_comm*, float*);
   static constexpr Wrong kWrong[] = {
       [](dl_comm* comm, float* x) { return dl_all_gather_v(comm, x, x + 1, nullptr, DL_FLOAT32); },
       [](dl_comm* comm, float* x) {

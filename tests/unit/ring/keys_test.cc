@@ -179,7 +179,7 @@ TEST_CASE("keys: a store that cannot be reached does not mean that a key is miss
   JobView job;
   job.size = 2;
   job.store_url = "tcp://127.0.0.1:" + port.number;
-  const AbortFlag abort;
+  AbortFlag abort;
   SharedKeys keys(job, abort, std::chrono::milliseconds(50));
   const auto got = keys.get("k", Duration::zero());
   REQUIRE(!got);

@@ -46,6 +46,7 @@ TEST_CASE("plan: the later cut of the same commit is preferred") {
   const std::vector<std::vector<Holding>> by_rank = {
       {holding({1, 8}, 2, {0, 1, 2}, 1), holding({1, 8}, 1, {0, 1}, 2)}};
   CHECK(choose(by_rank, true)->world == 1);
+  CHECK(complete_versions(by_rank, true) == std::vector<Version>{{1, 8}});
 }
 
 TEST_CASE("plan: every shard survives as many neighbouring deaths as it has replicas") {
