@@ -124,7 +124,7 @@ void OutputHub::Impl::finish_lines(WorkerStream& stream) {
 // waited for.
 void OutputHub::Impl::end_stream(const StreamPtr& stream) {
   read_held(*stream);
-  if (!stream->is_open()) finish_lines(*stream);  // else a filter may be in the middle of a line
+  finish_lines(*stream);
   follow_bar(*stream);
   if (takes_stdin(stream->rank)) target(stream->kind()).printer.end_unfinished();
   if (stream->kind() == OutputStream::err) {
