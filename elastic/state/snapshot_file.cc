@@ -226,10 +226,15 @@ Result<void> read_snapshot(const Snapshot& snapshot, std::span<std::byte> conten
   return {};
 }
 
+void SnapshotsToKeep::take(std::vector<Version> versions) {
+  complete = std::move(versions);
+  if (complete.size() > number) complete.resize(number);
+}
+
 void SnapshotsToKeep::add(const Version& version) {
   if (!complete.empty() && complete.front() == version) return;
   complete.insert(complete.begin(), version);
-  if (complete.size() > number) complete.resize(number);
+  take(std::move(complete));
 }
 
 bool SnapshotsToKeep::contains(const Version& version) const {

@@ -52,6 +52,7 @@ struct SnapshotsToKeep {
   std::vector<Version> complete = {};  // that all ranks are known to have written, newest first
   Version judged_from = {};  // of commits from this one on the complete ones are known; {}: of none
 
+  void take(std::vector<Version> versions);  // these complete ones, newest first
   void add(const Version& version);  // a complete one, newer than the others or the same again
   bool contains(const Version& version) const;
 };

@@ -83,8 +83,7 @@ Result<void> State::sync() {
   }
   current_ = synced->copy;
   for (const auto& it : stand_ins_) it.take();
-  if (!synced->saved.empty()) to_keep_.complete = std::move(synced->saved);
-  if (to_keep_.complete.size() > to_keep_.number) to_keep_.complete.resize(to_keep_.number);
+  if (!synced->saved.empty()) to_keep_.take(std::move(synced->saved));
   saved_ = to_keep_.judged_from = {};  // as on new ranks
   uncommitted_ = 0;
   over_ = false;

@@ -53,6 +53,9 @@ class Standby {
     return ::poll(&p, 1, 0) == 0;
   }
 
+  // The folder or etcd has answered at least once.
+  bool has_met() const { return has_met_; }
+
   // Until we are elected. False: the agent has gone, or an election is pointless.
   bool wait_for_election(LeaderElection& election) {
     last_ = {};
@@ -62,7 +65,7 @@ class Standby {
         if (!trouble(found.error())) return false;
         continue;
       }
-      answered_ = true;
+      has_met_ = true;
       if (*found) {
         told_.reset();
         if (!(*found)->endpoint.empty() && **found != last_) {
@@ -82,7 +85,7 @@ class Standby {
   // False: the trouble will not pass. Where hosts have met once, all trouble may pass, and must not
   // end their workers.
   bool trouble(const Error& error) {
-    const bool passes = answered_ || error.code == Errc::timeout || error.code == Errc::peer_lost ||
+    const bool passes = has_met_ || error.code == Errc::timeout || error.code == Errc::peer_lost ||
                         error.code == Errc::io;
     const auto now = steady_now();
     if (!passes || !told_ || now >= *told_ + kTellEvery) {
@@ -95,7 +98,7 @@ class Standby {
 
  private:
   const int agent_, to_agent_;
-  bool answered_ = false;  // the folder or etcd, at least once
+  bool has_met_ = false;
   Leader last_;
   std::optional<TimePoint> told_;
 };
@@ -107,15 +110,13 @@ int be_candidate(const Plan& plan, UniqueFd agent, UniqueFd to_agent,
     return kExitRendezvous;
   };
   Standby standby(agent.get(), to_agent.get());
-  bool opened = false;
   while (standby.agent_lives()) {
     auto election = open_election(plan);
     if (!election) {
-      if (!opened) return never(election.error());
-      if (!standby.trouble(election.error())) break;
+      if (!standby.has_met()) return never(election.error());
+      standby.trouble(election.error());
       continue;
     }
-    opened = true;
     if (!standby.wait_for_election(**election)) break;
     LeaderLease lease(std::move(*election), to_agent.get());
     auto left = lease.read_journal();

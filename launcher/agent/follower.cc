@@ -69,16 +69,16 @@ int Follower::run() {
 void Follower::feed(const NodeSession::Event& event) {
   pump_.post([this, event] {
     for (const auto& action : session_->step(steady_now(), event)) {
-      if (parted_) return;
+      if (parted_at_) return;
       std::visit([this](const auto& what) { perform(what); }, action);
     }
   });
 }
 
 void Follower::on_signal(int signal) {
-  if (!parted_) return feed(NodeSession::Signal{signal});
+  if (!parted_at_) return feed(NodeSession::Signal{signal});
   // Only our output still waits, for a reader that does not read. The same wish may come twice.
-  if (ends_the_job(signal) && steady_now() - parted_at_ >= kSameWish) loop_.stop();
+  if (ends_the_job(signal) && steady_now() - *parted_at_ >= kSameWish) loop_.stop();
 }
 
 void Follower::follow(const Leader& leader, bool ours) {
@@ -223,7 +223,6 @@ void Follower::perform(const NodeSession::Warn& warning) { log_warn("{}", warnin
 void Follower::perform(const NodeSession::Fail& failure) { log_error("{}", failure.what); }
 
 void Follower::part(int exit_code) {
-  parted_ = true;
   parted_at_ = steady_now();
   if (link_) link_->stop();
   leave(exit_code);

@@ -64,8 +64,7 @@ class Follower final : private AgentBase {
   std::optional<LeaderLink> link_;
   std::unique_ptr<Node> node_;
   LoginHelper login_helper_;
-  bool parted_ = false;
-  TimePoint parted_at_;
+  std::optional<TimePoint> parted_at_;
 };
 
 }  // namespace dlaunch

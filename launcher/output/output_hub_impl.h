@@ -69,13 +69,14 @@ struct OutputHub::Impl {
   // -- output_reading.cc: input from pipes, and when not to read
   void arm(const StreamPtr& stream);
   void on_readable(const StreamPtr& stream);
+  bool held_up(const WorkerStream& stream);
   void take_turn(const StreamPtr& stream);
   std::size_t read_some(WorkerStream& stream, std::size_t most);
   void take(WorkerStream& stream, std::string_view bytes);
   void tell_traceback();
   void read_held(WorkerStream& stream);
   void end_stream(const StreamPtr& stream);
-  void finish_lines(WorkerStream& stream);
+  void show_rest(WorkerStream& stream);
   void read_lingering();
   void end_lingering(WorkerStream& stream);
   void pass_on(UniqueFd from, OutputStream kind, std::string_view begun,

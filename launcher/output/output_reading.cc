@@ -33,13 +33,17 @@ void OutputHub::Impl::on_readable(const StreamPtr& stream) {
   take_turn(stream);
 }
 
+// Its text could not be written now.
+bool OutputHub::Impl::held_up(const WorkerStream& stream) {
+  return (stream.log_file() && files.full()) || (stream.shown && sink(stream.kind()).full());
+}
+
 void OutputHub::Impl::take_turn(const StreamPtr& stream) {
   for (int i = 0; i < kReadsPerTurn && stream->is_open(); ++i) {
     const std::size_t n = read_some(*stream, kReadBytes);
     flush_sinks();
     if (n < kReadBytes / 4) break;  // probably empty, or to be read in step with the others
-    if (stream->shown && sink(stream->kind()).full()) break;
-    if (stream->log_file() && files.full()) break;
+    if (held_up(*stream)) break;
   }
   arm_timer();
   if (stream->is_open()) return arm(stream);
@@ -115,17 +119,18 @@ void OutputHub::Impl::read_held(WorkerStream& stream) {
   }
 }
 
-void OutputHub::Impl::finish_lines(WorkerStream& stream) {
+// Shows all that is there, and an unfinished line as a line.
+void OutputHub::Impl::show_rest(WorkerStream& stream) {
+  read_held(stream);
   stream.lines.finish(
       [&](std::string_view line, bool continued) { show(stream, line, continued); });
+  follow_bar(stream);
 }
 
 // The worker was reaped. A grandchild that keeps writing is read while the job lasts, but not
 // waited for.
 void OutputHub::Impl::end_stream(const StreamPtr& stream) {
-  read_held(*stream);
-  finish_lines(*stream);
-  follow_bar(*stream);
+  show_rest(*stream);
   if (takes_stdin(stream->rank)) target(stream->kind()).printer.end_unfinished();
   if (stream->kind() == OutputStream::err) {
     last_words[stream->slot()] = {stream->tail, stream->traceback.last(), stream->log()};
@@ -137,18 +142,13 @@ void OutputHub::Impl::end_stream(const StreamPtr& stream) {
 void OutputHub::Impl::read_lingering() {
   for (auto& [slot, pair] : streams) {
     for (auto& stream : pair) {
-      if (!stream || !stream->reaped) continue;
-      const bool held_up =
-          (stream->log_file() && files.full()) || (stream->shown && sink(stream->kind()).full());
-      if (!held_up) read_held(*stream);
+      if (stream && stream->reaped && !held_up(*stream)) read_held(*stream);
     }
   }
 }
 
 void OutputHub::Impl::end_lingering(WorkerStream& stream) {
-  read_held(stream);
-  finish_lines(stream);
-  follow_bar(stream);
+  show_rest(stream);
   stream.close();
 }
 

@@ -103,8 +103,7 @@ void Handle::forget(const Operation& operation) {
 }
 
 void Handle::settle() {
-  const std::vector<std::shared_ptr<Operation>> all = std::move(under_way_);
-  under_way_.clear();
+  const auto all = std::exchange(under_way_, {});
   for (const auto& operation : all) {
     if (!operation->done) wait_for(*this, *operation);
   }
@@ -203,8 +202,7 @@ void Handle::close() {
   for (dl_outer* const outer : outers_) dl_outer_restored(outer);
   free_late();
   await_frees();
-  const auto states = std::move(states_);
-  states_.clear();
+  const auto states = std::exchange(states_, {});
   for (const auto& state : states) free_state(*state);
   left_ = true;
   if (memories_ == 0) free_comm();

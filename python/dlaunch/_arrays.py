@@ -1,11 +1,10 @@
 """New arrays for results, arrays for functions that reduce, and the bytes of tensors. Imports NumPy when it is first
 needed."""
 
-import ctypes
-
 
 def bytes_of(tensor):
     """A copy of the bytes of a contiguous tensor of PyTorch in the host's memory, also without NumPy."""
+    import ctypes
     size = tensor.numel() * tensor.element_size()
     return (ctypes.c_char * size).from_address(tensor.data_ptr()).raw if size else b""
 

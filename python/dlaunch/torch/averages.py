@@ -26,9 +26,10 @@ steps. Code that acts on the step, such as a scheduler or a commit, belongs into
 Nothing else may make the ranks wait for each other in each step, and register() checks that: give
 DistributedDataParallel broadcast_buffers=False if the module has buffers, as BatchNorm has, and no
 find_unused_parameters. A module with complex parameters raises TypeError: without the hook, DistributedDataParallel
-averages their gradients over all ranks. In an elastic job a commit() waits for all ranks, so call it seldom; what the ranks keep is part
-of it. After a loss each rank has what it kept at the last commit, and the replacement of the lost rank has what that
-one kept; the ranks repeat the steps since then. If the next round is smaller, what the lost ranks kept counts nowhere.
+averages their gradients over all ranks. In an elastic job a commit() waits for all ranks, so call it seldom; what the
+ranks keep is part of it. After a loss each rank has what it kept at the last commit, and the replacement of the lost
+rank has what that one kept; the ranks repeat the steps since then. If the next round is smaller, what the lost ranks
+kept counts nowhere.
 """
 
 import torch

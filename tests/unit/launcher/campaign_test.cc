@@ -52,11 +52,6 @@ std::string first_words(const FakeEtcd::Answer& answer, const std::string& word)
   return heard;
 }
 
-bool has_http() {
-  const auto http = HttpClient::open({});
-  return http || http.error().code != Errc::unsupported;
-}
-
 TEST_CASE("campaign: a refusal is final at the start, and not where the hosts have met" *
           doctest::skip(!has_http())) {
   const auto at_start = first_words([](const std::string&) { return kForbidden; }, "never");

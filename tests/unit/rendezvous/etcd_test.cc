@@ -32,11 +32,6 @@ std::unique_ptr<EtcdClient> client_of(const std::string& url, const Environment&
   return std::move(*client);
 }
 
-bool has_http() {
-  const auto http = HttpClient::open({});
-  return http || http.error().code != Errc::unsupported;
-}
-
 const FakeEtcd::Reply kDone{200, R"({"header":{"revision":"7"},"succeeded":true})"};
 
 }  // namespace

@@ -19,8 +19,15 @@
 #include <fmt/format.h>
 
 #include "base/unique_fd.h"
+#include "rendezvous/http_client.h"
 
 namespace dlaunch {
+
+// This machine has libcurl.
+inline bool has_http() {
+  const auto http = HttpClient::open({});
+  return http || http.error().code != Errc::unsupported;
+}
 
 class FakeEtcd {
  public:
