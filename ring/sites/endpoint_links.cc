@@ -171,7 +171,9 @@ SiteEndpoint::Link* SiteEndpoint::link_of(int site) {
   return nullptr;
 }
 
+// One read may bring several frames: the core must know of those before this one.
 Result<void> SiteEndpoint::on_frame(Link& link, std::string_view frame) {
+  settle();
   if (!link.up) return greeted(link);
   if (frame.empty()) return Error{.code = Errc::aborted, .what = "it has left"};
   auto message = decode_site_message(frame);

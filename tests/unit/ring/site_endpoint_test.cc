@@ -44,6 +44,24 @@ SiteNews news_of(SiteEndpoint& endpoint, SiteNews::Kind kind) {
   }
 }
 
+// This thread, and those that it starts, run on one CPU.
+class OneCpu {
+ public:
+  OneCpu() {
+    REQUIRE(::sched_getaffinity(0, sizeof before_, &before_) == 0);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+      if (CPU_ISSET(cpu, &before_)) CPU_SET(cpu, &one);
+    }
+    REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
+  }
+  ~OneCpu() { (void)::sched_setaffinity(0, sizeof before_, &before_); }
+
+ private:
+  cpu_set_t before_;
+};
+
 // Copies of sockets and journals of this process.
 int open_copies() {
   int count = 0;
@@ -248,6 +266,32 @@ TEST_CASE("sites: an older life of a site that is there learns that it is there 
   CHECK(why == "site b is there twice: site b on host b, and site b on another host");
   const auto none = b->next(100ms, false);
   CHECK(none);
+}
+
+// On one CPU, on which the other endpoint writes all blocks before this one reads the first.
+TEST_CASE("sites: blocks that come in one read are taken, and asked for once") {
+  const OneCpu one_cpu;
+  const SiteWorld world(2);
+  constexpr std::size_t kBytes = kSiteBlock + 90'000;
+  constexpr int kMerges = 10;
+  std::vector<std::unique_ptr<SiteEndpoint>> sites;
+  for (int site : {0, 1}) {
+    auto config = endpoint_config(world, site, {5, 3}, 100);
+    config.most_payload = kBytes;
+    config.timeout = std::chrono::seconds(5);
+    sites.push_back(opened(std::move(config)));
+  }
+  MergeId id = news_of(*sites[1], SiteNews::Kind::adopted).id;
+  for (int i = 0; i < kMerges; ++i) {
+    id = id.next();
+    for (const auto& site : sites) site->contribute(id, std::make_shared<std::string>(kBytes, 'x'));
+    for (const auto& site : sites) {
+      CHECK(news_of(*site, SiteNews::Kind::merge).payloads.size() == 2);
+      site->holds({.id = id, .hash = 7, .copy = std::make_shared<std::string>("x")});
+    }
+  }
+  CHECK(sites[0]->traffic().received[1] < kMerges * (kBytes + 20'000));
+  CHECK(sites[1]->traffic().received[0] < kMerges * (kBytes + 20'000));
 }
 
 TEST_CASE("sites: idle strangers do not keep a site out") {
