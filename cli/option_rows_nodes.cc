@@ -109,7 +109,7 @@ constexpr OptionRow kNodesRows[] = {
      &Options::site, kWorkerVar},
     {"site-grace", "", "", "TIME", "10s", Group::nodes,
      "How long the other sites wait for a late one once a quorum of them has contributed to an "
-     "average: the same at all sites",
+     "average: the same at all sites. They do not wait for one that is silent",
      &Options::site_grace, kWorkerVar},
     {"site-timeout", "", "", "TIME", "5s", Group::nodes,
      "A site is cut off if it is silent for this long: 1s or more, and the same at all sites",

@@ -113,6 +113,7 @@ void SiteEndpoint::move_links(TimePoint now) {
     const std::uint64_t sent = link.connection.take_sent();
     const std::uint64_t received = link.connection.take_received();
     if (link.site < 0) continue;
+    if (link.up && received > 0) happen(SiteCore::Heard{link.site});
     const auto site = static_cast<std::size_t>(link.site);
     const std::lock_guard lock(mutex_);
     traffic_.sent[site] += sent;

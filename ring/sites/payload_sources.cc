@@ -16,6 +16,7 @@ constexpr Duration kShortFlow = std::chrono::milliseconds(20);
 
 void PayloadSources::peer_down(int site) {
   connected_.erase(site);
+  silent_.erase(site);
   held_by_.erase(site);
   sees_.erase(site);
   flows_.erase(site);
@@ -26,6 +27,25 @@ void PayloadSources::peer_down(int site) {
     payload.source = -1;
     payload.asked = payload.reached;
   }
+}
+
+void PayloadSources::set_silent(int site, bool silent) {
+  if (!silent) {
+    silent_.erase(site);
+    return;
+  }
+  silent_.insert(site);
+  for (auto& [id, payload] : payloads_) {
+    if (payload.source != site) continue;
+    const auto others = candidates(id);
+    if (std::ranges::any_of(others, [&](int it) { return may_give(it, payload); })) {
+      payload.source = -1;
+    }
+  }
+}
+
+bool PayloadSources::may_give(int site, const Payload& payload) const {
+  return !payload.bad.contains(site) && !silent_.contains(site);
 }
 
 void PayloadSources::peer_has(int site, const std::vector<Contribution>& whole,
@@ -121,8 +141,10 @@ std::vector<int> PayloadSources::candidates(const Contribution& payload) const {
 
 void PayloadSources::choose(TimePoint now, const Contribution& payload, Payload& it) {
   const std::vector<int> all = candidates(payload);
-  const auto good = [&](int site) { return !it.bad.contains(site); };
-  auto chosen = std::find_if(all.begin(), all.end(), good);
+  auto chosen = std::ranges::find_if(all, [&](int site) { return may_give(site, it); });
+  if (chosen == all.end()) {
+    chosen = std::ranges::find_if(all, [&](int site) { return !it.bad.contains(site); });
+  }
   if (chosen == all.end()) {
     it.bad.clear();
     chosen = all.begin();

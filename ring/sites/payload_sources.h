@@ -3,10 +3,10 @@
 //
 // All sites pull a payload along the ring of the last merge: a site from its predecessor, up to the
 // payload's origin. So each line carries each payload once, and a relay passes on what it has while
-// the rest still arrives. A source that is lost, or brings no block for `stall`, is replaced by the
-// next one before it in the ring, by the origin, or by any site that has the whole payload; the
-// new source continues where the old one ended. A site without the whole payload is a source only
-// while it is connected to the origin.
+// the rest still arrives. A source that is lost, silent, or brings no block for `stall`, is
+// replaced by the next one before it in the ring, by the origin, or by any site that has the whole
+// payload; the new source continues where the old one ended. A site without the whole payload is a
+// source only while it is connected to the origin.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,8 @@ class PayloadSources {
   void set_order(std::vector<std::int32_t> order) { order_ = std::move(order); }
   void peer_up(int site) { connected_.insert(site); }
   void peer_down(int site);
+  // While it is silent, it is a source only of what no other site can give.
+  void set_silent(int site, bool silent);
   // What the site has in full, and whom it is connected to.
   void peer_has(int site, const std::vector<Contribution>& whole, std::set<int> sees);
   // All bytes of it are here, and its digest is right: our own, or after arrived() and a check.
@@ -91,6 +93,7 @@ class PayloadSources {
   };
 
   std::vector<int> candidates(const Contribution& payload) const;
+  bool may_give(int site, const Payload& payload) const;
   TimePoint stalls_at(const Payload& payload) const;
   void choose(TimePoint now, const Contribution& payload, Payload& it);
   void measure(TimePoint now, int from, std::uint64_t count);
@@ -98,7 +101,7 @@ class PayloadSources {
   const int me_;
   const PayloadLimits limits_;
   std::vector<std::int32_t> order_;
-  std::set<int> connected_;
+  std::set<int> connected_, silent_;
   std::map<Contribution, Payload> payloads_;
   std::map<int, std::set<Contribution>> held_by_;
   std::map<int, std::set<int>> sees_;

@@ -10,6 +10,7 @@ namespace {
 bool only_moves_bytes(const SiteCore::Event& event) {
   const auto* received = std::get_if<SiteCore::Received>(&event);
   return std::holds_alternative<SiteCore::Arrived>(event) ||
+         std::holds_alternative<SiteCore::Heard>(event) ||
          (received != nullptr && std::holds_alternative<SiteAsk>(received->message));
 }
 
@@ -59,6 +60,7 @@ void SiteCore::settle() {
   MergeId before;
   if (held_ >= decided()) catches_up_ = false;
   trim_chain();
+  count_silence();
   accept_pending();
   do {
     before = decided();
@@ -94,7 +96,14 @@ void SiteCore::on(const PeerDown& event) {
 void SiteCore::on(const Received& event) {
   const auto from = peers_.find(event.from);
   if (from == peers_.end()) return;
+  on(Heard{event.from});
   std::visit([&](const auto& message) { take(from->second, message); }, event.message);
+}
+
+void SiteCore::on(const Heard& event) {
+  const auto from = peers_.find(event.from);
+  if (from == peers_.end() || std::exchange(from->second.unheard, 0) < kSilentBeats) return;
+  payloads_.set_silent(event.from, false);
 }
 
 void SiteCore::on(const Contributed& event) {
@@ -112,6 +121,7 @@ void SiteCore::on(const Contributed& event) {
 }
 
 void SiteCore::on(const Arrived& event) {
+  on(Heard{event.from});
   if (!payloads_.expects(event.payload, event.offset, event.count)) return;
   if (payloads_.arrived(now_, event.from, event.payload, event.count)) act(Check{event.payload});
 }
@@ -347,6 +357,24 @@ void SiteCore::pull() {
 
 // ---- What the others and the user hear.
 
+// Before the heartbeat that is due.
+void SiteCore::count_silence() {
+  if (now_ < beat_at_) return;
+  for (auto& [site, peer] : peers_) {
+    if (++peer.unheard == kSilentBeats) payloads_.set_silent(site, true);
+  }
+}
+
+bool SiteCore::is_heard(int site) const {
+  const auto has = [&](const SiteSeen& seen) { return seen.member.site == site; };
+  const auto hears = [&](const auto& entry) {
+    const auto& [number, peer] = entry;
+    if (peer.unheard >= kSilentBeats) return false;
+    return number == site || (peer.status && std::ranges::any_of(peer.status->seen, has));
+  };
+  return site == config_.me.site || std::ranges::any_of(peers_, hears);
+}
+
 void SiteCore::compare_hashes(const Peer& peer) {
   if (!peer.status || held_.epoch == 0 || peer.status->held != held_) return;
   if (peer.status->hash == hash_ || !mismatches_.emplace(peer.member.site, held_).second) return;
@@ -385,6 +413,7 @@ SiteStatus SiteCore::status() const {
   if (founding_) it.founding = founding_->id.epoch;
   it.whole = payloads_.whole();
   for (const auto& [site, peer] : peers_) {
+    if (peer.unheard >= kSilentBeats) continue;
     it.seen.push_back({peer.member, peer.status ? peer.status->held : MergeId{}});
   }
   for (const auto& [from, rate] : payloads_.rates()) it.rates.push_back({from, rate});

@@ -10,7 +10,9 @@
 // It proposes what it holds in full once a quorum of members has contributed, and also each site
 // that it waits for: the newest merge's members, and the sites that hold this merge or are a few
 // merges behind, if it or a peer is connected to them. It waits for `grace` at most, counted from
-// the quorum. All contributions to a merge are of one kind: one that differs from those of a quorum
+// the quorum, and not at all for a site that is silent for kSilentBeats heartbeats, as one that
+// died without a word: the others wait for that site no longer, though its line stands until the
+// time-out. All contributions to a merge are of one kind: one that differs from those of a quorum
 // is left out. An acceptor accepts only what it holds in full, so each
 // payload of a decided merge is with a quorum. A proposer remains one until the others hear nothing
 // of it for `timeout`, from itself or from each other, or until it has proposed nothing for long
@@ -45,6 +47,9 @@ namespace dlaunch {
 inline constexpr std::size_t kKeptMerges = 4;
 // A site that takes a state keeps up to so many, until it has caught up.
 inline constexpr std::size_t kMostKeptMerges = 16;
+
+// Counted in own heartbeats: a pause of this site makes no other site silent.
+inline constexpr int kSilentBeats = 3;
 
 struct SiteCoreConfig {
   int sites = 1;  // of the file
@@ -116,9 +121,13 @@ class SiteCore {
   struct StateFailed {
     int from = 0;
   };
+  // Bytes have come from the site, perhaps a part of a message only.
+  struct Heard {
+    int from = 0;
+  };
   struct Clock {};
   using Event = std::variant<PeerUp, PeerDown, Received, Contributed, Arrived, Checked, Applied,
-                             StateArrived, TookState, StateFailed, Clock>;
+                             StateArrived, TookState, StateFailed, Heard, Clock>;
 
   // Actions, in this order to be performed.
   struct Send {
@@ -190,6 +199,8 @@ class SiteCore {
     return payloads_.expects(payload, offset, count);
   }
   bool connected(int site) const { return peers_.contains(site); }
+  // Its bytes came lately, here or at a peer that is not silent.
+  bool is_heard(int site) const;
   // This site proposes the next merge.
   bool is_proposer() const { return role_ != Role::none; }
 
@@ -198,7 +209,8 @@ class SiteCore {
   struct Peer {
     SiteMember member;
     std::optional<SiteStatus> status;
-    MergeId told;  // the newest merge that was sent to it
+    MergeId told;     // the newest merge that was sent to it
+    int unheard = 0;  // own heartbeats since its last bytes
   };
   struct Consent {
     std::uint64_t epoch = 0;
@@ -215,6 +227,7 @@ class SiteCore {
   void on(const StateArrived& event);
   void on(const TookState& event);
   void on(const StateFailed& event);
+  void on(const Heard& event);
   void on(const Clock&) {}
 
   void take(Peer& from, const SiteStatus& status);
@@ -235,6 +248,7 @@ class SiteCore {
 
   // What follows from any event.
   void settle();
+  void count_silence();
   void found();
   void abandon_founding();
   void propose();

@@ -254,13 +254,13 @@ bool SiteCore::has_enough(const std::vector<Contribution>& given) const {
 
 // The proposer waits for the newest merge's members, and for the sites that hold this merge or can
 // still come to it merge by merge: otherwise a few quick sites could leave the others behind
-// forever.
+// forever. It does not wait for silent ones.
 bool SiteCore::all_have_given(const std::vector<Contribution>& given) const {
   for (const auto& [site, seen] : reachable()) {
     const SiteMember& member = seen.member;
     const bool comes =
         seen.held.epoch == decided().epoch && seen.held.number + kKeptMerges >= decided().number;
-    if (!comes && !is_voter(member)) continue;
+    if ((!comes && !is_voter(member)) || !is_heard(site)) continue;
     if (std::none_of(given.begin(), given.end(),
                      [&](const Contribution& it) { return it.member == member; })) {
       return false;

@@ -71,10 +71,32 @@ TEST_CASE("payload sources: another source continues at the offset") {
     // So does the origin; and the relay is tried again, because no other site has it.
     CHECK(sources.take_asks(kStart + seconds(10)).at(0).site == 1);
   }
+  SUBCASE("it is silent") {
+    sources.set_silent(1, true);
+    CHECK(sources.take_asks(kStart) ==
+          std::vector<PayloadAsk>{{0, of_site(0), 4, 4}, {0, of_site(0), 8, 2}});
+  }
+  SUBCASE("it is silent, and so is the origin") {
+    sources.set_silent(0, true);
+    sources.set_silent(1, true);
+    CHECK(sources.take_asks(kStart) == std::vector<PayloadAsk>{{1, of_site(0), 8, 2}});
+    CHECK(sources.take_asks(kStart).empty());  // what it was asked for may still come
+  }
   SUBCASE("it has brought wrong bytes") {
     sources.corrupt(kStart, of_site(0));
     CHECK(sources.take_asks(kStart).at(0) == PayloadAsk{0, of_site(0), 0, 4});
   }
+}
+
+TEST_CASE("payload sources: a silent site is a source once it is heard") {
+  auto sources = four_sites();
+  sources.peer_has(0, {of_site(0)}, {1, 2, 3});
+  sources.set_silent(1, true);
+  sources.want(kStart, of_site(0));
+  CHECK(sources.take_asks(kStart).at(0).site == 0);
+  sources.set_silent(1, false);
+  sources.peer_down(0);
+  CHECK(sources.take_asks(kStart).at(0).site == 1);
 }
 
 TEST_CASE("payload sources: a payload may wait behind others of its source") {

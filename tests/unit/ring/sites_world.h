@@ -52,7 +52,7 @@ namespace dlaunch {
 using namespace std::chrono_literals;
 
 inline constexpr std::size_t kCount = 700;
-inline constexpr double kTimeout = kSanitized ? 3 : 1;
+inline constexpr double kTimeout = kSanitized ? 5 : 2;
 
 // A port below those that the kernel gives to others: it is free until a site listens there, and
 // while the site is away.
