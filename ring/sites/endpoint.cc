@@ -237,8 +237,8 @@ bool SiteEndpoint::turn() {
     eventfd_t count;
     ::eventfd_read(wake_.get(), &count);
   }
+  move_links(now);  // first: posted work must find the sites heard that are
   take_posted();
-  move_links(now);
   if (polled_[1].revents != 0) let_in();
   end_silent(now);
   bury(now);
@@ -297,7 +297,7 @@ std::string SiteEndpoint::names(const std::vector<int>& sites) const {
 
 void SiteEndpoint::happen(SiteCore::Event event) { events_.push_back(std::move(event)); }
 
-void SiteEndpoint::settle() {
+void SiteEndpoint::run_core() {
   while (!events_.empty()) {
     const SiteCore::Event event = std::move(events_.front());
     events_.pop_front();
@@ -305,6 +305,10 @@ void SiteEndpoint::settle() {
       std::visit([this](auto& one) { perform(one); }, action);
     }
   }
+}
+
+void SiteEndpoint::settle() {
+  run_core();
   const Merge* const newest = core_.newest();
   if (newest != nullptr) {
     for (const SiteMember& member : newest->members) held_by_.try_emplace(member.site);

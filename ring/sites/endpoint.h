@@ -185,7 +185,8 @@ class SiteEndpoint final {
   Link* link_of(int site);
 
   void happen(SiteCore::Event event);
-  void settle();  // performs what the events ask for, and tells the other thread
+  void run_core();  // performs what the events ask for
+  void settle();    // and tells the other thread
   void perform(SiteCore::Send& action);
   void perform(SiteCore::Serve& action);
   void perform(SiteCore::Receive& action);

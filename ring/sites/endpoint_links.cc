@@ -172,9 +172,10 @@ SiteEndpoint::Link* SiteEndpoint::link_of(int site) {
   return nullptr;
 }
 
-// One read may bring several frames: the core must know of those before this one.
+// One read may bring several frames: the core must know of those before this one. The other thread
+// learns of them together, in settle().
 Result<void> SiteEndpoint::on_frame(Link& link, std::string_view frame) {
-  settle();
+  run_core();
   if (!link.up) return greeted(link);
   if (frame.empty()) return Error{.code = Errc::aborted, .what = "it has left"};
   auto message = decode_site_message(frame);

@@ -30,22 +30,11 @@ void PayloadSources::peer_down(int site) {
 }
 
 void PayloadSources::set_silent(int site, bool silent) {
-  if (!silent) {
+  if (silent) {
+    silent_.insert(site);
+  } else {
     silent_.erase(site);
-    return;
   }
-  silent_.insert(site);
-  for (auto& [id, payload] : payloads_) {
-    if (payload.source != site) continue;
-    const auto others = candidates(id);
-    if (std::ranges::any_of(others, [&](int it) { return may_give(it, payload); })) {
-      payload.source = -1;
-    }
-  }
-}
-
-bool PayloadSources::may_give(int site, const Payload& payload) const {
-  return !payload.bad.contains(site) && !silent_.contains(site);
 }
 
 void PayloadSources::peer_has(int site, const std::vector<Contribution>& whole,
@@ -139,17 +128,26 @@ std::vector<int> PayloadSources::candidates(const Contribution& payload) const {
   return all;
 }
 
+// One that is not silent and has not failed.
+std::optional<int> PayloadSources::best_source(const Contribution& payload,
+                                               const Payload& it) const {
+  for (const int site : candidates(payload)) {
+    if (!it.bad.contains(site) && !silent_.contains(site)) return site;
+  }
+  return std::nullopt;
+}
+
 void PayloadSources::choose(TimePoint now, const Contribution& payload, Payload& it) {
-  const std::vector<int> all = candidates(payload);
-  auto chosen = std::ranges::find_if(all, [&](int site) { return may_give(site, it); });
-  if (chosen == all.end()) {
-    chosen = std::ranges::find_if(all, [&](int site) { return !it.bad.contains(site); });
-  }
-  if (chosen == all.end()) {
+  auto chosen = best_source(payload, it);
+  if (!chosen) {
     it.bad.clear();
-    chosen = all.begin();
+    chosen = best_source(payload, it);
   }
-  if (chosen == all.end()) return;
+  if (!chosen) {
+    const std::vector<int> silent = candidates(payload);
+    if (silent.empty()) return;
+    chosen = silent.front();
+  }
   it.source = *chosen;
   it.asked = it.reached;
   it.moved = now;
@@ -171,6 +169,7 @@ std::vector<PayloadAsk> PayloadSources::take_asks(TimePoint now) {
       payload.bad.insert(payload.source);
       payload.source = -1;
     }
+    if (silent_.contains(payload.source) && best_source(id, payload)) payload.source = -1;
     if (payload.source < 0) choose(now, id, payload);
     if (payload.source < 0) continue;
     while (payload.asked < id.bytes && payload.asked < payload.reached + window) {

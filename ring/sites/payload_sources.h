@@ -41,9 +41,9 @@ class PayloadSources {
   void set_order(std::vector<std::int32_t> order) { order_ = std::move(order); }
   void peer_up(int site) { connected_.insert(site); }
   void peer_down(int site);
-  // While it is silent, it is a source only of what no other site can give.
+  // A silent site is a source only of what no other site can give.
   void set_silent(int site, bool silent);
-  // What the site has in full, and whom it is connected to.
+  // What the site has in full, and whom it is connected to and hears.
   void peer_has(int site, const std::vector<Contribution>& whole, std::set<int> sees);
   // All bytes of it are here, and its digest is right: our own, or after arrived() and a check.
   void have(const Contribution& payload);
@@ -93,7 +93,7 @@ class PayloadSources {
   };
 
   std::vector<int> candidates(const Contribution& payload) const;
-  bool may_give(int site, const Payload& payload) const;
+  std::optional<int> best_source(const Contribution& payload, const Payload& it) const;
   TimePoint stalls_at(const Payload& payload) const;
   void choose(TimePoint now, const Contribution& payload, Payload& it);
   void measure(TimePoint now, int from, std::uint64_t count);

@@ -102,8 +102,14 @@ void SiteCore::on(const Received& event) {
 
 void SiteCore::on(const Heard& event) {
   const auto from = peers_.find(event.from);
-  if (from == peers_.end() || std::exchange(from->second.unheard, 0) < kSilentBeats) return;
+  if (from == peers_.end()) return;
+  from->second.unheard = 0;
   payloads_.set_silent(event.from, false);
+  // Its next status may wait behind a payload on a slow line.
+  const auto& status = from->second.status;
+  const bool proposes = status && !chain_.empty() && status->slot == slot() &&
+                        status->proposer.count > 0 && status->proposer.site == event.from;
+  if (proposes) hear(now_, status->proposer, true);
 }
 
 void SiteCore::on(const Contributed& event) {
@@ -361,18 +367,19 @@ void SiteCore::pull() {
 void SiteCore::count_silence() {
   if (now_ < beat_at_) return;
   for (auto& [site, peer] : peers_) {
-    if (++peer.unheard == kSilentBeats) payloads_.set_silent(site, true);
+    ++peer.unheard;
+    payloads_.set_silent(site, is_silent(peer));
   }
 }
 
-bool SiteCore::is_heard(int site) const {
-  const auto has = [&](const SiteSeen& seen) { return seen.member.site == site; };
+bool SiteCore::is_heard(const SiteMember& member) const {
+  const auto has = [&](const SiteSeen& seen) { return seen.member == member; };
   const auto hears = [&](const auto& entry) {
-    const auto& [number, peer] = entry;
-    if (peer.unheard >= kSilentBeats) return false;
-    return number == site || (peer.status && std::ranges::any_of(peer.status->seen, has));
+    const Peer& peer = entry.second;
+    if (is_silent(peer)) return false;
+    return peer.member == member || (peer.status && std::ranges::any_of(peer.status->seen, has));
   };
-  return site == config_.me.site || std::ranges::any_of(peers_, hears);
+  return member == config_.me || std::ranges::any_of(peers_, hears);
 }
 
 void SiteCore::compare_hashes(const Peer& peer) {
@@ -413,7 +420,7 @@ SiteStatus SiteCore::status() const {
   if (founding_) it.founding = founding_->id.epoch;
   it.whole = payloads_.whole();
   for (const auto& [site, peer] : peers_) {
-    if (peer.unheard >= kSilentBeats) continue;
+    if (is_silent(peer)) continue;
     it.seen.push_back({peer.member, peer.status ? peer.status->held : MergeId{}});
   }
   for (const auto& [from, rate] : payloads_.rates()) it.rates.push_back({from, rate});

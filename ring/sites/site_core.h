@@ -10,14 +10,14 @@
 // It proposes what it holds in full once a quorum of members has contributed, and also each site
 // that it waits for: the newest merge's members, and the sites that hold this merge or are a few
 // merges behind, if it or a peer is connected to them. It waits for `grace` at most, counted from
-// the quorum, and not at all for a site that is silent for kSilentBeats heartbeats, as one that
-// died without a word: the others wait for that site no longer, though its line stands until the
-// time-out. All contributions to a merge are of one kind: one that differs from those of a quorum
+// the quorum, and not at all for a silent site: no bytes came from it for three fifths of
+// `timeout`, as from one that died without a word. Such a site is no member of the next merge. All
+// contributions to a merge are of one kind: one that differs from those of a quorum
 // is left out. An acceptor accepts only what it holds in full, so each
-// payload of a decided merge is with a quorum. A proposer remains one until the others hear nothing
-// of it for `timeout`, from itself or from each other, or until it has proposed nothing for long
-// after they had enough. Then the lowest site that is connected to a quorum takes over, and the
-// others stand back the longer the higher they are.
+// payload of a decided merge is with a quorum. A proposer remains one until it is silent for the
+// others, which hear of it from itself or from each other, or until it has proposed nothing for
+// long after they had enough. Then the lowest site that is connected to a quorum takes over, and
+// the others stand back the longer the higher they are.
 //
 // A founding begins an epoch where no chain can go on: at the first start, or after a quorum of
 // members was lost. All sites of the file must be connected. The site with the highest state (the
@@ -28,6 +28,7 @@
 // epochs share a number even if no site remembers the older one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -48,9 +49,6 @@ inline constexpr std::size_t kKeptMerges = 4;
 // A site that takes a state keeps up to so many, until it has caught up.
 inline constexpr std::size_t kMostKeptMerges = 16;
 
-// Counted in own heartbeats: a pause of this site makes no other site silent.
-inline constexpr int kSilentBeats = 3;
-
 struct SiteCoreConfig {
   int sites = 1;  // of the file
   SiteMember me;
@@ -60,11 +58,16 @@ struct SiteCoreConfig {
   // uses fewer than one epoch per ms, so one that starts later begins with a larger epoch.
   std::uint64_t least_epoch = 1;
   Duration grace = std::chrono::seconds(10);
-  Duration timeout = std::chrono::seconds(5);  // a proposer that is silent for so long is replaced
+  Duration timeout = std::chrono::seconds(5);  // the shell ends a connection that is silent so long
   Duration heartbeat = std::chrono::seconds(1);  // between statuses
   Duration missing_after = std::chrono::seconds(10);
   Duration wait = Duration::max();  // so long it waits for a quorum
   PayloadLimits payloads;
+
+  // A site is silent when it was not heard for so many own heartbeats: a pause of this site makes
+  // no other one silent.
+  int silent_beats() const { return std::max(3, static_cast<int>(3 * timeout / (5 * heartbeat))); }
+  Duration silence() const { return std::min<Duration>(timeout, silent_beats() * heartbeat); }
 };
 
 class SiteCore {
@@ -199,8 +202,8 @@ class SiteCore {
     return payloads_.expects(payload, offset, count);
   }
   bool connected(int site) const { return peers_.contains(site); }
-  // Its bytes came lately, here or at a peer that is not silent.
-  bool is_heard(int site) const;
+  // This life of the site is not silent, here or for a peer that is not silent itself.
+  bool is_heard(const SiteMember& member) const;
   // This site proposes the next merge.
   bool is_proposer() const { return role_ != Role::none; }
 
@@ -249,6 +252,7 @@ class SiteCore {
   // What follows from any event.
   void settle();
   void count_silence();
+  bool is_silent(const Peer& peer) const { return peer.unheard >= config_.silent_beats(); }
   void found();
   void abandon_founding();
   void propose();

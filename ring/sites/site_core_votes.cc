@@ -120,13 +120,14 @@ TimePoint SiteCore::take_over_at() const {
   const auto& members = chain_.back().members;
   const auto lower = std::count_if(members.begin(), members.end(), [&](const SiteMember& member) {
     const auto found = all.find(member.site);
-    return member.site < config_.me.site && found != all.end() && found->second.member == member;
+    return member.site < config_.me.site && found != all.end() && found->second.member == member &&
+           is_heard(member);
   });
   TimePoint idle = heard_at_;
   if (enough_at_ != kNever) {
     idle = std::min(idle, enough_at_ + config_.grace + 4 * config_.timeout);
   }
-  return std::max(idle, attempt_at_) + config_.timeout + lower * config_.timeout / 2;
+  return std::max(idle, attempt_at_) + config_.silence() + lower * config_.silence() / 2;
 }
 
 void SiteCore::hear(TimePoint when, const SiteBallot& proposer, bool itself) {
@@ -260,7 +261,7 @@ bool SiteCore::all_have_given(const std::vector<Contribution>& given) const {
     const SiteMember& member = seen.member;
     const bool comes =
         seen.held.epoch == decided().epoch && seen.held.number + kKeptMerges >= decided().number;
-    if ((!comes && !is_voter(member)) || !is_heard(site)) continue;
+    if ((!comes && !is_voter(member)) || !is_heard(member)) continue;
     if (std::none_of(given.begin(), given.end(),
                      [&](const Contribution& it) { return it.member == member; })) {
       return false;
@@ -280,7 +281,8 @@ std::optional<Merge> SiteCore::proposal() {
     const auto peer = peers_.find(site);
     const bool voteless = peer != peers_.end() && peer->second.status->given_up > decided().epoch;
     const bool holds = seen.held == decided() && (site == config_.me.site || peer != peers_.end());
-    if (!voteless && (holds || is_among(givers, seen.member))) merge.members.push_back(seen.member);
+    if (!voteless && is_heard(seen.member) && (holds || is_among(givers, seen.member)))
+      merge.members.push_back(seen.member);
   }
   if (merge.members.empty()) return std::nullopt;
   merge.order = order_of(merge.members);

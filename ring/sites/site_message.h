@@ -30,7 +30,7 @@ struct SiteBallot {
   auto operator<=>(const SiteBallot&) const = default;
 };
 
-struct SiteSeen {  // a peer that the sender is connected to
+struct SiteSeen {  // a peer that the sender is connected to, and hears
   SiteMember member;
   MergeId held;
   bool operator==(const SiteSeen&) const = default;

@@ -84,8 +84,8 @@ typedef struct dl_sites_options {
   double grace_s;      /* how long a merge waits for late sites once it has a quorum; negative:
                           DLAUNCH_SITE_GRACE, else 10 */
   double timeout_s;    /* a site that is silent for so long is cut off; negative:
-                          DLAUNCH_SITE_TIMEOUT, else 5. Merges do not wait for a site that is
-                          silent for three heartbeats of at most a second, or a fifth of this */
+                          DLAUNCH_SITE_TIMEOUT, else 5. After three fifths of it the others no
+                          longer wait for its contribution, and another site proposes if it did */
   double wait_s;       /* a site that has had no quorum for so long ends with DL_ERR_TIMEOUT;
                           0: never; negative: DLAUNCH_SITE_WAIT, else 1800 */
   double linger_s;     /* after the end a site waits so long for those that it has lost; negative:

@@ -77,8 +77,8 @@ TEST_CASE("payload sources: another source continues at the offset") {
           std::vector<PayloadAsk>{{0, of_site(0), 4, 4}, {0, of_site(0), 8, 2}});
   }
   SUBCASE("it is silent, and so is the origin") {
-    sources.set_silent(0, true);
     sources.set_silent(1, true);
+    sources.set_silent(0, true);
     CHECK(sources.take_asks(kStart) == std::vector<PayloadAsk>{{1, of_site(0), 8, 2}});
     CHECK(sources.take_asks(kStart).empty());  // what it was asked for may still come
   }
