@@ -113,8 +113,7 @@ constexpr OptionRow kNodesRows[] = {
      &Options::site_grace, kWorkerVar},
     {"site-timeout", "", "", "TIME", "5s", Group::nodes,
      "A site is cut off if it is silent for this long: 1s or more, and the same at all sites. "
-     "After "
-     "three fifths of this time the others no longer wait for its contribution",
+     "After three fifths of this time the others no longer wait for its contribution",
      &Options::site_timeout, kWorkerVar},
     {"site-wait", "", "", "TIME", "30m", Group::nodes,
      "A site that reaches no quorum of the sites for this long ends with an error. 0: it waits "

@@ -278,11 +278,7 @@ void SiteEndpoint::take_posted() {
   }
   for (const auto& job : jobs) {
     job();
-    {
-      const std::lock_guard lock(mutex_);
-      --to_do_;
-    }
-    settle();  // the next one may depend on it
+    settle(1);  // the next one may depend on it
   }
 }
 
@@ -307,7 +303,7 @@ void SiteEndpoint::run_core() {
   }
 }
 
-void SiteEndpoint::settle() {
+void SiteEndpoint::settle(int carried_out) {
   run_core();
   const Merge* const newest = core_.newest();
   if (newest != nullptr) {
@@ -315,6 +311,7 @@ void SiteEndpoint::settle() {
   }
   held_by_.erase(config_.me);
   const std::lock_guard lock(mutex_);
+  to_do_ -= carried_out;
   lack_here_.clear();
   lack_lost_.clear();
   for (const auto& [site, held] : held_by_) {

@@ -186,7 +186,9 @@ class SiteEndpoint final {
 
   void happen(SiteCore::Event event);
   void run_core();  // performs what the events ask for
-  void settle();    // and tells the other thread
+  // And tells the other thread, also of posted jobs that are carried out: together with what they
+  // have changed.
+  void settle(int carried_out = 0);
   void perform(SiteCore::Send& action);
   void perform(SiteCore::Serve& action);
   void perform(SiteCore::Receive& action);

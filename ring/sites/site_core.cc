@@ -69,6 +69,7 @@ void SiteCore::settle() {
   } while (decided() != before);
   forget_unneeded();
   want_payloads();
+  payloads_.forget_asks(decided());  // but not those for what it now wants
   apply_next();
   fetch_state();
   look_for_missing();
@@ -225,7 +226,6 @@ void SiteCore::learn(const Merge& merge) {
   heard_ = {};
   std::erase_if(consents_, [&](const Consent& it) { return it.epoch <= merge.id.epoch; });
   payloads_.set_order(merge.order);
-  payloads_.forget_asks(merge.id);
 }
 
 // While a state comes, further merges are decided: what follows that state waits here for it.

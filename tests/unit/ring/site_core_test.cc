@@ -135,6 +135,17 @@ TEST_CASE("site core: a merge is applied when its payloads are here, one after t
   CHECK(bench.core().held() == MergeId{50, 2});
 }
 
+TEST_CASE("site core: an ask that came before the news of the merge gets its answer") {
+  SiteBench bench = member(1, {0, 1, 2});
+  bench.say(2, SiteAsk{gift(0, 1), 0, 8});
+  bench.say(0, SiteDecided{merge_of(1, {0, 1, 2})});
+  CHECK(bench.take<SiteCore::Serve>().empty());
+  bench.give(0, 1);
+  const auto served = bench.take<SiteCore::Serve>();
+  REQUIRE(served.size() == 1);
+  CHECK(served[0].block == PayloadAsk{2, gift(0, 1), 0, 8});
+}
+
 TEST_CASE("site core: peers that are behind get the next merges, once") {
   SiteBench bench = member(1, {0, 1, 2});
   for (std::uint64_t number = 1; number <= 6; ++number) {
