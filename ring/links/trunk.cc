@@ -189,8 +189,10 @@ bool Trunk::on_readable(int peer, Link& from) {
   const ssize_t n = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0 && errno == EINTR) return true;
   if (n <= 0) {
-    if (n == 0) on_end(peer);
-    if (n < 0 && errno != EAGAIN) on_broken(peer, errno);
+    const int os_errno = n < 0 ? errno : 0;
+    if (os_errno == EAGAIN) return false;
+    stop_watching(fd);
+    os_errno == 0 ? on_end(peer) : on_broken(peer, os_errno);
     return false;
   }
   auto come = PassedOne::taken_from(message);
@@ -260,9 +262,11 @@ void Trunk::on_nonsense(int peer) {
 
 // -- The end of a peer
 
+// The thread still reads the other link of the peer: with tunnels, or over TCP, what the peer wrote
+// there before both ended may come later than the end of this one.
 void Trunk::on_end(int peer) {
   take_late_links();
-  if (!stop_watching(peer)) return;
+  if (!mark_over(peer)) return;
   failpoint("links.end_seen");
   if (at(peer).carried) return on_reset(peer);
   read_all(peer);
@@ -281,7 +285,7 @@ void Trunk::read_all(int peer) {
 // own words. The end of the rank that it mourned comes by itself, if it has not yet.
 void Trunk::on_broken(int peer, int os_errno) {
   take_late_links();
-  if (!stop_watching(peer)) return;
+  if (!mark_over(peer)) return;
   const bool silent = os_errno == ETIMEDOUT || os_errno == EHOSTUNREACH || os_errno == ENETUNREACH;
   if (silent) return end(peer, "its host does not answer any more");
   read_all(peer);
@@ -300,6 +304,7 @@ void Trunk::lose_reset(TimePoint looked) {
       continue;
     }
     reset = reset_peers_.erase(reset);
+    read_all(peer);
     end(peer, "its connection ended");
   }
 }
@@ -338,13 +343,14 @@ void Trunk::on_deaths() {
 }
 
 // False: it has been done before.
-bool Trunk::stop_watching(int peer) {
+bool Trunk::mark_over(int peer) {
   const std::lock_guard lock(send_mutex_);
-  if (std::exchange(at(peer).over, true)) return false;
-  for (const Link* const link : {&at(peer).first, &at(peer).second}) {
-    if (link->fd) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link->fd.get(), nullptr);
-  }
-  return true;
+  return !std::exchange(at(peer).over, true);
+}
+
+// A link that has ended would wake the thread again and again. It may have been done before.
+void Trunk::stop_watching(int link) const {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link, nullptr);
 }
 
 // -- Links that come later

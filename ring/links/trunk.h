@@ -122,7 +122,8 @@ class Trunk {
     Link first, second;  // this rank sends on the first one; under send_mutex_ until they are there
     bool carried = false;  // by a tunnel, where a reset looks like an end. Only for the thread
     bool dead = false;     // died(), not handled yet; under dead_mutex_
-    // No link of it is watched any more: the thread sets it under send_mutex_.
+    // One of its links has ended, or its process: the thread sets it under send_mutex_. Each link
+    // is watched until it ends itself.
     bool over = false;
     bool passes = false;     // some of `output` is for the end of this turn; under send_mutex_
     bool refused = false;    // it takes no link; under send_mutex_
@@ -157,7 +158,8 @@ class Trunk {
   void end(int peer, std::string_view how);
   void lose_reset(TimePoint looked);
   void look();
-  bool stop_watching(int peer);
+  bool mark_over(int peer);
+  void stop_watching(int link) const;
   static bool send_some(const Watched& to, std::string& bytes, int& descriptor);
   void send_more(int peer);
   void await_writable(int peer, bool wanted);

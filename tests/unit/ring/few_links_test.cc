@@ -1,10 +1,17 @@
 // Ranks with few links: what is for all reaches all, and other pairs connect at their first frame.
 #include "few_links.h"
 
+#include <sys/eventfd.h>
+
+#include <cerrno>
 #include <future>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
+#include "base/socket.h"
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -34,6 +41,86 @@ UniqueFd greet(const Contact& to, std::int32_t rank, const unsigned char* token)
   REQUIRE(::send(fd->get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
   return std::move(*fd);
 }
+
+// Gives the two links of ranks that have connected to each other at the same moment.
+class TwoLinks final : public LateSource {
+ public:
+  TwoLinks(int rank, UniqueFd first, UniqueFd second)
+      : come_(::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    made_.emplace_back(rank, std::move(first));
+    made_.emplace_back(rank, std::move(second));
+  }
+
+  int descriptor() const override { return come_.get(); }
+  Result<UniqueFd> connect(int) override {
+    return Error{.code = Errc::io, .what = "it is being connected", .os_errno = EAGAIN};
+  }
+  Made accept() override {
+    eventfd_t count;
+    ::eventfd_read(come_.get(), &count);
+    return std::exchange(made_, {});
+  }
+  void close_in_child() override {}
+
+ private:
+  UniqueFd come_;
+  Made made_;
+};
+
+// Rank 0 of six, and the other ends of its links: one with each neighbour, and two with rank 3.
+class TwiceLinked {
+ public:
+  static constexpr int kRanks = 6;
+  static constexpr int kTwice = 3;
+
+  // tunnelled: as with TLS.
+  explicit TwiceLinked(bool tunnelled) {
+    const LinkGraph graph(kRanks, false);
+    REQUIRE_FALSE(graph.linked(0, kTwice));
+    std::vector<Links::Peer> peers;
+    for (int r = 0; r < kRanks; ++r) {
+      Links::Peer& peer = peers.emplace_back();
+      peer.who = "rank " + std::to_string(r);
+      if (graph.linked(0, r)) connect(peer.link, neighbours_.emplace_back());
+    }
+    UniqueFd own[2];
+    connect(own[0], first);
+    connect(own[1], second);
+    for (const UniqueFd& fd : own) {
+      if (tunnelled) carried_.push_back(carried_by(fd.get(), neighbours_.front().get()));
+    }
+    auto links = Links::start_few(
+        0, std::move(peers),
+        {graph, std::make_unique<TwoLinks>(kTwice, std::move(own[0]), std::move(own[1]))},
+        rank.flag, Duration::zero(), nullptr, nullptr);
+    REQUIRE(links);
+    rank.links = std::move(*links);
+    REQUIRE(comes_true([&] { return linked(); }));
+  }
+  ~TwiceLinked() {
+    rank.links.reset();
+    for (const std::uint64_t key : carried_) carried_no_more(key);
+  }
+  TwiceLinked(const TwiceLinked&) = delete;
+  TwiceLinked& operator=(const TwiceLinked&) = delete;
+
+  bool linked() { return rank.links->trunk()->has_link(kTwice); }
+
+ private:
+  static void connect(UniqueFd& one, UniqueFd& other) {
+    int fds[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+    one.reset(fds[0]);
+    other.reset(fds[1]);
+  }
+
+  std::vector<UniqueFd> neighbours_;
+  std::vector<std::uint64_t> carried_;
+
+ public:
+  UniqueFd first, second;  // of rank 3
+  LinkedRank rank;
+};
 
 }  // namespace
 
@@ -189,6 +276,41 @@ TEST_CASE("few links: a rank that ended before anyone connected to it is lost") 
   group->join();
   CHECK(comes_true([&] { return flag.raised(); }));
   CHECK(flag.error().rank == 1);
+}
+
+TEST_CASE("few links: a goodbye on one of two links counts after the end of the other") {
+  for (const bool tunnelled : {false, true}) {
+    CAPTURE(tunnelled);
+    TwiceLinked world(tunnelled);
+    constexpr int kLeaves = TwiceLinked::kTwice;
+    const std::string goodbye = encode({.type = LinkFrame::Type::goodbye,
+                                        .rank = kLeaves,
+                                        .text = "",
+                                        .origin = kLeaves,
+                                        .number = 1});
+    world.first.reset();
+    CHECK(comes_true([&] { return !world.linked(); }));
+    std::this_thread::sleep_for(50ms);  // all that follows the end of one link is over by then
+    REQUIRE(::send(world.second.get(), goodbye.data(), goodbye.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(goodbye.size()));
+    world.second.reset();
+    const auto left = [&] { return world.rank.links->has_left(kLeaves); };
+    CHECK(comes_true([&] { return left() || world.rank.flag.raised(); }));
+    CHECK(left());
+    std::this_thread::sleep_for(1700ms);  // a rank without a goodbye would be lost by then
+    CHECK_FALSE(world.rank.flag.raised());
+  }
+}
+
+TEST_CASE("few links: a rank with two links is lost when both end") {
+  for (const bool tunnelled : {false, true}) {
+    CAPTURE(tunnelled);
+    TwiceLinked world(tunnelled);
+    world.first.reset();
+    world.second.reset();
+    CHECK(world.rank.error().rank == TwiceLinked::kTwice);
+    CHECK(world.rank.error().what == "rank 3 was lost: its connection ended");
+  }
 }
 
 TEST_CASE("late links: only a rank that knows the token gets in") {
