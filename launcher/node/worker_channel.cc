@@ -33,39 +33,50 @@ WorkerChannel::WorkerChannel(asio::io_context& loop, Knows knows, OnReady on_rea
 
 void WorkerChannel::read(const ConnectionPtr& connection) {
   connection->socket.async_wait(Socket::wait_read, [this, connection](asio::error_code ec) {
-    if (ec) return;
-    if (take_packet(connection)) return read(connection);
+    if (ec || !connection->socket.is_open()) return;
+    if (take_packet(connection) != Took::end) return read(connection);
     drop(connection);
   });
 }
 
-bool WorkerChannel::take_packet(const ConnectionPtr& connection) {
+WorkerChannel::Took WorkerChannel::take_packet(const ConnectionPtr& connection) {
   char packet[kMaxWorkerMessage];
   const ssize_t n = ::recv(connection->socket.native_handle(), packet, sizeof packet, MSG_DONTWAIT);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  if (n <= 0) return false;
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Took::nothing;
+  if (n <= 0) return Took::end;
   const auto message = decode_worker_message({packet, static_cast<std::size_t>(n)});
-  if (!message) return false;
+  if (!message) return Took::end;
   if (const auto* progress = std::get_if<ProgressNotice>(&*message)) {
-    if (progress->worker != connection->worker) return false;
+    if (progress->worker != connection->worker) return Took::end;
     on_progress_(*progress);
-    return true;
+    return Took::packet;
   }
   if (const auto* goodbye = std::get_if<Goodbye>(&*message)) {
     connection->goodbye = goodbye->worker == connection->worker;
-    return false;
+    return Took::end;
   }
   const auto* ready = std::get_if<Ready>(&*message);
-  if (ready == nullptr) return false;
+  if (ready == nullptr) return Took::end;
+  if (connection->worker < 0) hear_out(ready->worker);
   // Each worker has one connection, and may not speak for another.
   const bool stranger = connection->worker >= 0
                             ? connection->worker != ready->worker
                             : workers_.contains(ready->worker) || !knows_(ready->worker);
-  if (stranger) return false;
+  if (stranger) return Took::end;
   connection->worker = ready->worker;
   workers_[ready->worker] = connection;
   on_ready_(*ready, connection->pid);
-  return true;
+  return Took::packet;
+}
+
+// A worker that connects again has ended its old connection. Packets may still wait in that one.
+void WorkerChannel::hear_out(int worker) {
+  const auto found = workers_.find(worker);
+  if (found == workers_.end()) return;
+  const ConnectionPtr connection = found->second;
+  Took took = Took::packet;
+  while (took == Took::packet) took = take_packet(connection);
+  if (took == Took::end) drop(connection);
 }
 
 void WorkerChannel::drop(const ConnectionPtr& connection) {

@@ -50,8 +50,10 @@ class WorkerChannel {
 
   WorkerChannel(asio::io_context& loop, Knows knows, OnReady on_ready, OnProgress on_progress,
                 OnCutOff on_cut_off);
+  enum class Took { packet, nothing, end };
   void read(const ConnectionPtr& connection);
-  bool take_packet(const ConnectionPtr& connection);
+  Took take_packet(const ConnectionPtr& connection);
+  void hear_out(int worker);
   void drop(const ConnectionPtr& connection);
 
   asio::io_context& loop_;

@@ -119,6 +119,8 @@ void LeaderLink::connected(const ConnectionPtr& connection) {
   if (auto ok = secure(connection->socket); !ok) {
     return give_up(connection, {.why = ok.error().what});
   }
+  connection->socket.non_blocking(true, ec);
+  if (ec) return give_up(connection, {.why = ec.message()});
   retry_steadily(connection->socket.native_handle());
   connection->heard = steady_now();
   connection->unsent = connection->handshake.take_output();
@@ -126,23 +128,24 @@ void LeaderLink::connected(const ConnectionPtr& connection) {
   read(connection);
 }
 
+// An asynchronous read may have taken bytes long before its handler runs, and hear_out() would miss
+// them. So the bytes stay in the socket until we take them.
 void LeaderLink::read(const ConnectionPtr& connection) {
-  connection->socket.async_read_some(asio::buffer(connection->input),
-                                     [this, connection](asio::error_code error, std::size_t size) {
-                                       if (connection->closed) return;
-                                       if (error)
-                                         return give_up(connection, {.why = error.message()});
-                                       connection->heard = steady_now();
-                                       if (take(connection, {connection->input.data(), size}))
-                                         read(connection);
-                                     });
+  connection->socket.async_wait(tcp::socket::wait_read, [this, connection](asio::error_code error) {
+    if (connection->closed) return;
+    std::size_t size = 0;
+    if (!error) size = connection->socket.read_some(asio::buffer(connection->input), error);
+    if (error == asio::error::would_block) return read(connection);  // hear_out() has taken all
+    if (error) return give_up(connection, {.why = error.message()});
+    connection->heard = steady_now();
+    if (take(connection, {connection->input.data(), size})) read(connection);
+  });
 }
 
 void LeaderLink::hear_out() {
   const auto connection = connection_;
   if (!connection || connection->closed || !connection->open) return;
   asio::error_code error;
-  connection->socket.non_blocking(true, error);
   while (!error) {
     const auto size = connection->socket.read_some(asio::buffer(connection->input), error);
     if (!error && !take(connection, {connection->input.data(), size})) return;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -168,6 +169,36 @@ struct LeaderAndPeer {
   std::function<void(const NodeMessage&)> at_leader;
   std::function<void(const NodeMessage&)> at_peer = [](const NodeMessage&) {};
 };
+
+TEST_CASE("leader link: hearing out goes on where the loop has stopped reading") {
+  constexpr std::size_t kFrames = 40, kSize = 1000;  // more than two reads
+  LeaderAndPeer world;
+  std::vector<std::string> sent, got;
+  world.at_peer = [&](const NodeMessage& message) {
+    if (const auto* input = std::get_if<NodeInput>(&message)) got.push_back(input->bytes);
+  };
+  for (std::size_t i = 0; i < kFrames; ++i) {
+    std::string bytes = std::to_string(i);
+    bytes.resize(kSize, '.');
+    world.links.send(world.peer, NodeInput{bytes});
+    sent.push_back(std::move(bytes));
+  }
+  world.loop.run_for(milliseconds(50));  // all of it is in the peer's socket
+  const auto until = steady_now() + seconds(20);
+  while (got.empty() && steady_now() < until) world.other.run_one_for(milliseconds(1));
+  REQUIRE_FALSE(got.empty());
+  CHECK(got.size() < kFrames);  // the loop has read once
+
+  const auto heard_out = [&] {
+    world.link->hear_out();
+    return got.size() >= kFrames;
+  };
+  world.run_until(heard_out, false);
+  CHECK(got == sent);
+  world.other.run_for(milliseconds(20));
+  CHECK(got.size() == kFrames);  // nothing comes twice
+  world.link->stop();
+}
 
 TEST_CASE("node links: the end of a job waits for each host to close its end, or for a lease") {
   for (const bool leaves : {true, false}) {
