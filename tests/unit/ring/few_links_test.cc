@@ -239,7 +239,7 @@ TEST_CASE("few links: a group meets on links that it makes") {
     for (std::size_t i = 0; i < members.size(); ++i) met.push_back(meet(i));
     for (auto& one : met) CHECK(one.get());
     // In both directions, and in the order in which they were passed.
-    for (const auto [from, to] : {std::pair(0, 1), {1, 0}, {2, 0}, {0, 3}, {3, 1}}) {
+    for (const auto& [from, to] : {std::pair(0, 1), {1, 0}, {2, 0}, {0, 3}, {3, 1}}) {
       int ends[2];
       REQUIRE(::pipe(ends) == 0);
       const UniqueFd read(ends[0]), write(ends[1]);
