@@ -204,7 +204,9 @@ void JobCore::on(const Ready& event) {
 void JobCore::on(const Progress& event) {
   at(event.slot).version = event.version;
   note_version(event.version);
-  if (at(event.slot).rank >= 0) shrink_on();
+  if (at(event.slot).rank < 0) return;
+  reported_ = true;
+  shrink_on();
 }
 
 void JobCore::note_version(std::uint64_t version) {

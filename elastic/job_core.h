@@ -213,7 +213,8 @@ class JobCore {
   struct StartWorkers {
     int round;  // of the members with a rank
     std::vector<Place> places;
-    bool all;  // no process of earlier rounds is left
+    bool all;        // no process of earlier rounds is left
+    int number = 0;  // of this order, from 1
   };
   struct StopWorkers {
     std::vector<Slot> slots;
@@ -223,7 +224,8 @@ class JobCore {
     int signal;
   };
   // To all linked workers: every round before `round` is over. If no rank was lost they leave at
-  // their next commit, or when another Fence names a lost one.
+  // their next commit, or when another Fence names a lost one. Members that have not met yet leave
+  // at once.
   struct Fence {
     int round;
     int lost;  // rank; -1: none
@@ -288,10 +290,11 @@ class JobCore {
   bool are_tasks() const { return config_.scope == RestartScope::worker && !elastic_; }
   // Its process runs, and is not being stopped.
   bool runs(Slot slot) const { return at(slot).life == Life::running; }
-  // It was to be started there for that round, and at least its end is still expected.
-  bool awaits(Slot slot, int round) const {
+  // The StartWorkers of that number was the last to start it there, and at least its end is still
+  // expected.
+  bool awaits(Slot slot, int number) const {
     const Life life = at(slot).life;
-    return (life == Life::starting || life == Life::stopping) && at(slot).round == round;
+    return (life == Life::starting || life == Life::stopping) && at(slot).start == number;
   }
   // When the waiting process there may start.
   std::optional<TimePoint> starts_at(Slot slot) const;
@@ -329,6 +332,7 @@ class JobCore {
     bool ready = false;
     int in_round = 0;  // the last round announced to it
     int round = 0;     // that, or the one that it was started for
+    int start = 0;     // the number of its last StartWorkers; 0: none by this leader
     std::uint64_t version = 0;
     TimePoint start_at{};
     TimePoint join_by = kNever;
@@ -444,11 +448,13 @@ class JobCore {
   int ready_ = 0;
   std::vector<Slot> roster_;  // by rank: of the newest round
   int round_ = 0;
-  int live_ = 0;  // the newest that may have begun its work
+  int starts_ = 0;  // the number of the last StartWorkers
+  int live_ = 0;    // the newest that may have begun its work
   TimePoint live_since_{};
   std::vector<Slot> members_;  // of `live_`
   std::set<Slot> cut_off_;     // members that were lost with their nodes
   bool announced_ = false;     // the round of the newest number
+  bool reported_ = false;      // a member has reported a commit since the last Announce
   int target_size_;            // larger than the roster while growth is being prepared
   int wished_size_;            // by the user, or all that came; lowered while nodes are lost
   std::map<int, TimePoint> lost_nodes_;  // since when

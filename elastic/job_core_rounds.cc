@@ -10,7 +10,7 @@
 namespace dlaunch {
 namespace {
 
-// Between two rounds of a shrinking job that reports no commits.
+// Between two rounds of a shrinking job that reports no commits, from the Announce of the first.
 constexpr Duration kSilentShrink = std::chrono::seconds(5);
 
 }  // namespace
@@ -53,17 +53,20 @@ void JobCore::start_due() {
   const bool together = !some_stay();
   if (together && (some_go || !all_due || out_of_reach())) return;
   if (together) enter_round();
-  StartWorkers start{round_, {}, together};
+  StartWorkers start{round_, {}, together, starts_ + 1};
   for (Slot slot = 0; slot < slots(config_); ++slot) {
     Process& process = at(slot);
     if (process.life != Life::waiting || !may_start(process)) continue;
     set_life(process, Life::starting);
     process.version = 0;
     process.round = round_;
+    process.start = start.number;
     process.join_by = deadline_after(now_, config_.join_timeout);
     start.places.push_back({slot, process.rank});
   }
-  if (!start.places.empty()) act(std::move(start));
+  if (start.places.empty()) return;
+  ++starts_;
+  act(std::move(start));
 }
 
 bool JobCore::may_start(const Process& process) const {
@@ -98,13 +101,19 @@ void JobCore::grow() {
 }
 
 // Shrinks in one round: at the commit at which the members leave theirs, the leaving ones hand
-// their shards to the others.
+// their shards to the others. Before the round's first commit the members may still meet, and a
+// Fence would end the round at once. So the change waits for that commit.
 void JobCore::shrink_on() {
   if (state_ != JobState::active || !announced_) return;
   shrink_at_ = kNever;
   if (any_member_done()) return;
   const auto ranks = ranks_to_go();
   if (ranks.empty()) return;
+  const TimePoint silent = deadline_after(live_since_, kSilentShrink);
+  if (!reported_ && now_ < silent) {
+    shrink_at_ = silent;
+    return;
+  }
   for (const int rank : ranks) leave_roster(rank);
   target_size_ = std::min(target_size_, size());
   form(-1);
@@ -211,11 +220,12 @@ void JobCore::announce() {
     state_ = JobState::active;
     commits_before_ = commits_;
     version_ = newest;  // lower than before if all who held it have died
-    shrink_at_ = ranks_to_go().empty() ? kNever : deadline_after(now_, kSilentShrink);
+    reported_ = false;
     act(Announce{round_, roster_});
     for (Slot slot = 0; slot < slots(config_); ++slot) {
       if (std::exchange(at(slot).leaving, -1) >= 0) stop(slot, SIGTERM);
     }
+    shrink_on();  // a change that is due waits for the first commit
   } else if (std::ranges::none_of(roster_, is(&Process::linked))) {
     state_ = JobState::active;
     if (are_tasks()) all_were_there_ = round_;

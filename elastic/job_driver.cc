@@ -40,11 +40,12 @@ void JobDriver::write_news() {
   });
 }
 
-// A wish may be void once the record is written, because its node was lost meanwhile.
+// A wish may be void once the record is written, because its node was lost meanwhile. The process
+// may even be wanted again, by a later wish of the same round.
 void JobDriver::perform(const JobCore::StartWorkers& start) {
   JobCore::StartWorkers still = start;
   std::erase_if(still.places,
-                [&](const auto& place) { return !core_.awaits(place.slot, start.round); });
+                [&](const auto& place) { return !core_.awaits(place.slot, start.number); });
   if (!still.places.empty()) effects_.perform(still);
 }
 

@@ -61,6 +61,7 @@ Result<RoundNotice> Membership::next_round(std::uint64_t version, std::string wh
   if (!next_) return Error{.code = Errc::io, .what = closed_};
   current_ = *std::exchange(next_, std::nullopt);
   last_round = current_.round;
+  told_ = {};  // a change of the job waits for the first report of a round
   return current_;
 }
 

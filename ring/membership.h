@@ -33,8 +33,8 @@ class Membership {
   // Ready's. Error: the agent has gone (Errc::io).
   Result<RoundNotice> next_round(std::uint64_t version, std::string why);
 
-  // Reports to the agent, at most ten times a second, the newest state that this process holds.
-  // Call it on the thread that calls next_round().
+  // Reports to the agent, at most ten times a second after the first time in a round, the newest
+  // state that this process holds. Call it on the thread that calls next_round().
   void progress(std::uint64_t version);
 
   // Whether the round that next_round() returned last is over.
@@ -64,7 +64,7 @@ class Membership {
   std::optional<RoundNotice> next_;
   FenceNotice fence_;   // the latest
   std::string closed_;  // the reason; empty: it is open
-  TimePoint told_{};    // the last progress()
+  TimePoint told_{};    // the last progress() in this round
   Tell tell_;
   Ends told_ends_ = Ends::by_loss;
   std::thread thread_;

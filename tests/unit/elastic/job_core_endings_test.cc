@@ -107,6 +107,7 @@ TEST_CASE("workers get SIGTERM first; only a worker that hangs is killed at once
   config.min_size = 1;
   config.timeout = 30s;
   JobWorld smaller(config);
+  smaller.feed(JobCore::Progress{0, 1});
   smaller.feed(JobCore::Resize{2});
   smaller.rejoin_all();
   CHECK(smaller.signals == asked);

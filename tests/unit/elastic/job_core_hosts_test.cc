@@ -165,6 +165,7 @@ TEST_CASE("a spare comes back with its host, without a new round") {
 TEST_CASE("a member that a smaller size leaves out is needed until the next commit, on any host") {
   JobConfig config = one_each(3, 1, 3);
   JobWorld world(config);
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::Resize{2});
   SUBCASE("also on one that is to be lost") {
     world.feed(JobCore::NodeDrain{2});
@@ -190,6 +191,7 @@ TEST_CASE("a member that a smaller size leaves out is needed until the next comm
 
 TEST_CASE("a host that is lost while its member is leaving is missed by those that wait for it") {
   JobWorld world(one_each(3, 1, 3));
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::NodeDrain{0});
   lose(world, 0);
   CHECK(world.losts == std::vector<int>{-1, 0});
@@ -199,6 +201,7 @@ TEST_CASE("a host that is lost while its member is leaving is missed by those th
 TEST_CASE("a host that comes back does not hurry members that leave at their next commit") {
   JobWorld world(one_each(4, 1, 5));
   world.feed(JobCore::NodeLost{4});
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::Resize{2});
   world.rejoin(0);
   world.feed(JobCore::NodeBack{4});

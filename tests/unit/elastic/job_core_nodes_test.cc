@@ -379,6 +379,7 @@ TEST_CASE("a job that began with fewer nodes grows by those that come later") {
 
 TEST_CASE("members leave a draining node in one round, and come back with another node") {
   JobWorld world(on_two_nodes(2, 0, 2));
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::NodeDrain{0});
   CHECK(world.losts == std::vector<int>{-1});
   CHECK_FALSE(world.core.nobody_on(0));
@@ -397,8 +398,31 @@ TEST_CASE("members leave a draining node in one round, and come back with anothe
   CHECK(world.roster == Slots{2, 3, 0, 1});
 }
 
+TEST_CASE("members leave a draining node only after the first commit of a round") {
+  JobWorld world(on_two_nodes(2, 3, 2));
+  world.feed(JobCore::Progress{0, 1});
+  world.fail(0);
+  world.rejoin_all();
+  REQUIRE(world.announced == std::vector<int>{1, 2});
+  world.feed(JobCore::NodeDrain{1});  // the members may still meet
+  CHECK(world.losts == std::vector<int>{0});
+  CHECK(world.core.state() == JobState::active);
+  SUBCASE("which one of them reports") { world.feed(JobCore::Progress{1, 2}); }
+  SUBCASE("or after 5 s, if they report none") {
+    world.now += 5s;
+    world.feed(JobCore::Clock{});
+  }
+  CHECK(world.losts == std::vector<int>{0, -1});
+  CHECK(world.stopped.empty());
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1});
+  CHECK(world.stopped == Slots{2, 3});
+  CHECK(world.core.nobody_on(1));
+}
+
 TEST_CASE("a draining node that stays gets its members back in one round") {
   JobWorld world(on_two_nodes(2, 0, 2));
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::NodeDrain{0});
   SUBCASE("after they have left") { world.rejoin_all(); }
   SUBCASE("while they leave") {}
@@ -407,6 +431,7 @@ TEST_CASE("a draining node that stays gets its members back in one round") {
   CHECK(world.core.size() == 4);
   CHECK(world.announced.size() <= 3);
   CHECK(world.core.restarts_used() == 0);
+  world.feed(JobCore::Progress{2, 2});
   world.feed(JobCore::NodeDrain{0});
   world.rejoin_all();
   CHECK(world.roster == Slots{2, 3});
@@ -592,6 +617,34 @@ TEST_CASE("an action waits for the journal, and an outdated one is dropped") {
   CHECK(hands.fences.empty());
   hands.written[1]();
   CHECK(hands.fences == std::vector<int>{2});
+}
+
+TEST_CASE("a start that waits for the journal is dropped if its host was lost and is back") {
+  Hands hands;
+  Pump pump;
+  JobConfig config = of(1, 5, 1);
+  config.nodes = {0, 1};
+  JobDriver driver(config, pump, hands);
+  driver.feed(JobCore::Start{});
+  REQUIRE(hands.written.size() == 1);
+  hands.written[0]();
+  for (const Slot slot : {0, 1}) {
+    driver.feed(JobCore::Spawned{slot});
+    driver.feed(JobCore::Ready{slot, 0});
+  }
+  REQUIRE(hands.started == Slots{0, 1});
+  driver.feed(JobCore::Ended{.slot = 0, .well = false});  // the spare takes its place
+  REQUIRE(hands.written.size() == 2);
+  hands.clock += 2s;
+  driver.feed(JobCore::Clock{});  // and it is started as a spare
+  REQUIRE(driver.core().life_of(0) == "starting");
+  driver.feed(JobCore::NodeLost{0});
+  driver.feed(JobCore::NodeBack{0});
+  REQUIRE(driver.core().life_of(0) == "starting");
+  REQUIRE(hands.written.size() == 2);
+  CHECK(hands.started == Slots{0, 1});
+  hands.written[1]();
+  CHECK(hands.started == Slots{0, 1, 0});
 }
 
 TEST_CASE("an accusation of corrupt data is written down, though nothing else is new") {

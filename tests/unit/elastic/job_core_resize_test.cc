@@ -12,6 +12,7 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   config.min_size = 1;
   JobWorld world(config);
   CHECK(world.core.resized_from() == 0);
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::Resize{2});
   CHECK(world.core.resized_from() == 4);
   world.rejoin(3);
@@ -37,10 +38,34 @@ TEST_CASE("resizing down stops the highest ranks, up starts newcomers first") {
   CHECK(world.core.restarts_used() == 0);
 }
 
+TEST_CASE("a smaller size waits for the first commit of a round, whose members may still meet") {
+  JobWorld world(of(4));
+  world.feed(JobCore::Resize{2});
+  CHECK(world.fences.empty());
+  CHECK(world.core.state() == JobState::active);
+  CHECK(world.core.deadline() == kStart + 5s);
+  SUBCASE("which a member reports") { world.feed(JobCore::Progress{3, 1}); }
+  SUBCASE("or for 5 s of silence") {
+    world.now += 5s;
+    world.feed(JobCore::Clock{});
+  }
+  CHECK(world.losts == std::vector<int>{-1});
+  world.rejoin_all();
+  CHECK(world.roster == Slots{0, 1});
+  CHECK(world.stopped == Slots{2, 3});
+  CHECK(world.announced == std::vector<int>{1, 2});
+
+  JobWorld silent(of(4));
+  silent.now += 5s;
+  silent.feed(JobCore::Resize{2});
+  CHECK(silent.losts == std::vector<int>{-1});
+}
+
 TEST_CASE("a smaller size is still the target after a loss on the way to it") {
   JobConfig config = of(5);
   config.min_size = 1;
   JobWorld world(config);
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::Resize{2});
   world.fail(0);
   CHECK(world.core.resized_from() == 0);  // a failure as well
@@ -59,11 +84,12 @@ TEST_CASE("a resize takes one round, however many members leave or come") {
     JobConfig config = of(8);
     config.min_size = 1;
     JobWorld world(config);
+    world.feed(JobCore::Progress{0, 1});
     world.feed(JobCore::Resize{size});
     world.rejoin_all();
     CHECK(world.core.size() == size);
     CHECK(world.announced == std::vector<int>{1, 2});
-    world.feed(JobCore::Progress{0, 1});
+    world.feed(JobCore::Progress{0, 2});
     world.feed(JobCore::Resize{8});
     world.rejoin_all();
     CHECK(world.core.size() == 8);
@@ -89,6 +115,7 @@ TEST_CASE("newcomers that a smaller size does not need any more stop, and spares
     CHECK(world.stopped == Slots{8, 7, 6, 5});
   }
   SUBCASE("before members leave, too") {
+    world.feed(JobCore::Progress{0, 1});
     world.feed(JobCore::Resize{2});
     CHECK(world.stopped == Slots{8, 7, 6, 5});
     world.rejoin_all();
@@ -102,6 +129,7 @@ TEST_CASE("if a leaving member of a resize is lost, the others stay one more rou
   JobConfig config = of(5);
   config.min_size = 1;
   JobWorld world(config);
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::Resize{1});
   for (const Slot slot : {1, 2, 4}) world.rejoin(slot);
   world.fail(3);
@@ -109,7 +137,7 @@ TEST_CASE("if a leaving member of a resize is lost, the others stay one more rou
   world.rejoin(0);
   CHECK(world.roster == Slots{0, 1, 2, 4});
   CHECK(world.stopped.empty());
-  world.feed(JobCore::Progress{0, 1});
+  world.feed(JobCore::Progress{0, 2});
   world.rejoin_all();
   CHECK(world.roster == Slots{0});
   CHECK(world.core.restarts_used() == 0);
@@ -117,13 +145,14 @@ TEST_CASE("if a leaving member of a resize is lost, the others stay one more rou
 
 TEST_CASE("a lost member gets its place back before a smaller size is tried again") {
   JobWorld world(of(4, 1));
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::Resize{1});
   world.fail(0);
   CHECK(world.core.size() == 4);
   CHECK(world.core.target_size() == 1);
   world.rejoin_all();
   CHECK(world.roster == Slots{0, 1, 2, 3});
-  SUBCASE("at the next commit") { world.feed(JobCore::Progress{1, 1}); }
+  SUBCASE("at the next commit") { world.feed(JobCore::Progress{1, 2}); }
   SUBCASE("or after 5 s of a program that reports none") {
     world.now += 5s;
     world.feed(JobCore::Clock{});
@@ -137,6 +166,7 @@ TEST_CASE("a larger size after a smaller one keeps members that have not left ye
   JobConfig config = of(4, 1);
   config.min_size = 1;
   JobWorld world(config);
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::Resize{3});
   world.feed(JobCore::Resize{4});
   for (const Slot slot : {3, 0, 1, 2}) world.rejoin(slot);
@@ -183,6 +213,7 @@ TEST_CASE("a member that finishes before the round that others wait for is start
 TEST_CASE("members that are in a round with a leaving member learn of its loss") {
   for (const bool hangs : {false, true}) {
     JobWorld world(of(3, 1));
+    world.feed(JobCore::Progress{0, 1});
     world.feed(JobCore::Resize{2});
     CHECK(world.losts == std::vector<int>{-1});
     hangs ? world.feed(JobCore::Replace{2}) : world.fail(2);
@@ -197,6 +228,7 @@ TEST_CASE("members that are in a round with a leaving member learn of its loss")
 
 TEST_CASE("members that finish while a resize waits for their next commit have finished") {
   JobWorld world(of(3));
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::Resize{2});
   for (const Slot slot : {2, 0, 1}) world.succeed(slot);
   REQUIRE(world.finish);
@@ -204,6 +236,7 @@ TEST_CASE("members that finish while a resize waits for their next commit have f
 
   // Others may not get as far.
   JobWorld halfway(of(3, 1));
+  halfway.feed(JobCore::Progress{0, 1});
   halfway.feed(JobCore::Resize{2});
   halfway.succeed(0);
   CHECK(halfway.core.restarts_used() == 0);
@@ -216,6 +249,7 @@ TEST_CASE("resizing goes as low as one, also below the least size for losses") {
   JobConfig config = of(4);
   config.min_size = 3;
   JobWorld world(config);
+  world.feed(JobCore::Progress{0, 1});
   world.feed(JobCore::Resize{0});
   world.rejoin_all();
   CHECK(world.roster == Slots{0});
