@@ -192,7 +192,11 @@ bool Trunk::on_readable(int peer, Link& from) {
     const int os_errno = n < 0 ? errno : 0;
     if (os_errno == EAGAIN) return false;
     stop_watching(fd);
-    os_errno == 0 ? on_end(peer) : on_broken(peer, os_errno);
+    if (os_errno == 0) {
+      on_end(peer);
+    } else {
+      on_broken(peer, os_errno);
+    }
     return false;
   }
   auto come = PassedOne::taken_from(message);

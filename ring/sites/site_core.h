@@ -12,12 +12,12 @@
 // merges behind, if it or a peer is connected to them. It waits for `grace` at most, counted from
 // the quorum, and not at all for a silent site: no bytes came from it for three fifths of
 // `timeout`, as from one that died without a word. Such a site is no member of the next merge. All
-// contributions to a merge are of one kind: one that differs from those of a quorum
-// is left out. An acceptor accepts only what it holds in full, so each
-// payload of a decided merge is with a quorum. A proposer remains one until it is silent for the
-// others, which hear of it from itself or from each other, or until it has proposed nothing for
-// long after they had enough. Then the lowest site that is connected to a quorum takes over, and
-// the others stand back the longer the higher they are.
+// contributions to a merge are of one kind: one that differs from those of a quorum is left out. An
+// acceptor accepts only what it holds in full, so each payload of a decided merge is with a quorum.
+// A proposer remains one until it is silent for the others, which hear of it from itself or from
+// each other, or until it has proposed nothing for long after they had enough. Then the lowest site
+// that is connected to a quorum takes over, and the others stand back the longer the higher they
+// are.
 //
 // A founding begins an epoch where no chain can go on: at the first start, or after a quorum of
 // members was lost. All sites of the file must be connected. The site with the highest state (the
@@ -292,6 +292,7 @@ class SiteCore {
   TimePoint take_over_at() const;
   std::vector<SiteMember> alive() const;      // connected members, and this one, that may vote
   std::map<int, SiteSeen> reachable() const;  // by site, this one included: direct, or by a peer
+  std::map<int, SiteSeen> heard() const;      // those of them that are not silent
   std::vector<Contribution> offered() const;
   std::vector<Contribution> alike(const std::vector<Contribution>& given) const;
   bool has_quorum(const std::vector<Contribution>& given) const;

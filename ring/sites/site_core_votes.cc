@@ -116,12 +116,11 @@ bool SiteCore::may_propose() const {
 // When the proposer is silent, or proposes nothing though this site holds enough for it. A site
 // that reaches lower members leaves them time to begin.
 TimePoint SiteCore::take_over_at() const {
-  const auto all = reachable();
+  const auto all = heard();
   const auto& members = chain_.back().members;
   const auto lower = std::count_if(members.begin(), members.end(), [&](const SiteMember& member) {
     const auto found = all.find(member.site);
-    return member.site < config_.me.site && found != all.end() && found->second.member == member &&
-           is_heard(member);
+    return member.site < config_.me.site && found != all.end() && found->second.member == member;
   });
   TimePoint idle = heard_at_;
   if (enough_at_ != kNever) {
@@ -227,6 +226,12 @@ std::map<int, SiteSeen> SiteCore::reachable() const {
   return all;
 }
 
+std::map<int, SiteSeen> SiteCore::heard() const {
+  auto all = reachable();
+  std::erase_if(all, [this](const auto& entry) { return !is_heard(entry.second.member); });
+  return all;
+}
+
 bool SiteCore::has_quorum(const std::vector<Contribution>& given) const {
   return is_site_quorum(chain_.back().members, givers_of(given));
 }
@@ -257,11 +262,11 @@ bool SiteCore::has_enough(const std::vector<Contribution>& given) const {
 // still come to it merge by merge: otherwise a few quick sites could leave the others behind
 // forever. It does not wait for silent ones.
 bool SiteCore::all_have_given(const std::vector<Contribution>& given) const {
-  for (const auto& [site, seen] : reachable()) {
+  for (const auto& [site, seen] : heard()) {
     const SiteMember& member = seen.member;
     const bool comes =
         seen.held.epoch == decided().epoch && seen.held.number + kKeptMerges >= decided().number;
-    if ((!comes && !is_voter(member)) || !is_heard(member)) continue;
+    if (!comes && !is_voter(member)) continue;
     if (std::none_of(given.begin(), given.end(),
                      [&](const Contribution& it) { return it.member == member; })) {
       return false;
@@ -277,12 +282,11 @@ std::optional<Merge> SiteCore::proposal() {
   const bool is_full = all_have_given(given) && has_quorum(merge.contributions);
   if (!is_full && now_ < enough_at_ + config_.grace) return std::nullopt;
   const std::vector<SiteMember> givers = givers_of(merge.contributions);
-  for (const auto& [site, seen] : reachable()) {
+  for (const auto& [site, seen] : heard()) {
     const auto peer = peers_.find(site);
     const bool voteless = peer != peers_.end() && peer->second.status->given_up > decided().epoch;
     const bool holds = seen.held == decided() && (site == config_.me.site || peer != peers_.end());
-    if (!voteless && is_heard(seen.member) && (holds || is_among(givers, seen.member)))
-      merge.members.push_back(seen.member);
+    if (!voteless && (holds || is_among(givers, seen.member))) merge.members.push_back(seen.member);
   }
   if (merge.members.empty()) return std::nullopt;
   merge.order = order_of(merge.members);

@@ -17,6 +17,13 @@
 
 namespace dlaunch {
 
+inline JobConfig one_on_each_of(int nodes, int min_size, int restarts) {
+  JobConfig config{.size = nodes, .min_size = min_size, .max_size = nodes};
+  config.restarts.limit.restarts = restarts;
+  for (int node = 0; node < nodes; ++node) config.nodes.push_back(node);
+  return config;
+}
+
 // A job whose processes start at once, and end on an order or when the test says so.
 class JobWorld {
  public:

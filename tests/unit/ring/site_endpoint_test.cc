@@ -1,4 +1,5 @@
 // The endpoint of a site: strangers, wrong options, lives that end, journals, and forks.
+#include "base/cpus.h"
 #include "tests/unit/ring/sites_world.h"
 
 using namespace dlaunch;
@@ -47,19 +48,11 @@ SiteNews news_of(SiteEndpoint& endpoint, SiteNews::Kind kind) {
 // This thread, and those that it starts, run on one CPU.
 class OneCpu {
  public:
-  OneCpu() {
-    REQUIRE(::sched_getaffinity(0, sizeof before_, &before_) == 0);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
-      if (CPU_ISSET(cpu, &before_)) CPU_SET(cpu, &one);
-    }
-    REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
-  }
-  ~OneCpu() { (void)::sched_setaffinity(0, sizeof before_, &before_); }
+  OneCpu() { REQUIRE(run_on(only_cpu(cpus_in(before_).at(0))) == 0); }
+  ~OneCpu() { (void)run_on(before_); }
 
  private:
-  cpu_set_t before_;
+  const std::string before_ = own_cpus();
 };
 
 // Copies of sockets and journals of this process.
