@@ -251,7 +251,8 @@ void HangJudge::check(TimePoint now, const Hang& hang) {
   checked_ = now;
   confirms_ = !confirms_;
   actions_.push_back(Check{hang.key.culprits, hang.busy,
-                           fmt::format("{}, for {}", hang.sentence, format_duration(hang.waited))});
+                           fmt::format("{}, for {}", hang.sentence, format_duration(hang.waited)),
+                           hang.waited});
 }
 
 void HangJudge::pursue(TimePoint now, const Hang& hang) {
@@ -284,8 +285,9 @@ void HangJudge::pursue(TimePoint now, const Hang& hang) {
   const TimePoint replace_at = deadline_after(*the_case.dumped, dump_time);
   if (now < replace_at) return wake_at(replace_at);
   the_case.replaced = true;
-  actions_.push_back(
-      Replace{culprits, fmt::format("{}, for {}", hang.sentence, format_duration(hang.waited))});
+  actions_.push_back(Replace{culprits,
+                             fmt::format("{}, for {}", hang.sentence, format_duration(hang.waited)),
+                             hang.waited});
 }
 
 void HangJudge::wake_at(TimePoint time) {

@@ -96,11 +96,13 @@ class HangJudge {
   struct Replace {
     RankSet ranks;
     std::string sentence;
+    Duration hung{};  // until now; it goes on until their processes have ended
   };
   // Replace the quiet ranks if the stacks of the busy ones show in two Checks that they wait.
   struct Check {
     RankSet quiet, busy;
     std::string sentence;
+    Duration hung{};
   };
   using Action = std::variant<Warn, Dump, Replace, Check>;
 

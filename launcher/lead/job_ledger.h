@@ -16,15 +16,15 @@ namespace dlaunch {
 
 class JobLedger {
  public:
-  // line_kind: as StragglerConfig. hang_timeout: a rank that is replaced as hung has hung for so
-  // long at least.
-  JobLedger(TimePoint begun, int line_kind, Duration hang_timeout)
-      : ledger_(begun), links_(line_kind), hang_timeout_(hang_timeout) {}
+  // line_kind: as StragglerConfig.
+  JobLedger(TimePoint begun, int line_kind) : ledger_(begun), links_(line_kind) {}
 
   // Before the job's core takes it. A rank that is to be replaced, because it hangs for instance,
   // has failed from then on.
   void see(TimePoint now, const JobCore::Event& event, const JobCore& job);
-  // Likewise: a worker has ended.
+  // These ranks have hung for so long, and will be replaced.
+  void hung(TimePoint now, const RankSet& ranks, Duration time);
+  // As see(): a worker has ended.
   void ended(Slot slot, const WorkerEnd& end, const JobCore& job);
   void begin_round(TimePoint now, int round, int size);
   // host: that node's name.
@@ -43,9 +43,9 @@ class JobLedger {
 
   GoodputLedger ledger_;
   LinkCosts links_;
-  const Duration hang_timeout_;
   std::map<int, std::string> hosts_;  // by rank
   std::map<int, TimePoint> stopped_;  // since when, by rank
+  std::map<int, TimePoint> hung_;     // likewise: to be replaced
   std::set<Slot> replaced_;           // their processes have failed, and not ended yet
   std::uint64_t version_ = 0;         // the newest state that some member holds
 };

@@ -352,8 +352,9 @@ void JobMonitor::dump(const RankSet& ranks) {
   });
 }
 
-void JobMonitor::call_hung(const RankSet& ranks, const std::string& why) {
-  effects_.happened(job_event::HangFinding{job_event::HangFinding::Action::replace, ranks, why});
+void JobMonitor::call_hung(const RankSet& ranks, const std::string& why, TimePoint since) {
+  effects_.happened(
+      job_event::HangFinding{job_event::HangFinding::Action::replace, ranks, why, now() - since});
   for (const Slot slot : slots_of(ranks)) {
     const auto& home = membership_.home_of(slot);
     membership_.order(home.node, NodeHung{home.slot, watch_.pid_of(job_.rank_of(slot)), why});
@@ -361,28 +362,29 @@ void JobMonitor::call_hung(const RankSet& ranks, const std::string& why) {
 }
 
 // Several that hang together may all wait for one of them.
-void JobMonitor::replace_hung(const RankSet& ranks, const std::string& why) {
-  const auto replace = [this, ranks, why, round = job_.round()] {
+void JobMonitor::replace_hung(const HangJudge::Replace& hang) {
+  const auto replace = [this, hang, since = now() - hang.hung, round = job_.round()] {
     if (job_.round() != round) return;
+    const RankSet& ranks = hang.ranks;
     const bool all = ranks.size() == members().size() && evidence_.stacks.size() == ranks.size();
     const auto culprits =
         all ? culprits_of(evidence_, ranks) : HangCulprits{.ranks = ranks, .note = ""};
-    call_hung(culprits.ranks, why + culprits.note);
+    call_hung(culprits.ranks, hang.sentence + culprits.note, since);
   };
   // Its end would cut short the dump of its stacks, and the job's end that of another worker's.
   dumps_ > 0 ? after_dumps_.push_back(replace) : replace();
 }
 
-void JobMonitor::replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
-                                        const std::string& why) {
-  RankSet all = quiet;
-  all.insert(busy.begin(), busy.end());
+void JobMonitor::replace_if_others_wait(const HangJudge::Check& check) {
+  RankSet all = check.quiet;
+  all.insert(check.busy.begin(), check.busy.end());
   collect(all, nullptr,
-          [this, all, quiet, busy, why, round = job_.round()](const HangEvidence& evidence) {
-            const auto waits = waits_of(evidence, busy);
+          [this, all, check, since = now() - check.hung,
+           round = job_.round()](const HangEvidence& evidence) {
+            const auto waits = waits_of(evidence, check.busy);
             const auto before = std::exchange(last_look_, std::nullopt);
             if (!waits || job_.round() != round) return;
-            last_look_ = QuietLook{quiet, *waits};
+            last_look_ = QuietLook{check.quiet, *waits};
             if (before != last_look_) return;
             for (const Slot slot : slots_of(all)) {
               const auto found = evidence.stacks.find(job_.rank_of(slot));
@@ -390,7 +392,8 @@ void JobMonitor::replace_if_others_wait(const RankSet& quiet, const RankSet& bus
               show_stack(slot, watch_.pid_of(found->first), found->second);
             }
             const auto culprits = culprits_of(evidence, all);
-            call_hung(culprits.note.empty() ? quiet : culprits.ranks, why + culprits.note);
+            call_hung(culprits.note.empty() ? check.quiet : culprits.ranks,
+                      check.sentence + culprits.note, since);
           });
 }
 

@@ -86,7 +86,7 @@ class JobMonitor final : private ProgressWatch::Effects {
   void collect(const RankSet& ranks, const EachStack& each,
                const std::function<void(const HangEvidence&)>& done);
   void show_stack(Slot slot, int pid, const std::vector<std::string>& lines);
-  void call_hung(const RankSet& ranks, const std::string& why);
+  void call_hung(const RankSet& ranks, const std::string& why, TimePoint since);
   std::vector<Slot> slots_of(const RankSet& ranks) const;
   Slot slot_of(int rank) const;
   void ask_tail(Slot slot, Duration lasts, bool again);
@@ -110,9 +110,8 @@ class JobMonitor final : private ProgressWatch::Effects {
   TimePoint now() override { return effects_.now(); }
   void warn(const RankSet& ranks, const std::string& sentence) override;
   void dump(const RankSet& ranks) override;
-  void replace_hung(const RankSet& ranks, const std::string& why) override;
-  void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
-                              const std::string& why) override;
+  void replace_hung(const HangJudge::Replace& hang) override;
+  void replace_if_others_wait(const HangJudge::Check& check) override;
   void replace_slow(int rank, const std::string& why, bool leaves) override;
   void happened(const JobEvent& event) override { effects_.happened(event); }
   void measured(const StepTimes& step) override { effects_.measured(step); }

@@ -9,7 +9,7 @@ namespace dlaunch {
 
 JobTelemetry::JobTelemetry(const Plan& plan)
     : plan_(plan),
-      ledger_(steady_now(), StepDigest::kBetweenHosts, plan.hang_timeout),
+      ledger_(steady_now(), StepDigest::kBetweenHosts),
       trace_(plan.trace, plan.job_id, steady_now()),
       events_(plan, [this](const JobEvent& event) { take(event); }) {}
 
@@ -44,6 +44,9 @@ Result<void> JobTelemetry::open(asio::io_context& loop, Look look, bool takes_ov
 }
 
 void JobTelemetry::take(const JobEvent& event) {
+  if (const auto* hang = std::get_if<job_event::HangFinding>(&event); hang && hang->hung) {
+    ledger_.hung(steady_now(), hang->ranks, *hang->hung);
+  }
   counters_.take(event);
   if (log_) log_->add(event);
 }

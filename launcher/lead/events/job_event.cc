@@ -105,7 +105,8 @@ Json fields_of(const HangFinding& e) {
   return {{"event", "hang"},
           {"action", action_word(e.action)},
           {"ranks", format_rank_set(e.ranks)},
-          {"what", e.what}};
+          {"what", e.what},
+          {"hung_s", seconds_or_null(e.hung)}};
 }
 
 Json fields_of(const Order& e) { return {{"event", "order"}, {"what", e.what}}; }

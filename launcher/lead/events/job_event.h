@@ -105,6 +105,7 @@ struct HangFinding {
   Action action = Action::warning;
   RankSet ranks;
   std::string what;
+  std::optional<Duration> hung = {};  // of replace: for how long they have hung until now
 };
 struct Order {  // of dlaunchctl
   std::string what;

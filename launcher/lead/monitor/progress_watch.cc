@@ -101,8 +101,8 @@ void ProgressWatch::tell_what_is_seen() {
   if (!only_outside) return;
   effects_.warn(
       {},
-      "--hang-timeout watches only the workers' output and CPU time: the program sends no "
-      "heartbeats and does not use libdlring; see HANGS in dlaunch(1)");
+      "--hang-timeout watches only the workers' output and CPU time: the program has sent no "
+      "heartbeat and has not used libdlring so far; see HANGS in dlaunch(1)");
 }
 
 void ProgressWatch::stop() {
@@ -184,9 +184,9 @@ void ProgressWatch::feed(const HangJudge::Event& event) {
     } else if (const auto* dump = std::get_if<HangJudge::Dump>(&action)) {
       effects_.dump(dump->ranks);
     } else if (const auto* replace = std::get_if<HangJudge::Replace>(&action)) {
-      effects_.replace_hung(replace->ranks, replace->sentence);
+      effects_.replace_hung(*replace);
     } else if (const auto* check = std::get_if<HangJudge::Check>(&action)) {
-      effects_.replace_if_others_wait(check->quiet, check->busy, check->sentence);
+      effects_.replace_if_others_wait(*check);
     }
   }
 }

@@ -30,11 +30,10 @@ class ProgressWatch {
     // ranks: the subject of the sentence.
     virtual void warn(const RankSet& ranks, const std::string& sentence) = 0;
     virtual void dump(const RankSet& ranks) = 0;
-    virtual void replace_hung(const RankSet& ranks, const std::string& sentence) = 0;
+    virtual void replace_hung(const HangJudge::Replace& hang) = 0;
     // Looks at the stacks of all ranks. Replaces the quiet ones if this and the last look show that
     // the busy ones wait.
-    virtual void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
-                                        const std::string& sentence) = 0;
+    virtual void replace_if_others_wait(const HangJudge::Check& check) = 0;
     // leaves: its host, as in JobCore::Replace.
     virtual void replace_slow(int rank, const std::string& why, bool leaves) = 0;
     // For outside programs, before the action itself.

@@ -106,13 +106,11 @@ void NodeMonitor::look() {
     const auto& place = processes_.place(slot);
     processes_.read_heartbeats(slot);
     const pid_t pid = processes_.program_pid(slot);
-    const auto state = state_of_process(pid);
-    if (!state) continue;
     workers.push_back({.slot = slot,
                        .rank = place.rank,
                        .round = place.round,
                        .pid = pid,
-                       .state = *state,
+                       .state = state_of_process(pid),
                        .left = processes_.waits(slot),
                        .positions = {}});
     if (!watches_) continue;
@@ -194,7 +192,7 @@ void NodeMonitor::look_at_tracebacks() {
     workers.push_back({.slot = slot,
                        .pid = pid,
                        .round = processes_.place(slot).round,
-                       .waits = processes_.waits(slot) || (state && is_held(*state)),
+                       .waits = processes_.waits(slot) || !state || is_held(*state),
                        .after = *after});
   }
   for (const auto& news : tracebacks_.look(steady_now(), workers)) tell_(news);

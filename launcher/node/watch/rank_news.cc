@@ -32,13 +32,16 @@ NodeSeen RankNews::look(TimePoint now, const std::vector<Worker>& workers) {
   for (const Worker& worker : workers) {
     const auto it = before.find(worker.slot);
     const bool is_new = it == before.end() || !same_worker(it->second.last, worker);
+    if (is_new && !worker.state) continue;
     Known& known = known_[worker.slot];
     if (!is_new) known = std::move(it->second);
     if (is_new || !same_places(known.last, worker)) known.since = now;
+    const auto state = worker.state ? worker.state : known.last.state;
     known.last = worker;
+    known.last.state = state;
     if (!is_news(now, known, is_new)) continue;
     known.told = now;
-    known.told_state = worker.state;
+    known.told_state = *state;
     news.ranks.push_back(describe(now, known));
   }
   return news;
@@ -52,9 +55,10 @@ bool RankNews::is_news(TimePoint now, Known& known, bool is_new) const {
   const bool beat_changed = sign_changed(now, known, worker.beat, known.told_beat);
   const bool active_changed = sign_changed(now, known, worker.active, known.told_active);
   if (is_new || stands_changed || beat_changed || active_changed) return true;
-  if (worker.state == known.told_state) return false;
-  if (is_held(worker.state) || is_held(known.told_state)) return true;
-  const bool blocked = (worker.state == ProcessState::uninterruptible) !=
+  const ProcessState state = *worker.state;
+  if (state == known.told_state) return false;
+  if (is_held(state) || is_held(known.told_state)) return true;
+  const bool blocked = (state == ProcessState::uninterruptible) !=
                        (known.told_state == ProcessState::uninterruptible);
   return known.told_still && blocked && now - *known.told >= still_after_;
 }
@@ -79,7 +83,7 @@ NodeRank RankNews::describe(TimePoint now, const Known& known) const {
   NodeRank rank{.rank = worker.rank,
                 .round = worker.round,
                 .pid = worker.pid,
-                .state = worker.state,
+                .state = *worker.state,
                 .left = worker.left,
                 .moves = !known.told_still,
                 .positions = {},

@@ -23,7 +23,9 @@ class RankNews {
   struct Worker {  // as it was found
     Slot slot = 0;
     int rank = 0, round = 0, pid = 0;
-    ProcessState state = ProcessState::running;
+    // nullopt: not known, as it ends, or as we read its stacks just now. A worker that was known
+    // before keeps its last state: to forget it would end a hang just when dlaunch looks into it.
+    std::optional<ProcessState> state = ProcessState::running;
     bool left = false;
     std::vector<FlightPosition> positions;
     std::optional<TimePoint> beat = {};    // its last heartbeat
@@ -40,7 +42,7 @@ class RankNews {
     bool there = false, still = false;
   };
   struct Known {
-    Worker last;
+    Worker last;        // with a state
     TimePoint since{};  // its position is unchanged since then
     std::optional<TimePoint> told;
     bool told_still = false;

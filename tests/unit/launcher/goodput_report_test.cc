@@ -99,7 +99,7 @@ TEST_CASE("goodput report: a job that ended well names a rank that cost a fifth 
 // of 90 ms.
 TEST_CASE("job ledger: a host whose links are slow costs all ranks alike, and is named") {
   for (const bool all_alike : {false, true}) {
-    JobLedger ledger(kStart, 2, 3s);
+    JobLedger ledger(kStart, 2);
     ledger.begin_round(kStart, 1, 3);
     StepTimes step{.steps = 10, .ranks = {}, .links = {}};
     for (int rank = 0; rank < 3; ++rank) step.ranks.push_back({.in_op = 0.045, .step = 0.09});
@@ -146,7 +146,7 @@ TEST_CASE("job ledger: a host whose links are slow costs all ranks alike, and is
 // Four ranks on two hosts. In each collective of 10 s both ranks of host b come 2 s late or more,
 // and one of them in turn is the last; rank 0 is late once.
 Goodput accounts_of_busy_host() {
-  JobLedger ledger(kStart, 2, 3s);
+  JobLedger ledger(kStart, 2);
   ledger.begin_round(kStart, 1, 4);
   for (const int node : {0, 1}) {
     NodeBooks joined;
@@ -224,7 +224,7 @@ TEST_CASE("goodput report: a host whose ranks cost more by their failures is not
 
 TEST_CASE("job ledger: a rank that dlaunch replaces fails once, also if that ends the job") {
   JobWorld world(of(2, 1));
-  JobLedger ledger(kStart, 2, 3s);
+  JobLedger ledger(kStart, 2);
   ledger.begin_round(kStart, 1, 2);
   for (const Slot slot : {0, 1}) ledger.see(kStart, JobCore::Spawned{slot}, world.core);
   ledger.see(kStart + 4s, JobCore::Progress{0, 7}, world.core);
@@ -248,18 +248,19 @@ TEST_CASE("job ledger: a rank that dlaunch replaces fails once, also if that end
 
 TEST_CASE("job ledger: a state that members hold has no work of the time of a hang") {
   JobWorld world(of(2, 1));
-  JobLedger ledger(kStart, 2, 3s);
+  JobLedger ledger(kStart, 2);
   ledger.begin_round(kStart, 1, 2);
   for (const Slot slot : {0, 1}) ledger.see(kStart, JobCore::Spawned{slot}, world.core);
+  ledger.hung(kStart + 8s, {1}, 3s);
   ledger.see(kStart + 9s, JobCore::Replace{1, FailureKind::hung}, world.core);
   CHECK(ledger.at(kStart + 9s).lost == 18s);
   // Rank 0 holds a state that no commit has reported.
   ledger.see(kStart + 9s, JobCore::Ready{.slot = 0, .version = 7}, world.core);
-  CHECK(ledger.at(kStart + 9s).lost == 6s);
+  CHECK(ledger.at(kStart + 9s).lost == 8s);  // of both since 5 s, when the hang began
 }
 
 TEST_CASE("job ledger: a rank that is stopped in a collective costs the others") {
-  JobLedger ledger(kStart, 2, 3s);
+  JobLedger ledger(kStart, 2);
   ledger.begin_round(kStart, 1, 2);
   NodeBooks books;
   for (const int rank : {0, 1}) {
@@ -283,7 +284,7 @@ TEST_CASE("job ledger: a rank that is stopped in a collective costs the others")
 
 TEST_CASE("job ledger: the events of a job change its books") {
   JobWorld world(of(2, 1));
-  JobLedger ledger(kStart, 2, 3s);
+  JobLedger ledger(kStart, 2);
   ledger.begin_round(kStart, 1, 2);
   for (const Slot slot : {0, 1}) ledger.see(kStart + 1s, JobCore::Spawned{slot}, world.core);
   ledger.see(kStart + 4s, JobCore::Progress{0, 7}, world.core);

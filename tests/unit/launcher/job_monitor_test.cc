@@ -169,6 +169,10 @@ TEST_CASE("job monitor: a worker that hangs is replaced once its stacks are ther
   REQUIRE(hung.size() == 1);
   CHECK((hung[0].first == 2 && hung[0].second.slot == 0 && hung[0].second.pid == 104));
   CHECK(hung[0].second.why.starts_with("rank 4 has not entered"));
+  // The time until the stacks were there counts.
+  const auto* finding = std::get_if<job_event::HangFinding>(&world.events.back());
+  REQUIRE(finding);
+  CHECK(finding->hung == 9s);
 }
 
 TEST_CASE(

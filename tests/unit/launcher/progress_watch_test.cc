@@ -65,13 +65,12 @@ class WatchWorld final : private ProgressWatch::Effects {
     log.push_back(fmt::format("warn {}: {}", format_rank_set(ranks), sentence));
   }
   void dump(const RankSet& ranks) override { log.push_back("dump " + format_rank_set(ranks)); }
-  void replace_hung(const RankSet& ranks, const std::string& sentence) override {
-    log.push_back(fmt::format("replace {}: {}", format_rank_set(ranks), sentence));
+  void replace_hung(const HangJudge::Replace& hang) override {
+    log.push_back(fmt::format("replace {}: {}", format_rank_set(hang.ranks), hang.sentence));
   }
-  void replace_if_others_wait(const RankSet& quiet, const RankSet& busy,
-                              const std::string& sentence) override {
-    log.push_back(fmt::format("check {}, busy {}: {}", format_rank_set(quiet),
-                              format_rank_set(busy), sentence));
+  void replace_if_others_wait(const HangJudge::Check& check) override {
+    log.push_back(fmt::format("check {}, busy {}: {}", format_rank_set(check.quiet),
+                              format_rank_set(check.busy), check.sentence));
   }
   void replace_slow(int rank, const std::string& why, bool leaves) override {
     log.push_back(fmt::format("{} {}: {}", leaves ? "evict" : "slow", rank, why));

@@ -63,6 +63,24 @@ TEST_CASE("a rank that stands still is reported once, with the time that its hos
   CHECK(moves[0].positions.empty());
 }
 
+TEST_CASE("a worker whose stacks are being read is the same as before") {
+  RankNews news(1s);
+  auto stopped = worker(0, 7, true, 2s);
+  stopped.state = ProcessState::stopped;
+  auto read = stopped;
+  read.state.reset();
+  CHECK(news.look(kStart, {read}).ranks.empty());  // it may be ending
+  CHECK(news.look(kStart + 10s, {stopped}).ranks.size() == 1);
+  CHECK(news.look(kStart + 11s, {stopped}).ranks.size() == 1);  // it stands
+  CHECK(news.look(kStart + 12s, {read}).ranks.empty());
+  CHECK(news.look(kStart + 13s, {stopped}).ranks.empty());
+  read.positions[0].seq = 8;
+  const auto moves = news.look(kStart + 14s, {read}).ranks;
+  REQUIRE(moves.size() == 1);
+  CHECK(moves[0].moves);
+  CHECK(moves[0].state == ProcessState::stopped);
+}
+
 TEST_CASE("without a limit each move is reported, with the rank's position") {
   RankNews news(0s);
   (void)news.look(kStart, {worker(0, 1, true, 0s)});
