@@ -47,9 +47,12 @@ void HangJudge::on(TimePoint, const NewRound&) {
   gone_at_ = {};
 }
 
-// The others have waited for it: next they will receive the news.
 void HangJudge::on(TimePoint now, const Gone& event) {
   ranks_.erase(event.rank);
+  if (!event.concerns_others) {
+    std::erase_if(cases_, [&](const auto& one) { return one.first.culprits.contains(event.rank); });
+    return judge(now);
+  }
   cases_.clear();
   gone_at_ = now;
   for (auto& [number, rank] : ranks_) {

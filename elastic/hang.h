@@ -77,6 +77,7 @@ class HangJudge {
   using Samples = std::vector<ProgressSample>;  // of one agent or of all
   struct Gone {                                 // its process ended, and no rank waits for it
     int rank;
+    bool concerns_others = true;  // they have waited for it, or will hear of its end
   };
   // The user stops all workers, or continues them. Neither gives a warning.
   struct Suspended {

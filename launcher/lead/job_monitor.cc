@@ -138,7 +138,8 @@ std::vector<Slot> JobMonitor::others_that_wait(Slot slot) const {
 }
 
 void JobMonitor::ended(Slot slot, const WorkerEnd& end) {
-  watch_.gone(end.rank);
+  // No rank waits for a spare, nor for a worker that has left its rank to another.
+  if (end.rank >= 0 && job_.rank_of(slot) == end.rank) watch_.gone(end.rank);
   act(hold_.step(now(),
                  StackHold::Ended{slot, end, may_follow_from_wait(end), others_that_wait(slot)}));
 }

@@ -127,6 +127,21 @@ ProcessState untraced(char state) {
   }
 }
 
+// The state and the flags, as in proc(5); 'X': there is no such process.
+std::pair<char, unsigned long> stat_of(pid_t pid) {
+  const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
+  const auto name_end = text.rfind(')');
+  char state = 'X';
+  unsigned long flags = 0;
+  if (name_end == std::string::npos ||
+      std::sscanf(text.c_str() + name_end, ") %c %*d %*d %*d %*d %*d %lu", &state, &flags) != 2) {
+    return {'X', 0};
+  }
+  return {state, flags};
+}
+
+bool has_ended(char state) { return state == 'Z' || state == 'X'; }
+
 // The tracer is a child of ours that reads stacks, or a program that the child runs for that.
 bool is_our_tracer(pid_t tracer) {
   const pid_t parent = parent_of(tracer);
@@ -176,7 +191,7 @@ std::optional<ProcessState> state_of_process(pid_t pid) {
       return at == std::string::npos ? "" : text.c_str() + at + std::strlen(name);
     };
     const char* const state = field("\nState:\t");
-    if (*state == '\0' || *state == 'Z' || *state == 'X') return std::nullopt;
+    if (*state == '\0' || has_ended(*state)) return std::nullopt;
     const pid_t tracer = std::atoi(field("\nTracerPid:\t"));
     if (tracer == 0 && *state != 't') return untraced(*state);
     if (is_our_tracer(tracer)) return std::nullopt;
@@ -217,16 +232,11 @@ Duration cpu_of_tree(pid_t pid) {
 
 bool is_ending(pid_t pid) {
   constexpr unsigned long kExiting = 4;  // PF_EXITING, proc(5)
-  const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
-  const auto name_end = text.rfind(')');
-  char state = 'X';
-  unsigned long flags = 0;
-  if (name_end == std::string::npos ||
-      std::sscanf(text.c_str() + name_end, ") %c %*d %*d %*d %*d %*d %lu", &state, &flags) != 2) {
-    return true;
-  }
-  return state == 'Z' || state == 'X' || (flags & kExiting) != 0;
+  const auto [state, flags] = stat_of(pid);
+  return has_ended(state) || (flags & kExiting) != 0;
 }
+
+bool has_ended(pid_t pid) { return has_ended(stat_of(pid).first); }
 
 std::string name_of_process(pid_t pid) {
   std::string name = read_proc("/proc/" + std::to_string(pid) + "/comm");

@@ -38,6 +38,8 @@ Duration cpu_of_tree(pid_t pid);
 
 // It has begun to end, or has gone.
 bool is_ending(pid_t pid);
+// It is a zombie, or has gone.
+bool has_ended(pid_t pid);
 
 // As ps shows it, at most 15 characters; "": it has gone.
 std::string name_of_process(pid_t pid);

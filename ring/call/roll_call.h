@@ -17,10 +17,8 @@ struct RollCall {
   RankSet behind;   // are in an earlier one: they most likely wait for the others here
 };
 
-// Asks about collective `seq`; blocks for at most kRollCallPatienceMs, or for a second if the ranks
-// have few links, and less if the communicator ends first.
+// Asks about collective `seq`; blocks for a second at most, and less if the communicator ends
+// first.
 using CallRoll = std::function<RollCall(std::uint64_t seq)>;
-
-inline constexpr int kRollCallPatienceMs = 200;
 
 }  // namespace dlaunch

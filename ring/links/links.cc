@@ -9,13 +9,15 @@
 namespace dlaunch {
 namespace {
 
+// A rank's thread of links may get no CPU for a while on a busy host, and its rank would be blamed.
+constexpr Duration kRollCallTime = std::chrono::seconds(1);
+
 constexpr std::uint64_t kStays = std::numeric_limits<std::uint64_t>::max();
 // Among few links: how long a roll call and an answer stand for further ones, how old an answer may
 // be, and how long it may take, because it comes by way of others.
 constexpr Duration kAskLasts = std::chrono::milliseconds(300);
 constexpr Duration kAnswerLasts = std::chrono::seconds(1);
 constexpr Duration kAnswerAge = std::chrono::milliseconds(1500);
-constexpr Duration kRollCallTime = std::chrono::seconds(1);
 // How long a goodbye may take that comes by way of others.
 constexpr Duration kGoodbyeTime = std::chrono::seconds(1);
 
@@ -438,9 +440,7 @@ RollCall Links::call_roll(std::uint64_t seq) {
     }
     return roll.silent.empty();
   };
-  const auto until =
-      steady_now() +
-      (few_ ? kRollCallTime : Duration(std::chrono::milliseconds(kRollCallPatienceMs)));
+  const auto until = steady_now() + kRollCallTime;
   std::unique_lock lock(roll_mutex_);
   // In slices, because the flag does not wake this wait.
   while (!look() && !abort_.raised() && steady_now() < until) {

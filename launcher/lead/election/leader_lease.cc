@@ -110,25 +110,24 @@ bool LeaderLease::State::pause() {
   return !changed.wait_for(lock, kEvery, [this] { return leaving; });
 }
 
-// The first error ends it; the remaining entries are tried again later.
+// Writes once: entries that come meanwhile wait until the lease has been renewed.
 Result<void> LeaderLease::State::write_entries() {
-  while (true) {
-    std::string newest;
-    std::size_t of_entries = 0;
-    {
-      const std::unique_lock lock(mutex);
-      if (entries.empty() || leaving) return {};
-      newest = entries.back().journal;
-      of_entries = entries.size();
-    }
-    auto written = election->write_journal(newest, steady_now() + kForJournal);
-    if (!written) return written;
+  std::string newest;
+  std::size_t of_entries = 0;
+  {
     const std::unique_lock lock(mutex);
-    for (; of_entries > 0; --of_entries) {
-      if (!leaving) entries.front().done();
-      entries.pop_front();
-    }
+    if (entries.empty() || leaving) return {};
+    newest = entries.back().journal;
+    of_entries = entries.size();
   }
+  auto written = election->write_journal(newest, steady_now() + kForJournal);
+  if (!written) return written;
+  const std::unique_lock lock(mutex);
+  for (; of_entries > 0; --of_entries) {
+    if (!leaving) entries.front().done();
+    entries.pop_front();
+  }
+  return {};
 }
 
 void LeaderLease::State::run() {

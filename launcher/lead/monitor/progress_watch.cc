@@ -8,6 +8,7 @@ namespace {
 
 constexpr Duration kHangInterval = std::chrono::milliseconds(200);
 constexpr Duration kSeesSigns = std::chrono::minutes(1);
+constexpr Duration kLooksAtMost = std::chrono::seconds(2);  // then it asks again
 
 Duration interval_of(const ProgressWatch::Options& options) {
   const Duration tenth = options.stragglers.detection.window_time / 10;
@@ -74,7 +75,7 @@ void ProgressWatch::new_round(int round, const StragglerJudge::NewRound& sizes,
 
 void ProgressWatch::gone(int rank) {
   ranks_.erase(rank);
-  feed(HangJudge::Gone{rank});
+  feed(HangJudge::Gone{.rank = rank, .concerns_others = !effects_.are_tasks()});
 }
 
 void ProgressWatch::lost(int node) {
@@ -196,6 +197,11 @@ void ProgressWatch::feed(const HangJudge::Event& event) {
 void ProgressWatch::look_for_slow() {
   const std::set<int> nodes = effects_.nodes();
   if (stopped_ || nodes.empty()) return;
+  // A busy host answers late; without its answers nobody would see that it is slow.
+  const auto now = effects_.now();
+  if (digest_.is_open() && nodes == looked_at_ && now < looked_ + kLooksAtMost) return;
+  looked_at_ = nodes;
+  looked_ = now;
   const NodeLook look = digest_.begin(nodes);
   for (const int node : nodes) effects_.ask(node, look);
 }

@@ -18,6 +18,7 @@ void StepDigest::reset() {
 
 NodeLook StepDigest::begin(std::set<int> nodes) {
   ++look_;
+  open_ = true;
   nodes_ = std::move(nodes);
   spans_.clear();
   answers_.clear();
@@ -29,6 +30,7 @@ std::optional<NodeCut> StepDigest::add(int node, const NodeSpans& spans) {
   if (spans.look != look_ || !nodes_.contains(node) || cut_) return std::nullopt;
   spans_[node] = spans;
   if (spans_.size() < nodes_.size()) return std::nullopt;
+  open_ = false;
   NodeCut cut{look_, done_ == 0 ? 1 : done_, UINT64_MAX};
   for (const auto& [from, known] : spans_) {
     cut.first = std::max(cut.first, known.first);
@@ -36,6 +38,7 @@ std::optional<NodeCut> StepDigest::add(int node, const NodeSpans& spans) {
   }
   if (cut.last <= cut.first || cut.last - cut.first >= kFlightRecords) return std::nullopt;
   cut_ = cut;
+  open_ = true;
   return cut_;
 }
 
@@ -43,6 +46,7 @@ std::optional<StepTimes> StepDigest::add(int node, const NodeTimes& times) {
   if (times.look != look_ || !cut_ || !nodes_.contains(node)) return std::nullopt;
   answers_[node] = times;
   if (answers_.size() < nodes_.size()) return std::nullopt;
+  open_ = false;
   auto step = digest();
   cut_.reset();
   return step;

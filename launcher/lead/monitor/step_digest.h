@@ -22,6 +22,8 @@ class StepDigest {
   static constexpr int kWithinHost = 1, kBetweenHosts = 2;
 
   void reset();
+  // Not all nodes have answered the last look, or its cut.
+  bool is_open() const { return open_; }
   // A new look; later answers to earlier ones are ignored. nodes: those that have ranks.
   NodeLook begin(std::set<int> nodes);
   // The question for all nodes, once the last node has answered: the collectives done since the
@@ -40,6 +42,7 @@ class StepDigest {
   std::vector<LinkTimes> links(const std::map<int, int>& nodes);
 
   std::uint32_t look_ = 0;
+  bool open_ = false;
   std::set<int> nodes_;
   std::map<int, NodeSpans> spans_;    // by node
   std::map<int, NodeTimes> answers_;  // by node

@@ -232,11 +232,18 @@ void NodeMonitor::on(const NodeDump& dump) {
   }
   stacks.pid = processes_.program_pid(dump.slot);
   const bool in_haste = dump.limit > Duration::zero();
+  auto& asked = dumps_[stacks.pid];
+  asked.emplace_back(stacks, in_haste ? kMaxLinesInHaste : kMaxLines);
+  // A process has one tracer: what is being read answers this, too.
+  if (asked.size() > 1) return;
   dump_stacks(
       loop_, stacks.pid,
-      [this, stacks, in_haste](std::vector<std::string> lines) mutable {
-        stacks.lines = bounded(std::move(lines), in_haste ? kMaxLinesInHaste : kMaxLines);
-        tell_(stacks);
+      [this, pid = stacks.pid](const std::vector<std::string>& lines) {
+        auto replies = std::move(dumps_.extract(pid).mapped());
+        for (auto& [reply, most] : replies) {
+          reply.lines = bounded(lines, most);
+          tell_(reply);
+        }
       },
       in_haste ? dump.limit : kStacksLimit);
 }

@@ -68,6 +68,8 @@ class NodeMonitor {
   const std::function<void(const NodeMessage&)> tell_;
   std::optional<RankNews> news_;
   std::map<Slot, std::pair<pid_t, Activity>> activities_;  // of workers without a better sign
+  // Who waits for the stacks of a process, with the most lines for each.
+  std::map<pid_t, std::vector<std::pair<NodeStacks, std::size_t>>> dumps_;
   NodeSteps steps_;
   SpanReader spans_;
   DeadlineTimer spans_timer_;

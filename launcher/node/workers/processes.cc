@@ -309,7 +309,7 @@ void Processes::tell_of_leftover(pid_t pid) const {
 
 std::vector<pid_t> Processes::orphans() const {
   std::vector<pid_t> found = children();
-  std::erase_if(found, [this](pid_t child) { return stays(child) || !state_of_process(child); });
+  std::erase_if(found, [this](pid_t child) { return stays(child) || has_ended(child); });
   return found;
 }
 

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -20,6 +21,8 @@ struct Log {
   bool open = false;  // the disk answers
   std::vector<std::string> written;
   std::vector<int> done;
+  bool kept = true;         // since the last write
+  bool always_kept = true;  // between any two writes
 
   template <class Condition>
   bool await(Condition holds) {
@@ -36,11 +39,16 @@ class SlowElection final : public LeaderElection {
   void wait_change(TimePoint) override {}
   Result<bool> campaign(TimePoint) override { return true; }
   Result<void> announce(const std::string&, TimePoint) override { return {}; }
-  Result<void> keep(TimePoint) override { return {}; }
+  Result<void> keep(TimePoint) override {
+    const std::unique_lock lock(log_.mutex);
+    log_.kept = true;
+    return {};
+  }
   Result<void> write_journal(const std::string& journal, TimePoint) override {
     std::unique_lock lock(log_.mutex);
     log_.changed.wait_for(lock, 20s, [this] { return log_.open; });
     log_.written.push_back(journal);
+    log_.always_kept = std::exchange(log_.kept, false) && log_.always_kept;
     log_.changed.notify_all();
     if (log_.written.size() == 2) return Error{.what = "no answer"};
     return {};
@@ -77,6 +85,7 @@ TEST_CASE("only the newest of the waiting journals is written") {
   const std::unique_lock lock(log.mutex);
   // One that was being written, and the newest of the others, twice.
   CHECK(log.written.size() <= 3);
+  CHECK(log.always_kept);
   CHECK(log.written.back() == "journal 100");
   for (std::size_t i = 0; i < log.done.size(); ++i) CHECK(log.done[i] == static_cast<int>(i) + 1);
 }

@@ -25,6 +25,7 @@ struct SleepingNode {
     REQUIRE(processes->start(0, {.rank = 0, .worker = 1}).stage == Stage::none);
     monitor.emplace(loop, *processes, helpers, [this](const NodeMessage& message) {
       if (const auto* said = std::get_if<NodeRunProgress>(&message)) progress.push_back(*said);
+      if (const auto* read = std::get_if<NodeStacks>(&message)) stacks.push_back(*read);
     });
     monitor->begin(Duration::max());
   }
@@ -62,10 +63,23 @@ struct SleepingNode {
   std::optional<Processes> processes;
   std::optional<NodeMonitor> monitor;
   std::vector<NodeRunProgress> progress;
+  std::vector<NodeStacks> stacks;
   bool ended = false;
 };
 
 }  // namespace
+
+TEST_CASE("two requests for a worker's stacks at once get the same stacks") {
+  SleepingNode node;
+  node.monitor->on(NodeDump{.request = 1, .slot = 0});
+  node.monitor->on(NodeDump{.request = 2, .slot = 0});
+  REQUIRE(node.comes([&] { return node.stacks.size() == 2; }));
+  CHECK((node.stacks[0].request == 1 && node.stacks[1].request == 2));
+  CHECK(node.stacks[0].lines == node.stacks[1].lines);
+  CHECK_FALSE(node.stacks[1].lines.empty());
+  node.monitor->on(NodeDump{.request = 3, .slot = 0});
+  CHECK(node.comes([&] { return node.stacks.size() == 3; }));
+}
 
 TEST_CASE("a worker that --chaos has stopped continues after its time, without an order") {
   SleepingNode node;

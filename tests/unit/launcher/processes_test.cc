@@ -2,6 +2,9 @@
 #include "launcher/node/workers/processes.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
@@ -63,4 +66,39 @@ TEST_CASE("a signal that ends a worker is part of the report of its end") {
   node.processes->signal(0, SIGTERM);
   CHECK(node.wait().signal_we_sent == SIGTERM);
   CHECK(node.wait().signal == SIGTERM);
+}
+
+// As when its stacks are being read: a child of ours traces it.
+TEST_CASE("a worker lives as long as a process of its group that we trace just now") {
+  REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);  // as a dlaunch that has workers
+  ShellNode node("(trap '' TERM; exec sleep 1000) & wait");
+  const pid_t shell = node.processes->pid(0);
+  pid_t sleeper = 0;
+  const auto sleeps = [&] {
+    const auto below = descendants_of(shell);
+    if (below.size() == 1) sleeper = below[0];
+    return sleeper > 0 && name_of_process(sleeper) == "sleep";
+  };
+  while (!sleeps()) ::usleep(1000);
+  node.processes->signal(0, SIGTERM);
+  while (!is_ending(shell)) ::usleep(1000);
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t tracer = ::fork();
+  if (tracer == 0) {
+    const char traces = ::ptrace(PTRACE_SEIZE, sleeper, nullptr, nullptr) == 0 ? 'y' : 'n';
+    [[maybe_unused]] const auto said = ::write(ends[1], &traces, 1);
+    while (true) ::pause();
+  }
+  char traces = 'n';
+  REQUIRE(::read(ends[0], &traces, 1) == 1);
+  for (const int end : ends) ::close(end);
+  if (traces == 'n') MESSAGE("left out: the system does not allow tracing");
+  node.loop.run_for(300ms);
+  CHECK_FALSE(node.end);
+  ::kill(tracer, SIGKILL);
+  ::waitpid(tracer, nullptr, 0);
+  ::kill(sleeper, SIGKILL);
+  CHECK(node.wait().signal == SIGTERM);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }

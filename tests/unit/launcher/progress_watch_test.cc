@@ -297,6 +297,57 @@ TEST_CASE("progress watch: it asks for the times of the collectives that all hos
   CHECK(world.asked.empty());
 }
 
+TEST_CASE("progress watch: a host that answers after several intervals is heard") {
+  ProgressWatch::Options options = hangs_after(8s);
+  options.stragglers.mode = StragglerMode::warn;
+  WatchWorld world(options);
+  world.pass(200ms);
+  REQUIRE(world.asked.size() == 2);
+  const auto look = std::get<NodeLook>(world.asked[1].second);
+  world.asked.clear();
+  world.watch.take(0, NodeSpans{look.look, 1, 20});
+  world.pass(700ms);
+  CHECK(world.asked.empty());
+  world.watch.take(1, NodeSpans{look.look, 1, 18});
+  REQUIRE(world.asked.size() == 2);
+  CHECK(std::get<NodeCut>(world.asked[0].second).last == 18);
+  world.asked.clear();
+  const NodeRankTimes times{.rank = 0, .entered = world.clock, .in_op = 1ms, .step = 2ms};
+  world.watch.take(0, NodeTimes{look.look, {times}, {}});
+  world.pass(700ms);
+  CHECK(world.asked.empty());
+  NodeRankTimes other = times;
+  other.rank = 1;
+  world.watch.take(1, NodeTimes{look.look, {other}, {}});
+  CHECK(world.steps > 0);
+  world.pass(200ms);
+  CHECK(world.asked.size() == 2);  // the next look
+  // A host that does not answer is asked again.
+  world.asked.clear();
+  world.pass(1800ms);
+  CHECK(world.asked.empty());
+  world.pass(200ms);
+  CHECK(world.asked.size() == 2);
+}
+
+TEST_CASE("progress watch: the end of a task is no news for another task that hangs") {
+  WatchWorld world(hangs_after(8s), 3);
+  world.tasks = true;
+  for (int rank = 0; rank < 3; ++rank) {
+    const Duration beat = rank == 1 ? 1ms : 0ms;  // 0: a new one each time
+    world.sees({.rank = rank, .round = 1, .pid = 100 + rank, .moves = rank != 1, .beat = beat});
+  }
+  world.pass(5s);
+  CHECK(world.take_log().size() == 1);  // the warning
+  world.watch.gone(2);
+  world.pass(2900ms);
+  world.take_log();  // the dump
+  world.pass(200ms);
+  const Lines log = world.take_log();
+  REQUIRE(log.size() == 1);
+  CHECK(log[0].starts_with("replace 1: "));
+}
+
 TEST_CASE("progress watch: with nothing to watch for it never wakes") {
   WatchWorld world({.stragglers = {.mode = StragglerMode::off}});
   CHECK_FALSE(world.watch.deadline());
