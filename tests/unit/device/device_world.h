@@ -28,8 +28,8 @@ inline CUstream make_stream(int gpu) {
   return stream;
 }
 
-// At its deadline a call asks the other ranks. On a busy machine a rank may not answer within 200
-// ms, or may not have begun its call yet. Such a result says nothing of NCCL.
+// At its deadline a call asks the other ranks. On a busy machine a rank may not answer within a
+// second, or may not have begun its call yet. Such a result says nothing of NCCL.
 inline bool late(dl_comm* comm, dl_result result) {
   constexpr std::array kStates = {"(no answer)", "(not in this call)", "(in an earlier call)"};
   const std::string told = dl_last_error(comm);

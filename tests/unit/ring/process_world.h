@@ -17,6 +17,7 @@
 #include <dlaunch/ring.hpp>
 #include <doctest/doctest.h>
 
+#include "base/rank_set.h"
 #include "base/unique_fd.h"
 #include "tests/unit/safe_fork.h"
 #include "tests/unit/temp_folder.h"
@@ -158,6 +159,24 @@ inline std::vector<int> run(const World& world, const Body& body, int absent = -
 inline void all_well(const World& world, const Body& body) {
   CAPTURE(world.transport);
   CHECK(run(world, body) == std::vector<int>(static_cast<std::size_t>(world.ranks), 0));
+}
+
+// The error of a time-out names this rank among those that the call waits for: "waiting for rank
+// 1-2 (no answer), 4 (not in this call); arrived: 0,3". On a busy machine the error also names
+// ranks that are late, or do not answer within a second.
+inline bool waits_for(std::string_view told, int rank) {
+  constexpr std::string_view kBefore = "waiting for rank ";
+  const auto at = told.find(kBefore);
+  if (at == told.npos) return false;
+  told.remove_prefix(at + kBefore.size());
+  told = told.substr(0, told.find(';'));
+  while (true) {
+    const auto ranks = parse_rank_set(told.substr(0, told.find(" (")));
+    if (ranks && ranks->contains(rank)) return true;
+    const auto end = told.find("), ");
+    if (end == told.npos) return false;
+    told.remove_prefix(end + 3);
+  }
 }
 
 inline constexpr const char* kTransports[] = {"shm", "tcp"};
