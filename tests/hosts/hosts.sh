@@ -116,7 +116,7 @@ hosts_down() {
 }
 
 # more_than_waits FILE: prints its lines without the warnings that dlaunch waits for a host, which a slow machine causes.
-more_than_waits() { grep -vE ' hosts are here.*; waiting for the others$|: waiting for the leading dlaunch at ' "$1"; }
+more_than_waits() { grep -vE ' hosts are here.*; waiting for the others$|: waiting for the leading dlaunch at |: waiting for an answer by ' "$1"; }
 
 # on H COMMAND…: runs the command on host H, in the current folder, in a session of its own. Input,
 # output, signals and the exit code pass through.

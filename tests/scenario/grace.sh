@@ -1,8 +1,9 @@
 # A worker that ignores SIGTERM is killed right after --grace; --timeout ends a job.
 source "$SOURCE/tests/scenario/common.sh"
 
-run dlaunch --nproc 2 --grace 1 bash -c 'trap "" TERM; [ $RANK = 1 ] && { until [ -e go ]; do read -rt 0.01 <> <(:); done; exit 7; }; touch go; while :; do read -rt 1 <> <(:); done'
+run dlaunch --nproc 2 --grace 1 bash -c 'trap "" TERM; [ $RANK = 1 ] && { until [ -e go ]; do read -rt 0.01 <> <(:); done; echo ${EPOCHREALTIME/./} >failed; exit 7; }; touch go; while :; do read -rt 1 <> <(:); done'
 expect_code 7
+ms=$(($(now_ms) - $(<failed) / 1000))  # from the failure, without the start of dlaunch
 [ "$ms" -ge 1000 ] && [ "$ms" -le 9500 ] || fail "took $ms ms with a grace of 1 s"
 expect_err '1 had to be killed after the grace of 1 s'
 
@@ -35,7 +36,7 @@ if sys.argv[1] == "killed" and os.environ["RANK"] == "0":
 os._exit(0)
 P
 for how in done killed; do
-  run dlaunch --nproc 2 --max-restarts 1 shared.py $how
+  run dlaunch --nproc 2 --max-restarts 1 shared.py $how; expect_code $([ $how = done ] && echo 0 || echo 137)
   while read -r name; do [ ! -e "/dev/shm/$name" ] || fail "$how: $name is left in /dev/shm"; done <names
 done
 [ "$(wc -l <names)" -ge 4 ] || fail "not run: $(cat err)"

@@ -13,7 +13,7 @@ done
 W
 run dlaunch --nproc 3 --hang-timeout 3s sh beats.sh
 expect_code 137; expect_under 60000
-expect_err 'rank 1 has sent no heartbeat, for [12]\.[0-9]* s now; it is replaced after 3 s'
+expect_err 'rank 1 has sent no heartbeat, for [0-9.]+ s now; it is replaced after 3 s'
 expect_err 'rank 1 .* failed first: it hung'; expect_err 'stacks of rank 1'
 
 run_until_enough() { "$@" >out 2>err </dev/null & started+=($!); job=$!; }

@@ -6,7 +6,7 @@ loop='while :; do :; done'
 
 run dlaunch --nproc 3 --hang-timeout 5s sh -c 'echo begun; exec sleep 1000'
 expect_code 137; expect_under 60000; told
-expect_err 'no rank has written output or used CPU time, for [2-4]\.[0-9]* s now; they are replaced after 5 s'
+expect_err 'no rank has written output or used CPU time, for [0-9.]+ s now; they are replaced after 5 s'
 expect_err 'failed first: it hung'; expect_err 'stacks of rank 2'
 
 # One rank loops while the others wait; all loop. Nothing tells a loop from work.

@@ -14,7 +14,7 @@ calls() {
   dlaunch --nproc "$1" -x HOROVOD_STALL_CHECK_TIME_SECONDS=2 -x HOROVOD_TIMELINE="$2" "$python" -X faulthandler "$here/horovod_calls.py" 1 >out 2>err </dev/null & job=$!
   started+=("$job")
   warned() { grep -q "allreduce of 'late' waits for" err || ! kill -0 "$job" 2>/dev/null; }
-  wait_until 120 warned || fail "nobody was warned of a stall"
+  wait_until 400 warned || fail "nobody was warned of a stall"
   touch stalled
   wait "$job"; code=$?; expect_code 137
   expect_err "dlaunch.horovod: allreduce of 'late' waits for [0-9]+ s: ranks? 0[0-9, ]* submitted it, and rank 1 did not"

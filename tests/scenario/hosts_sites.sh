@@ -78,6 +78,6 @@ grep -q 'in round [2-9]' out.2 || job_fails "there was no second round"
 if has_torch "$python"; then
   rm out.* err.*; job=(); program=sites_torch.py workers=(1 1 1) site_timeout=5s
   start_site 2; start_site 3
-  wait_job 120 0
+  wait_job 300 0
   equal_weights 2
 fi

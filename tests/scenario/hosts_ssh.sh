@@ -62,7 +62,7 @@ given=$(got --hosts host2:2 sh -c "$count"); [ "$given" = "[0] $all;[1] $none;" 
 given=$(got --hosts host1,host2 --stdin 1 sh -c "$count"); [ "$given" = "[0] $none;[1] $all;" ] || fail "rank 1: $given"
 given=$(got --hosts 'host[1-3]' --stdin all sh -c "[ \$RANK != 1 ] || exit 0; $count")
 [ "$given" = "[0] $all;[2] $all;" ] || fail "all: $given"
-got --hosts 'host[2-3]' --stdin all true || fail "unread stdin"
+on 1 dlaunch --ssh-command "$ssh_command" --hosts 'host[2-3]' --stdin all true <numbers 2>err || fail "unread stdin"
 
 # A failure on any host ends the job, with its cause and exit code.
 launch 1 --grace 60s --hosts 'host[1-3]:2' bash -c 'if [ $RANK = 3 ]; then echo last words >&2; exit 7; fi; exec sleep 100'

@@ -19,7 +19,7 @@ on 3 umount "$BUILD/cli/dlaunch"
 on 2 mount -t tmpfs -o noexec none "$(host_dir 2)/tmp"
 launch 1 -v --hosts 'host[1-2]' bash -c 'echo I am $RANK on $(hostname)'; expect_code 0
 expect_out '^\[1\] I am 1 on host2'; expect_err 'pushing dlaunch to host2$'
-on 2 bash -c 'ls -d /var/tmp/dlaunch-push* /dev/shm/dlaunch-push*' 2>/dev/null && fail "the binary is still there"
+[ -z "$(on 2 bash -c 'ls -d /var/tmp/dlaunch-push* /dev/shm/dlaunch-push* 2>/dev/null')" ] || fail "the binary is still there"
 all_clean 1 2
 on 2 umount "$(host_dir 2)/tmp"; on 2 umount "$BUILD/cli"
 
@@ -68,17 +68,17 @@ for hosts in 'host[1-4]:2' 'host[2-4]:2'; do
   n=$([ "$hosts" = 'host[1-4]:2' ] && echo 4 || echo 3)
   rm -f enough
   start_launch 1 --hosts "$hosts" --nnodes $((n - 1)):$n --max-restarts 5 "$rounds" --until enough --step-ms 10
-  wait_until 30 all_ranks 1 $((2 * n)) || fail "no first round"
+  wait_until all_ranks 1 $((2 * n)) || fail "no first round"
   host_kill 3
-  wait_until 20 some_round_of $((2 * n - 2)) || fail "no round without it"
-  touch enough; wait_launch 40; expect_code 0; expect_err 'lost host host3'; all_clean 1 2 4
+  wait_until some_round_of $((2 * n - 2)) || fail "no round without it"
+  touch enough; wait_launch 60; expect_code 0; expect_err 'lost host host3'; all_clean 1 2 4
   sshd_up 3
 done
 # The job also starts without a host that cannot be reached.
 launch 1 --hosts 'host[1-3],nohost' --nnodes 3:4 bash -c 'echo $RANK/$WORLD_SIZE'; expect_code 0
 expect_err 'warning: cannot start on 1 of 4 hosts'; expect_out '^\[2\] 2/3'
 
-# A start takes about as long as the slowest login alone.
+# A measurement for the log, which checks no time: a start should take about as long as the slowest login alone.
 best=0; slowest=0
 for i in 1 2 3; do
   launch 1 --hosts 'host[1-4]' true; expect_code 0

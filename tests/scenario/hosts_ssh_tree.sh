@@ -19,7 +19,7 @@ for r in 1 2 3 4 5 6 7; do
   grep -qF "$(cat secret.0)" args.$r && fail "the secret is in an argument"
   grep -q "two  words" args.$r && fail "the environment is in an argument"
 done
-[ "$(wc -l < out)" = 8 ] && [ "$(wc -l < err)" = 8 ] || fail "other lines as well"
+[ "$(wc -l < out)" = 8 ] && [ "$(more_than_waits err | wc -l)" = 8 ] || fail "other lines as well"
 [ "$(logged_in_by '[2-8]' | wc -l)" -ge 2 ] || fail "no host has logged in to another: $(cat out)"
 all_clean 1 2 3 4 5 6 7 8
 count='n=$(cksum); echo "$n"'
@@ -39,7 +39,7 @@ cat > slow/standin <<END
 #!/bin/bash
 asks=; [ "\$1" != -G ] || asks=1
 if [ "\$(hostname)" = host1 ] && [ ! "\$asks" ] && ! mkdir logins/1 2>/dev/null && ! mkdir logins/2 2>/dev/null; then
-  for ((i = 0; i < 400; ++i)); do
+  for ((i = 0; i < 2000; ++i)); do
     ! grep -qE ' [678] of 8 hosts are here|did not start' err || break
     sleep 0.05
   done
@@ -76,11 +76,11 @@ for h in 2 3 4 5 6 7 8; do on $h mount --bind /dev/null keys/user; done
 launch 1 $tree --hosts 'host[1-8]' bash -c "$where"; expect_code 0
 [ "$(logged_in_by 1 | wc -l)" = 7 ] || fail "a host without a key has logged in: $(cat out)"
 expect_err '^dlaunch: warning: host host[0-9] did not start host host[0-9] \(.*Permission denied.*\): this host does it, '
-[ "$(wc -l < err)" = 1 ] || fail "said more than once"
+[ "$(grep -c 'did not start' err)" = 1 ] || fail "said more than once: $(cat err)"
 auto "$where"; expect_code 0
 [ "$(logged_in_by 1 | wc -l)" = 7 ] || fail "a host without a key has logged in: $(cat out)"
 expect_err '^dlaunch: warning: host host[0-9] did not .*: this host logs in to all further hosts; --ssh-tree off '
-[ "$(grep -c 'warning: ' err)" = 1 ] || fail "warned more than once: $(cat err)"
+[ "$(grep -c 'did not start' err)" = 1 ] || fail "warned more than once: $(cat err)"
 all_clean 1 2 3 4 5 6 7 8
 for h in 2 3 4 5 6 7 8; do on $h umount keys/user; done
 
@@ -112,11 +112,11 @@ round_of() { # LATER SIZE
 }
 start_on 1 dlaunch --ssh-command "$PWD/slow_ssh" $tree --hosts 'host[1-8]' --nnodes 7:8 --max-restarts 9 "${rounds[@]}" >out 2>err </dev/null
 launcher=$!
-wait_until 20 eval '[ -e slow.host2 ] || [ -e slow.host3 ]' || fail "no host logs in to another: $(cat err)"
+wait_until eval '[ -e slow.host2 ] || [ -e slow.host3 ]' || fail "no host logs in to another: $(cat err)"
 lost=$(ls slow.host? | head -1); lost=${lost#slow.host}
 host_kill "$lost"
 wait_until round_of 0 7 || { cat err; fail "no round without host $lost"; }
-kill -INT $launcher; wait_launch 20; expect_code 130
+kill -INT $launcher; wait_launch 60; expect_code 130
 for h in 1 2 3 4 5 6 7 8; do [ $h = "$lost" ] || all_clean $h; done
 rm -rf "$(host_dir $lost)"/tmp/*; sshd_up "$lost"
 touch go
@@ -124,19 +124,19 @@ touch go
 # Hosts that are listed later are started by others, too.
 echo host2 > list
 start_launch 1 $tree --host-discovery-script 'cat list' --nnodes 1:7 --nproc 1 --max-restarts 9 "${rounds[@]}"
-wait_until 30 round_of 0 1 || { cat err; fail "no first round"; }
+wait_until round_of 0 1 || { cat err; fail "no first round"; }
 printf 'host%s\n' 2 3 4 5 6 7 8 > list
 wait_until round_of 1 7 || { cat err; fail "the hosts that are listed later do not join"; }
 parent() { for h in 2 3 4 5 6 7 8; do on $h pgrep -x ssh >/dev/null && echo $h && return; done; }
 [ -n "$(parent)" ] || fail "no host has logged in to another"
-kill -INT $launcher; wait_launch 20; expect_code 130; all_clean 1 2 3 4 5 6 7 8
+kill -INT $launcher; wait_launch 60; expect_code 130; all_clean 1 2 3 4 5 6 7 8
 
 # A host that has logged in to others is lost, and they stay in the job. SIGKILL of the leader ends all.
 start_launch 1 $tree --hosts 'host[1-8]' --nnodes 6:8 --max-restarts 9 "${rounds[@]}"
-wait_until 30 round_of 0 8 || fail "no first round"
+wait_until round_of 0 8 || fail "no first round"
 lost=$(parent); [ -n "$lost" ] || fail "no host has logged in to another"
 host_kill "$lost"
-wait_until 30 round_of 1 7 || { cat err; fail "the others do not continue"; }
+wait_until round_of 1 7 || { cat err; fail "the others do not continue"; }
 [ "$(grep -c 'lost host' err)" = 1 ] || fail "more than host $lost is lost: $(cat err)"
 on 1 bash -c 'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = dlaunch ] && kill -9 ${p#/proc/}; done' 2>/dev/null
 wait_launch 10

@@ -8,6 +8,8 @@ root || skip "only root installs there"
 for folder in /usr/local /var/cache/ldconfig; do
   [ ! -d $folder ] || mount -t tmpfs empty $folder || fail "no empty $folder"
 done
+# Other scenarios install from this build folder meanwhile, and uninstall removes what the log has.
+mkdir logs && mount --bind logs "$BUILD/meson-logs" || fail "the log of the installation is not our own"
 cp -a /etc etc && mount --bind etc /etc || fail "no /etc of its own"  # ldconfig writes there
 command -v meson ninja >/dev/null || skip "Meson is in /usr/local itself"
 clean() { env -i HOME="$tmp" PATH=/usr/local/bin:/usr/bin:/bin "$@"; }

@@ -32,11 +32,12 @@ ctl=$BUILD/cli/ctl/dlaunchctl
 dlaunch --nproc 2 --spares 1 --max-restarts 3/1h --error-file end.json "$BUILD/tests/support/rounds_worker" --until enough >out 2>err </dev/null &
 job=$!; started+=($job)
 wait_until grep -q 'in round' out || fail "no round"
-"$ctl" status --json >status.json && valid status.schema.json status.json workers spares window_s goodput culprit_s
-"$ctl" top --once --json >top.json && valid 'status.schema.json*' top.json
-"$ctl" goodput --json >goodput.json && valid goodput.schema.json goodput.json costs culprits ranks goodput
-"$ctl" list --json >list.json && valid list.schema.json list.json
-"$ctl" stacks --json >stacks.json && valid stacks.schema.json stacks.json
+ask() { "$ctl" "$@" --json || fail "dlaunchctl $*"; }
+ask status >status.json; valid status.schema.json status.json workers spares window_s goodput culprit_s
+ask top --once >top.json; valid 'status.schema.json*' top.json
+ask goodput >goodput.json; valid goodput.schema.json goodput.json costs culprits ranks goodput
+ask list >list.json; valid list.schema.json list.json
+ask stacks >stacks.json; valid stacks.schema.json stacks.json
 kill -TERM "$job"; wait "$job"; code=$?; expect_code 143; valid report.schema.json end.json signal_received max_restarts_window_s
 
 # A rank for which the others wait.

@@ -58,7 +58,7 @@ for one in idle[6:]: one.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
 open("idle", "w").close()
 for one in idle: one.recv(1 << 20)
 P
-idle=$!; started+=("$idle"); wait_until test -e idle
+idle=$!; started+=("$idle"); wait_until test -e idle || fail "no idle clients"
 wait_until shows 'job_workers' || fail "idle clients hold up others"
 kill "$idle" 2>/dev/null
 # At a path, which goes with the job.

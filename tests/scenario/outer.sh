@@ -13,7 +13,7 @@ run dlaunch --nproc 3 --transport tcp "$python" "$here/outer_numpy.py"; expect_c
 run dlaunch --nproc 3 --max-restarts 1 "$python" "$here/outer_numpy.py" lose; expect_code 0
 expect_out 'dies with an average in the background$'
 expect_out 'in round [2-9]$'
-! grep -q AssertionError out || fail "an assertion of the program has failed"
+! grep -q AssertionError err || fail "an assertion of the program has failed"
 [ "$(weights)" = "$undisturbed" ] || fail "a lost worker has changed the weights"
 
 run dlaunch --nproc 2 "$python" -c '
@@ -86,6 +86,6 @@ for how in lose early; do
   $with run dlaunch --nproc 3 --max-restarts 1 "$python" "$here/outer_torch_elastic.py" $how; expect_code 0
   [ -f died ] || fail "no worker has died"
   [ $how = early ] || expect_out 'dies with an average in the background$'
-  ! grep -q AssertionError out || fail "an assertion of the program has failed"
+  ! grep -q AssertionError err || fail "an assertion of the program has failed"
   [ "$(weights)" = "$undisturbed" ] || fail "a worker that died ($how) has changed the weights"
 done

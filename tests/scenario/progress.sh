@@ -20,12 +20,12 @@ W
 mkdir plain; (cd plain && exec dlaunch --nproc 2 --job-id plain bash ../steps.sh >../plain.out 2>../plain.err </dev/null) &
 plain=$!; started+=("$plain"); began=$(now_ms)
 
-# A quick start shows nothing.
+# A start that takes less than a second shows nothing.
 for try in 1 2 3 4 5; do  # on a busy machine a start may be slow
   run python3 "$screen" dlaunch --nproc 2 true; expect_code 0
   grep -q dlaunch out || break
 done
-grep -q dlaunch out && fail "a row for a quick start: $(cat out)"
+[ "$ms" -ge 1000 ] || ! grep -q dlaunch out || fail "a row for a quick start: $(cat out)"
 
 # Steps in one row, and nothing of it is left.
 echo '^dlaunch: step [0-9]+/1000  [0-9]+%  [0-9.]+ steps/s  ETA [0-9ms]+  loss 0.5$' >look

@@ -42,12 +42,12 @@ grep -q 'all workers' err && fail "others were started again"
 dlaunch --progress none --nproc 3 "${train[@]}" --folder shrunk --until stop --step-ms 20 >out 2>err </dev/null & job=$!
 started+=("$job")
 in_size() { [ "$(grep -h '^begins' shrunk/steps.* 2>/dev/null | tail -n 100 | grep -c " size $1\$")" -ge "$2" ]; }
-wait_until in_size 3 3 || fail "did not begin"
+wait_until 300 in_size 3 3 || fail "did not begin"
 run_ctl() { dlaunchctl "$@" >ctl.out 2>&1 || fail "dlaunchctl $*: $(cat ctl.out)"; }
 run_ctl resize 2
-wait_until in_size 2 2 || fail "never 2 ranks: $(dlaunchctl status 2>&1)"
+wait_until 300 in_size 2 2 || fail "never 2 ranks: $(dlaunchctl status 2>&1)"
 run_ctl resize 3
-wait_until in_size 3 6 || fail "never 3 ranks again: $(dlaunchctl status 2>&1)"
+wait_until 300 in_size 3 6 || fail "never 3 ranks again: $(dlaunchctl status 2>&1)"
 touch stop
 wait "$job"; code=$?; expect_code 0; expect_out '^\[0\] steps .* again 2$'
 grep -Eq 'failed|restart' err && fail "somebody was restarted: $(cat err)"

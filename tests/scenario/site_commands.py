@@ -23,7 +23,7 @@ import tempfile
 
 import site_blocks
 
-SECONDS = 100  # for a page
+SECONDS = 400  # for a page
 
 
 def matches(expected, printed):

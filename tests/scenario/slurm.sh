@@ -19,7 +19,7 @@ run on 1 srun -w host[1-2] --ntasks-per-node=1 dlaunch --nproc 2 hello; expect_c
 run on 1 srun -w host[1-2] --ntasks-per-node=1 dlaunch --nproc 2 bash -c 'if [ $RANK = 3 ]; then exit 7; fi; exec sleep 100'
 expect_code 7; expect_err 'rank 3 \(pid [0-9]+ on host host2\) failed first: exit code 7'
 # The nodes do not share the home folder, so their keys differ.
-run on 1 srun -w host[1-2] --ntasks-per-node=1 bash -c 'mkdir -p $HOME/$SLURM_NODEID; HOME=$HOME/$SLURM_NODEID exec dlaunch --join-timeout 3 true'
+run on 1 srun -w host[1-2] --ntasks-per-node=1 bash -c 'mkdir -p $HOME/$SLURM_NODEID; HOME=$HOME/$SLURM_NODEID exec dlaunch --join-timeout 10 true'
 expect_code 69; expect_err 'cannot join the job .*; its hosts have to share .*/1/.dlaunch/key, or a --secret-file'
 # Several dlaunch on a node.
 run on 1 srun -w host1 -n2 dlaunch true; expect_code 64
