@@ -87,5 +87,5 @@ run "$python" reads.py; expect_code 0; expect_out "^start 3 \['alps', 'sea'\]$"
 list=alps=192.0.2.1:${ports[0]},sea=127.0.0.1:${ports[1]}
 site alps "$python" closes.py & alps=$!
 wait_until grep -q 'site alps: 192.0.2.1:[0-9]* is no address of this machine, which has rank 0' err.alps || fail "nobody says that the address is wrong"
-kill "$alps"; wait "$alps"
+pkill -P "$alps"; wait "$alps"  # timeout passes the signal on
 exit 0
