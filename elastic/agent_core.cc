@@ -10,7 +10,8 @@
 namespace dlaunch {
 namespace {
 
-constexpr Duration kKillPatience = std::chrono::seconds(5);
+// To free hundreds of gigabytes, or what it has on a GPU, takes a process that long after SIGKILL.
+constexpr Duration kKillPatience = std::chrono::seconds(30);
 
 }  // namespace
 
