@@ -10,8 +10,7 @@
 namespace dlaunch {
 namespace {
 
-// To free hundreds of gigabytes, or what it has on a GPU, takes a process that long after SIGKILL.
-constexpr Duration kKillPatience = std::chrono::seconds(30);
+constexpr Duration kKillPatience = std::chrono::seconds(5);
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 // reports the results.
 //
 // Stopping: the signal to the worker's process group, `grace`, then SIGKILL to the group. It gives
-// up a process that SIGKILL does not end within 30 s: only an uninterruptible sleep survives it.
+// up a process that SIGKILL does not end within 5 s: only an uninterruptible sleep survives it.
 #pragma once
 
 #include <algorithm>

@@ -85,7 +85,7 @@ TEST_CASE("a worker that does not end within the grace is killed, and given up a
   CHECK(node.at_deadline() == Words{"signal 1 9"});
   CHECK(node.now == kStart + 10s);
   CHECK(node.at_deadline() == Words{"give up 1"});
-  CHECK(node.now == kStart + 40s);
+  CHECK(node.now == kStart + 15s);
   CHECK_FALSE(node.core.deadline());
   CHECK(node.feed(AgentCore::Stop{{1}, SIGKILL}).empty());
 }
