@@ -49,18 +49,28 @@ void HangJudge::on(TimePoint, const NewRound&) {
 
 void HangJudge::on(TimePoint now, const Gone& event) {
   ranks_.erase(event.rank);
-  if (!event.concerns_others) {
-    std::erase_if(cases_, [&](const auto& one) { return one.first.culprits.contains(event.rank); });
-    return judge(now);
+  if (event.concerns_others) {
+    cases_.clear();
+    gone_at_ = now;
+  } else {
+    leave_out_of_cases(event.rank);
   }
-  cases_.clear();
-  gone_at_ = now;
   for (auto& [number, rank] : ranks_) {
     for (auto& [group, at] : rank.groups) at.still_since = now;
-    if (rank.beat) rank.beat = now;
+    if (rank.beat && event.concerns_others) rank.beat = now;
     if (rank.active) rank.active = now;
   }
   judge(now);
+}
+
+// Only what a rank is itself to blame for goes on without the other.
+void HangJudge::leave_out_of_cases(int rank) {
+  for (auto& [of, its] : std::exchange(cases_, {})) {
+    Hang::Key key = of;
+    key.culprits.erase(rank);
+    const bool own = key.kind == Hang::Key::no_heartbeat || key.kind == Hang::Key::stopped;
+    if (own && !key.culprits.empty()) cases_.emplace(std::move(key), std::move(its));
+  }
 }
 
 void HangJudge::on(TimePoint now, const Suspended& event) {

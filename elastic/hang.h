@@ -77,7 +77,9 @@ class HangJudge {
   using Samples = std::vector<ProgressSample>;  // of one agent or of all
   struct Gone {                                 // its process ended, and no rank waits for it
     int rank;
-    bool concerns_others = true;  // they have waited for it, or will hear of its end
+    // They have waited for it, or will hear of its end. Otherwise a rank without heartbeats counts
+    // from now on as if none had ended.
+    bool concerns_others = true;
   };
   // The user stops all workers, or continues them. Neither gives a warning.
   struct Suspended {
@@ -132,6 +134,7 @@ class HangJudge {
   void on(TimePoint now, const Suspended& event);
   void on(TimePoint now, const Clock& event);
 
+  void leave_out_of_cases(int rank);
   void take(TimePoint now, const ProgressSample& sample);
   void take_sign(TimePoint now, bool stopped, std::optional<Duration> age,
                  std::optional<TimePoint>& sign) const;

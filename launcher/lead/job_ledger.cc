@@ -19,9 +19,8 @@ void JobLedger::see(TimePoint now, const JobCore::Event& event, const JobCore& j
     const int rank = job.rank_of(replaced->slot);
     if (rank < 0 || !job.runs(replaced->slot)) return;
     replaced_.insert(replaced->slot);
-    const auto hung = hung_.find(rank);
-    ledger_.failed(now, rank, job.are_tasks(),
-                   hung != hung_.end() ? now - hung->second : Duration::zero());
+    const bool hung = replaced->kind == FailureKind::hung && hung_since_;
+    ledger_.failed(now, rank, job.are_tasks(), hung ? now - *hung_since_ : Duration::zero());
   } else if (const auto* lost = std::get_if<JobCore::NodeLost>(&event)) {
     std::erase_if(replaced_, [&](Slot slot) { return job.node_of(slot) == lost->node; });
     const auto ranks = job.ranks_on(lost->node);
@@ -31,9 +30,7 @@ void JobLedger::see(TimePoint now, const JobCore::Event& event, const JobCore& j
 
 // No work was done since the hang began. The search for its cause, dumps of stacks for instance,
 // takes longer on a busy host.
-void JobLedger::hung(TimePoint now, const RankSet& ranks, Duration time) {
-  for (const int rank : ranks) hung_[rank] = now - time;
-}
+void JobLedger::hung(TimePoint now, Duration time) { hung_since_ = now - time; }
 
 void JobLedger::ended(Slot slot, const WorkerEnd& end, const JobCore& job) {
   const bool was_replaced = replaced_.erase(slot) > 0;
@@ -48,7 +45,7 @@ void JobLedger::ended(Slot slot, const WorkerEnd& end, const JobCore& job) {
 void JobLedger::begin_round(TimePoint now, int round, int size) {
   ledger_.begin_round(now, round, size);
   links_.new_round();
-  hung_.clear();
+  hung_since_.reset();
   ledger_.slow_links({});
 }
 

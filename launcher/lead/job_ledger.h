@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,8 +23,8 @@ class JobLedger {
   // Before the job's core takes it. A rank that is to be replaced, because it hangs for instance,
   // has failed from then on.
   void see(TimePoint now, const JobCore::Event& event, const JobCore& job);
-  // These ranks have hung for so long, and will be replaced.
-  void hung(TimePoint now, const RankSet& ranks, Duration time);
+  // Some ranks have hung for so long, and will be replaced next.
+  void hung(TimePoint now, Duration time);
   // As see(): a worker has ended.
   void ended(Slot slot, const WorkerEnd& end, const JobCore& job);
   void begin_round(TimePoint now, int round, int size);
@@ -45,9 +46,9 @@ class JobLedger {
   LinkCosts links_;
   std::map<int, std::string> hosts_;  // by rank
   std::map<int, TimePoint> stopped_;  // since when, by rank
-  std::map<int, TimePoint> hung_;     // likewise: to be replaced
-  std::set<Slot> replaced_;           // their processes have failed, and not ended yet
-  std::uint64_t version_ = 0;         // the newest state that some member holds
+  std::optional<TimePoint> hung_since_;
+  std::set<Slot> replaced_;    // their processes have failed, and not ended yet
+  std::uint64_t version_ = 0;  // the newest state that some member holds
 };
 
 }  // namespace dlaunch

@@ -77,6 +77,8 @@ void JobMonitor::begin_round(int round, int ranks, std::optional<TimePoint> fenc
                     .min_ranks = plan_.min_nproc,
                     .spares = plan_.spares},
                    recovered);
+  ranks_.clear();
+  for (const Slot slot : members()) ranks_.emplace(slot, job_.rank_of(slot));
   tails_.look(now());
   arm();
 }
@@ -138,8 +140,11 @@ std::vector<Slot> JobMonitor::others_that_wait(Slot slot) const {
 }
 
 void JobMonitor::ended(Slot slot, const WorkerEnd& end) {
-  // No rank waits for a spare, nor for a worker that has left its rank to another.
-  if (end.rank >= 0 && job_.rank_of(slot) == end.rank) watch_.gone(end.rank);
+  // No rank waits for a spare, nor for a worker that had left its rank to another. The job may have
+  // numbered the ranks of the next round already.
+  const auto in_round = ranks_.find(slot);
+  const bool had_rank = in_round != ranks_.end() && in_round->second == end.rank;
+  if (end.rank >= 0 && (had_rank || job_.rank_of(slot) == end.rank)) watch_.gone(end.rank);
   act(hold_.step(now(),
                  StackHold::Ended{slot, end, may_follow_from_wait(end), others_that_wait(slot)}));
 }
@@ -367,7 +372,8 @@ void JobMonitor::replace_hung(const HangJudge::Replace& hang) {
   const auto replace = [this, hang, since = now() - hang.hung, round = job_.round()] {
     if (job_.round() != round) return;
     const RankSet& ranks = hang.ranks;
-    const bool all = ranks.size() == members().size() && evidence_.stacks.size() == ranks.size();
+    const bool all = !job_.are_tasks() && ranks.size() == members().size() &&
+                     evidence_.stacks.size() == ranks.size();
     const auto culprits =
         all ? culprits_of(evidence_, ranks) : HangCulprits{.ranks = ranks, .note = ""};
     call_hung(culprits.ranks, hang.sentence + culprits.note, since);
@@ -376,12 +382,15 @@ void JobMonitor::replace_hung(const HangJudge::Replace& hang) {
   dumps_ > 0 ? after_dumps_.push_back(replace) : replace();
 }
 
+// Stacks that are still being read would answer two looks.
 void JobMonitor::replace_if_others_wait(const HangJudge::Check& check) {
+  if (std::exchange(looks_at_stacks_, true)) return;
   RankSet all = check.quiet;
   all.insert(check.busy.begin(), check.busy.end());
   collect(all, nullptr,
           [this, all, check, since = now() - check.hung,
            round = job_.round()](const HangEvidence& evidence) {
+            looks_at_stacks_ = false;
             const auto waits = waits_of(evidence, check.busy);
             const auto before = std::exchange(last_look_, std::nullopt);
             if (!waits || job_.round() != round) return;

@@ -137,6 +137,8 @@ class JobMonitor final : private ProgressWatch::Effects {
     bool operator==(const QuietLook&) const = default;
   };
   std::optional<QuietLook> last_look_;
+  bool looks_at_stacks_ = false;  // for the next one
+  std::map<Slot, int> ranks_;     // of the members, as the live round numbers them
   std::optional<Chaos> chaos_;
   bool chaos_looks_ = false;  // its victims are being looked at
 };

@@ -45,7 +45,7 @@ Result<void> JobTelemetry::open(asio::io_context& loop, Look look, bool takes_ov
 
 void JobTelemetry::take(const JobEvent& event) {
   if (const auto* hang = std::get_if<job_event::HangFinding>(&event); hang && hang->hung) {
-    ledger_.hung(steady_now(), hang->ranks, *hang->hung);
+    ledger_.hung(steady_now(), *hang->hung);
   }
   counters_.take(event);
   if (log_) log_->add(event);

@@ -71,14 +71,18 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-// From /proc/PID/stat, "pid (comm) state ppid …", where comm may hold anything, ')' included. 0:
-// the process has gone, or has no parent.
-pid_t parent_of(pid_t pid) {
+// What follows the name in /proc/PID/stat, "pid (comm) state ppid …", where comm may hold anything,
+// ')' included. "": the process has gone.
+std::string stat_of(pid_t pid) {
   const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
   const auto comm_end = text.rfind(')');
+  return comm_end == std::string::npos ? "" : text.substr(comm_end + 1);
+}
+
+// 0: the process has gone, or has no parent.
+pid_t parent_of(pid_t pid) {
   pid_t parent = 0;
-  if (comm_end == std::string::npos) return 0;
-  return std::sscanf(text.c_str() + comm_end + 1, " %*c %d", &parent) == 1 ? parent : 0;
+  return std::sscanf(stat_of(pid).c_str(), " %*c %d", &parent) == 1 ? parent : 0;
 }
 
 // For kernels without lists of children: of all processes.
@@ -127,17 +131,17 @@ ProcessState untraced(char state) {
   }
 }
 
-// The state and the flags, as in proc(5); 'X': there is no such process.
-std::pair<char, unsigned long> stat_of(pid_t pid) {
-  const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
-  const auto name_end = text.rfind(')');
+// As in proc(5); 'X': there is no such process.
+struct StateAndFlags {
   char state = 'X';
   unsigned long flags = 0;
-  if (name_end == std::string::npos ||
-      std::sscanf(text.c_str() + name_end, ") %c %*d %*d %*d %*d %*d %lu", &state, &flags) != 2) {
-    return {'X', 0};
-  }
-  return {state, flags};
+};
+StateAndFlags state_and_flags_of(pid_t pid) {
+  StateAndFlags its;
+  const auto text = stat_of(pid);
+  const int found =
+      std::sscanf(text.c_str(), " %c %*d %*d %*d %*d %*d %lu", &its.state, &its.flags);
+  return found == 2 ? its : StateAndFlags();
 }
 
 bool has_ended(char state) { return state == 'Z' || state == 'X'; }
@@ -203,13 +207,10 @@ std::optional<ProcessState> state_of_process(pid_t pid) {
 }
 
 std::optional<ProcessUse> use_of_process(pid_t pid) {
-  const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
-  const auto name_end = text.rfind(')');
   unsigned long user = 0, system = 0;
   long pages = 0;
-  if (name_end == std::string::npos ||
-      std::sscanf(text.c_str() + name_end,
-                  ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d %*d "
+  if (std::sscanf(stat_of(pid).c_str(),
+                  " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %*d %*d "
                   "%*u %*u %ld",
                   &user, &system, &pages) != 3) {
     return std::nullopt;
@@ -232,11 +233,11 @@ Duration cpu_of_tree(pid_t pid) {
 
 bool is_ending(pid_t pid) {
   constexpr unsigned long kExiting = 4;  // PF_EXITING, proc(5)
-  const auto [state, flags] = stat_of(pid);
+  const auto [state, flags] = state_and_flags_of(pid);
   return has_ended(state) || (flags & kExiting) != 0;
 }
 
-bool has_ended(pid_t pid) { return has_ended(stat_of(pid).first); }
+bool has_ended(pid_t pid) { return has_ended(state_and_flags_of(pid).state); }
 
 std::string name_of_process(pid_t pid) {
   std::string name = read_proc("/proc/" + std::to_string(pid) + "/comm");

@@ -23,7 +23,7 @@ std::vector<pid_t> descendants_of(pid_t ancestor);
 // One SIGKILL to each of them.
 void kill_descendants_of(pid_t ancestor);
 
-// From /proc; nullopt: it has gone, or we are reading its stacks just now.
+// From /proc; nullopt: it has ended, or we are reading its stacks just now.
 std::optional<ProcessState> state_of_process(pid_t pid);
 
 // A process's CPU time so far, and its present memory.

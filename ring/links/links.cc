@@ -9,12 +9,12 @@
 namespace dlaunch {
 namespace {
 
-// A rank's thread of links may get no CPU for a while on a busy host, and its rank would be blamed.
+// How long a roll call may take: it may come by way of others, and a rank's thread of links may get
+// no CPU for a while on a busy host.
 constexpr Duration kRollCallTime = std::chrono::seconds(1);
-
 constexpr std::uint64_t kStays = std::numeric_limits<std::uint64_t>::max();
-// Among few links: how long a roll call and an answer stand for further ones, how old an answer may
-// be, and how long it may take, because it comes by way of others.
+// Among few links: how long a roll call and an answer stand for further ones, and how old an answer
+// may be.
 constexpr Duration kAskLasts = std::chrono::milliseconds(300);
 constexpr Duration kAnswerLasts = std::chrono::seconds(1);
 constexpr Duration kAnswerAge = std::chrono::milliseconds(1500);

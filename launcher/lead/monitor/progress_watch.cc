@@ -8,7 +8,11 @@ namespace {
 
 constexpr Duration kHangInterval = std::chrono::milliseconds(200);
 constexpr Duration kSeesSigns = std::chrono::minutes(1);
-constexpr Duration kLooksAtMost = std::chrono::seconds(2);  // then it asks again
+
+// For the answers of all hosts: then it asks again.
+Duration patience_of(const ProgressWatch::Options& options) {
+  return std::min<Duration>(std::chrono::seconds(2), options.stragglers.detection.window_time / 2);
+}
 
 Duration interval_of(const ProgressWatch::Options& options) {
   const Duration tenth = options.stragglers.detection.window_time / 10;
@@ -55,6 +59,7 @@ ProgressWatch::ProgressWatch(const Options& options, Effects& effects)
       looks_for_hangs_(std::min(options.hang_timeout, options.hang_warning) != Duration::max()),
       looks_for_slow_(options.stragglers.mode != StragglerMode::off),
       interval_(interval_of(options)),
+      patience_(patience_of(options)),
       hangs_(config_of(options)),
       stragglers_(options.stragglers) {
   if (looks_for_hangs_ || looks_for_slow_) next_look_ = effects_.now() + interval_;
@@ -199,7 +204,7 @@ void ProgressWatch::look_for_slow() {
   if (stopped_ || nodes.empty()) return;
   // A busy host answers late; without its answers nobody would see that it is slow.
   const auto now = effects_.now();
-  if (digest_.is_open() && nodes == looked_at_ && now < looked_ + kLooksAtMost) return;
+  if (digest_.is_open() && nodes == looked_at_ && now < looked_ + patience_) return;
   looked_at_ = nodes;
   looked_ = now;
   const NodeLook look = digest_.begin(nodes);

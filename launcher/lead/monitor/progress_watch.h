@@ -1,6 +1,7 @@
 // ProgressWatch: collects the progress of all workers from their hosts and feeds HangJudge and
 // StragglerJudge: every 200 ms with a hang time-out, else ten times in a window of the stragglers,
-// and at once when a worker was stopped or continued. If of a program with a hang time-out only
+// and at once when a worker was stopped or continued. It asks for the times of collectives again
+// only once all hosts have answered, or after some time. If of a program with a hang time-out only
 // output and CPU time are seen, it says so once, after a minute or half of the time-out. It runs at
 // the leader. Pure: it acts through
 // Effects.
@@ -97,6 +98,7 @@ class ProgressWatch {
   const bool looks_for_hangs_;
   const bool looks_for_slow_;
   const Duration interval_;
+  const Duration patience_;
   HangJudge hangs_;
   StragglerJudge stragglers_;
   int round_ = 0;

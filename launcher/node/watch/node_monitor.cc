@@ -232,18 +232,21 @@ void NodeMonitor::on(const NodeDump& dump) {
   }
   stacks.pid = processes_.program_pid(dump.slot);
   const bool in_haste = dump.limit > Duration::zero();
-  auto& asked = dumps_[stacks.pid];
-  asked.emplace_back(stacks, in_haste ? kMaxLinesInHaste : kMaxLines);
+  const auto [reading, is_new] = dumps_.try_emplace(stacks.pid, Reading{.in_haste = in_haste});
+  Reading& now = reading->second;
   // A process has one tracer: what is being read answers this, too.
-  if (asked.size() > 1) return;
+  if (now.in_haste && !in_haste) return now.later.push_back(dump);
+  now.asked.emplace_back(stacks, in_haste ? kMaxLinesInHaste : kMaxLines);
+  if (!is_new) return;
   dump_stacks(
       loop_, stacks.pid,
       [this, pid = stacks.pid](const std::vector<std::string>& lines) {
-        auto replies = std::move(dumps_.extract(pid).mapped());
-        for (auto& [reply, most] : replies) {
+        Reading done = std::move(dumps_.extract(pid).mapped());
+        for (auto& [reply, most] : done.asked) {
           reply.lines = bounded(lines, most);
           tell_(reply);
         }
+        for (const NodeDump& later : done.later) on(later);
       },
       in_haste ? dump.limit : kStacksLimit);
 }

@@ -67,9 +67,13 @@ class NodeMonitor {
   Processes& processes_;
   const std::function<void(const NodeMessage&)> tell_;
   std::optional<RankNews> news_;
-  std::map<Slot, std::pair<pid_t, Activity>> activities_;  // of workers without a better sign
-  // Who waits for the stacks of a process, with the most lines for each.
-  std::map<pid_t, std::vector<std::pair<NodeStacks, std::size_t>>> dumps_;
+  std::map<Slot, std::pair<pid_t, Activity>> activities_;     // of workers without a better sign
+  struct Reading {                                            // of a process's stacks
+    bool in_haste = false;                                    // a shorter limit
+    std::vector<std::pair<NodeStacks, std::size_t>> asked{};  // with the most lines for each
+    std::vector<NodeDump> later{};                            // those that have more time
+  };
+  std::map<pid_t, Reading> dumps_;
   NodeSteps steps_;
   SpanReader spans_;
   DeadlineTimer spans_timer_;

@@ -251,7 +251,7 @@ TEST_CASE("job ledger: a state that members hold has no work of the time of a ha
   JobLedger ledger(kStart, 2);
   ledger.begin_round(kStart, 1, 2);
   for (const Slot slot : {0, 1}) ledger.see(kStart, JobCore::Spawned{slot}, world.core);
-  ledger.hung(kStart + 8s, {1}, 3s);
+  ledger.hung(kStart + 8s, 3s);
   ledger.see(kStart + 9s, JobCore::Replace{1, FailureKind::hung}, world.core);
   CHECK(ledger.at(kStart + 9s).lost == 18s);
   // Rank 0 holds a state that no commit has reported.

@@ -175,6 +175,38 @@ TEST_CASE("job monitor: a worker that hangs is replaced once its stacks are ther
   CHECK(finding->hung == 9s);
 }
 
+TEST_CASE("job monitor: a rank that ends while the next round is formed is not missed") {
+  MonitorWorld world(monitored_plan());
+  for (int rank = 0; rank < 6; ++rank) {
+    NodeRank at{.rank = rank, .round = 1, .pid = 100 + rank};
+    at.positions = {{.seq = rank == 5 ? 16U : 17U, .inside = rank != 5}};
+    world.monitor->take(rank / 2, NodeSeen{{at}});
+  }
+  for (Slot slot = 0; slot < 6; ++slot) {
+    (void)world.job->step(kStart, JobCore::Ready{.slot = slot, .left = 0});
+  }
+  (void)world.job->step(kStart, JobCore::Replace{1, FailureKind::hung});
+  REQUIRE(world.job->rank_of(5) == 4);
+  WorkerEnd end;
+  end.rank = 5;
+  world.monitor->ended(5, end);
+  world.pass(20s);
+  for (const auto& warning : world.warnings) CHECK_FALSE(warning.starts_with("rank 5 "));
+}
+
+TEST_CASE("job monitor: stacks that are still being read do not answer two looks") {
+  MonitorWorld world(monitored_plan());
+  for (int rank = 0; rank < 6; ++rank) {
+    NodeRank at{.rank = rank, .round = 1, .pid = 100 + rank, .moves = rank != 4};
+    at.quiet = rank == 4 ? 1ms : 0ms;
+    world.monitor->take(rank / 2, NodeSeen{{at}});
+  }
+  world.pass(7s);
+  CHECK(world.asked<NodeDump>().size() == 6);  // after three quarters of the time
+  world.pass(2s);
+  CHECK(world.asked<NodeDump>().size() == 6);  // at its end
+}
+
 TEST_CASE(
     "job monitor: before a job learns of a wait that was given up, all others are looked at") {
   MonitorWorld world(monitored_plan());

@@ -68,7 +68,7 @@ TEST_CASE("a signal that ends a worker is part of the report of its end") {
   CHECK(node.wait().signal == SIGTERM);
 }
 
-// As when its stacks are being read: a child of ours traces it.
+// A child of ours traces it, as when dlaunch reads its stacks.
 TEST_CASE("a worker lives as long as a process of its group that we trace just now") {
   REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);  // as a dlaunch that has workers
   ShellNode node("(trap '' TERM; exec sleep 1000) & wait");
@@ -79,13 +79,18 @@ TEST_CASE("a worker lives as long as a process of its group that we trace just n
     if (below.size() == 1) sleeper = below[0];
     return sleeper > 0 && name_of_process(sleeper) == "sleep";
   };
-  while (!sleeps()) ::usleep(1000);
+  const auto comes = [](const auto& what) {
+    for (int i = 0; i < 30'000 && !what(); ++i) ::usleep(1000);
+    return what();
+  };
+  REQUIRE(comes(sleeps));
   node.processes->signal(0, SIGTERM);
-  while (!is_ending(shell)) ::usleep(1000);
+  REQUIRE(comes([&] { return is_ending(shell); }));
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   const pid_t tracer = ::fork();
   if (tracer == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const char traces = ::ptrace(PTRACE_SEIZE, sleeper, nullptr, nullptr) == 0 ? 'y' : 'n';
     [[maybe_unused]] const auto said = ::write(ends[1], &traces, 1);
     while (true) ::pause();

@@ -348,6 +348,38 @@ TEST_CASE("progress watch: the end of a task is no news for another task that ha
   CHECK(log[0].starts_with("replace 1: "));
 }
 
+TEST_CASE("progress watch: tasks that were replaced together are reported once") {
+  WatchWorld world(hangs_after(8s), 4);
+  world.tasks = true;
+  for (int rank = 0; rank < 4; ++rank) {
+    const Duration beat = rank < 3 ? 1ms : 0ms;
+    world.sees({.rank = rank, .round = 1, .pid = 100 + rank, .moves = rank == 3, .beat = beat});
+  }
+  world.pass(8100ms);
+  const Lines log = world.take_log();
+  REQUIRE_FALSE(log.empty());
+  CHECK(log.back().starts_with("replace 0-2: "));
+  world.watch.gone(0);
+  world.pass(1s);
+  world.watch.gone(1);
+  world.pass(5s);
+  CHECK(world.log.empty());
+}
+
+TEST_CASE("progress watch: a quiet task has its whole time after the end of the last busy one") {
+  WatchWorld world(hangs_after(8s));
+  world.tasks = true;
+  world.sees({.rank = 0, .round = 1, .pid = 100, .moves = false, .quiet = 1ms});
+  world.sees({.rank = 1, .round = 1, .pid = 101, .quiet = 0ms});
+  world.pass(100s);
+  for (const auto& line : world.take_log()) CHECK_FALSE(line.starts_with("replace"));
+  world.watch.gone(1);
+  world.pass(3900ms);
+  CHECK(world.take_log().empty());
+  world.pass(4200ms);
+  CHECK(world.log.back().starts_with("replace 0: "));
+}
+
 TEST_CASE("progress watch: with nothing to watch for it never wakes") {
   WatchWorld world({.stragglers = {.mode = StragglerMode::off}});
   CHECK_FALSE(world.watch.deadline());
