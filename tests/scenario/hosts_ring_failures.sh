@@ -75,7 +75,7 @@ two_frozen() {
   host_thaw 2; ranks_end 40
   ranks_say "0 1" 'timed out after.*: waiting for rank 2-3 \(no answer\); arrived: 0-1$'
 }
-# in_five_tries COMMAND…: the command must succeed in one of five tries. A rank that does not run for 200 ms
+# in_five_tries COMMAND…: the command must succeed in one of five tries. A rank that does not run for a second
 # does not answer, and on a busy machine this may happen to any rank.
 in_five_tries() {
   local try

@@ -1,5 +1,9 @@
 # Two jobs of this machine train as sites, in Python: what happens after the sites were closed, with two outer optimizers, while
 # one waits for the other, and where an address is another machine's; and how their journals are printed.
+# In a network of its own, where no other test listens.
+if [ -z "${OWN_NET:-}" ] && command -v ip >/dev/null && unshare --net true 2>/dev/null; then
+  OWN_NET=1 exec unshare --net bash -c 'ip link set lo up && exec bash "$0"' "$0"
+fi
 source "$SOURCE/tests/scenario/common.sh"
 need_numpy
 umask 077; head -c 32 /dev/urandom | base64 >secret
@@ -43,7 +47,7 @@ P
 train_late() {  # FIRST LAST [WORKERS of the first]
   site "$1" --hang-timeout 8s --nproc "${3:-1}" "$python" closes.py & first=$!
   wait_until grep -q "waits for site $2" "err.$1" || fail "$1 does not wait"
-  sleep 9  # longer than it may hang
+  sleep 12  # longer than it may hang
   site "$2" --nproc 1 "$python" closes.py || fail "job $2 has failed"
   wait $first || fail "job $1 has failed"
   ! grep 'it hung' "err.$1" || fail "a site that waits seems to hang"

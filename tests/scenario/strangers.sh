@@ -1,5 +1,9 @@
 # The job continues whatever bytes come to the ports of dlaunch and of the ranks. dlaunch refuses a peer of
 # another job, and names that job.
+# In a network of its own, where no other test listens.
+if [ -z "${OWN_NET:-}" ] && command -v ip >/dev/null && unshare --net true 2>/dev/null; then
+  OWN_NET=1 exec unshare --net bash -c 'ip link set lo up && exec bash "$0"' "$0"
+fi
 source "$SOURCE/tests/scenario/common.sh"
 
 cat > throw.py <<'P'
