@@ -204,8 +204,7 @@ void ProgressWatch::look_for_slow() {
   if (stopped_ || nodes.empty()) return;
   // A busy host answers late; without its answers nobody would see that it is slow.
   const auto now = effects_.now();
-  if (digest_.is_open() && nodes == looked_at_ && now < looked_ + patience_) return;
-  looked_at_ = nodes;
+  if (digest_.awaits(nodes) && now < looked_ + patience_) return;
   looked_ = now;
   const NodeLook look = digest_.begin(nodes);
   for (const int node : nodes) effects_.ask(node, look);

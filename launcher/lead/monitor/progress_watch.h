@@ -104,8 +104,7 @@ class ProgressWatch {
   int round_ = 0;
   std::map<int, Known> ranks_;
   StepDigest digest_;
-  std::set<int> looked_at_;  // the nodes asked last
-  TimePoint looked_{};       // when they were
+  TimePoint looked_{};  // the last look
   std::optional<TimePoint> next_look_;
   std::optional<TimePoint> tell_at_;  // what can be seen of the program
   bool stopped_ = false;

@@ -22,8 +22,8 @@ class StepDigest {
   static constexpr int kWithinHost = 1, kBetweenHosts = 2;
 
   void reset();
-  // Not all nodes have answered the last look, or its cut.
-  bool is_open() const { return open_; }
+  // The last look was at these nodes, and not all have answered it, or its cut.
+  bool awaits(const std::set<int>& nodes) const { return open_ && nodes == nodes_; }
   // A new look; later answers to earlier ones are ignored. nodes: those that have ranks.
   NodeLook begin(std::set<int> nodes);
   // The question for all nodes, once the last node has answered: the collectives done since the
