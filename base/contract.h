@@ -51,6 +51,7 @@ inline constexpr const char* kLinkTimeout = "DLAUNCH_LINK_TIMEOUT";
 inline constexpr const char* kOpTimeout = "DLAUNCH_OP_TIMEOUT";
 inline constexpr const char* kPlan = "DLAUNCH_PLAN";
 inline constexpr const char* kPortRange = "DLAUNCH_PORT_RANGE";
+inline constexpr const char* kRack = "DLAUNCH_RACK";  // of the host: "s0.s1", below s0
 inline constexpr const char* kSockets = "DLAUNCH_SOCKETS";
 inline constexpr const char* kTls = "DLAUNCH_TLS";
 inline constexpr const char* kTransport = "DLAUNCH_TRANSPORT";

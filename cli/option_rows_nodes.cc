@@ -57,8 +57,9 @@ constexpr OptionRow kNodesRows[] = {
      "leads, and dlaunch numbers the others as they come",
      &Options::node_rank},
     {"topology", "", "", "FILE|slurm", "", Group::nodes,
-     "Give neighbouring ranks to the hosts of one rack, so that collectives rarely cross the lines "
-     "between racks. The leader's FILE names the hosts below each switch, in the format of Slurm's "
+     "Give neighbouring ranks to the hosts of one rack, and let large sums cross the lines between "
+     "racks once for each rack. The leader's FILE names the hosts below each switch, in the format "
+     "of Slurm's "
      "topology.conf. With slurm each host takes its rack from its SLURM_TOPOLOGY_ADDR",
      &Options::topology},
     {"rack", "", "", "NAME", "", Group::nodes,

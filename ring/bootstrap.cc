@@ -186,6 +186,7 @@ RankFacts Bootstrap::own_facts(std::uint64_t host) const {
           .host = host,
           .codec = job_.codec,
           .round_trip = result_.mesh.round_trip(),
+          .rack = job_.rack,
           .at = result_.mesh.sockets->target()};
 }
 

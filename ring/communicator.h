@@ -210,6 +210,8 @@ class Communicator : private ProcessEvents {
   void share_memory(const std::shared_ptr<HostMemory>& memory, const std::vector<int>& locals);
   void watch_for_deaths(const std::vector<int>& locals, Lives lives);
   Result<void> layer(Bootstrapped& ready, StreamPlane& between);
+  std::shared_ptr<const RankGroups> racks_of(const Bootstrapped& ready,
+                                             const std::vector<int>& host_of) const;
   Result<std::vector<std::size_t>> all_have(std::size_t bytes, const Result<void>& own);
   static void find_program_op(Call& call);
   Result<void> check(const Call& call);

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "ring/bootstrap.h"
 #include "ring/communicator.h"
-#include "ring/hosts/hosts.h"
+#include "ring/plan/rank_groups.h"
 
 namespace dlaunch {
 namespace {

@@ -263,6 +263,16 @@ CallRoll Communicator::call_roll() {
   return [this](std::uint64_t seq) { return links_ ? links_->call_roll(seq) : RollCall{}; };
 }
 
+// Null also with --verify, which names the rank that gave wrong bytes only where no other rank
+// passes them on.
+std::shared_ptr<const RankGroups> Communicator::racks_of(const Bootstrapped& ready,
+                                                         const std::vector<int>& host_of) const {
+  if (job_.verify != VerifyMode::off) return nullptr;
+  std::vector<std::string> racks;
+  for (const RankFacts& rank : ready.facts) racks.push_back(rank.rack);
+  return rack_groups(racks, host_of);
+}
+
 // Shared memory on each host and sockets between them, if all ranks agree that it works.
 Result<void> Communicator::layer(Bootstrapped& ready, StreamPlane& between) {
   Duration round_trip{};
@@ -275,12 +285,13 @@ Result<void> Communicator::layer(Bootstrapped& ready, StreamPlane& between) {
                  .rank = told.rank};
   }
   failpoint("communicator.planned");
-  between.plan_for(round_trip);
-  const HostMap hosts(first_on_host(ready.facts));
+  const std::vector<int> host_of = first_on_host(ready.facts);
+  const RankGroups hosts(host_of);
+  between.plan_for(round_trip, racks_of(ready, host_of), hosts.groups() < job_.size);
   const bool several = ready.locals.size() > 1;
   if (!hosts.even() || (several && !ready.shared)) {
     static std::atomic<bool> warned{false};  // one warning is enough for all groups
-    if (job_.codec != WireCodec::none && hosts.hosts() > 1 && job_.rank == 0 &&
+    if (job_.codec != WireCodec::none && hosts.groups() > 1 && job_.rank == 0 &&
         !warned.exchange(true)) {
       log_warn("no wire codec is used: {}", hosts.even() ? "ranks of a host share no memory"
                                                          : "hosts have different numbers of ranks");
@@ -288,7 +299,7 @@ Result<void> Communicator::layer(Bootstrapped& ready, StreamPlane& between) {
     return {};
   }
   if (!several && job_.codec == WireCodec::none) return {};
-  if (several) hosts_ = first_on_host(ready.facts);
+  if (several) hosts_ = host_of;
   plane_ = make_layered_plane(job_.rank, hosts, std::move(ready.shm), std::move(plane_), abort_,
                               job_.codec, call_roll());
   return {};

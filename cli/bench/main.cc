@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/contract.h"
 #include "base/exit_code.h"
 #include "cli/bench/adviser.h"
 #include "cli/bench/bench_case.h"
@@ -308,6 +309,7 @@ int run_calibration(const CLI::App& app, const Options& options) {
 
 // Collective, except with a given link: then one rank is enough. Returns an exit code.
 int survey_if_needed(const Wanted& wanted, std::optional<Surveyed>& surveyed) {
+  ::unsetenv(dlaunch::contract::kRack);  // the model has no racks
   if (wanted.line) return 0;
   dl_comm* comm = nullptr;
   require(dl_init(nullptr, nullptr, &comm), nullptr);

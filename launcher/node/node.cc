@@ -133,6 +133,7 @@ void Node::on(const NodeStart& start) {
   common_.master_port = start.master_port;
   common_.one_world = start.one_world;
   common_.peers = start.peers;
+  common_.rack = start.rack;
   std::vector<JobCore::Place> places;
   for (const auto& place : start.places) {
     places.push_back({place.slot, place.rank});

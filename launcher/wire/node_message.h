@@ -128,6 +128,7 @@ struct NodeStart {
   std::vector<NodePlace> places;
   bool one_world = false;  // all ranks are started now, here or elsewhere, and form one world
   std::vector<std::string> peers;  // host:port held for each rank; empty: some ranks have none
+  std::string rack = {};           // of this node (elastic/rack_order.h); "": unknown
 };
 struct NodeStop {
   std::vector<Slot> slots;

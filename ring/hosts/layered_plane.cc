@@ -32,12 +32,12 @@ char* at(void* base, std::size_t element, dl_dtype dtype) {
 
 class LayeredPlane final : public Plane {
  public:
-  LayeredPlane(int rank, const HostMap& hosts, std::unique_ptr<Plane> local,
+  LayeredPlane(int rank, const RankGroups& hosts, std::unique_ptr<Plane> local,
                std::unique_ptr<Plane> between, AbortFlag& abort, WireCodec codec,
                CallRoll call_roll)
       : hosts_(hosts),
-        place_(hosts.local_index(rank)),
-        row_(hosts.host_of(rank)),
+        place_(hosts.place_of(rank)),
+        row_(hosts.group_of(rank)),
         column_(hosts.column(place_)),
         local_(std::move(local)),
         between_(std::move(between)),
@@ -61,7 +61,7 @@ class LayeredPlane final : public Plane {
 
  private:
   std::size_t locals() const { return hosts_.ranks_of(0).size(); }
-  int ranks() const { return hosts_.hosts() * static_cast<int>(locals()); }
+  int ranks() const { return hosts_.groups() * static_cast<int>(locals()); }
 
   // Steps of a call.
   Call step(const Call& of, Collective collective, const void* in, void* out, std::size_t count,
@@ -93,7 +93,7 @@ class LayeredPlane final : public Plane {
     return call.collective == Collective::all_reduce && (local_ || encodes(call));
   }
 
-  const HostMap hosts_;
+  const RankGroups hosts_;
   const int place_;  // of this rank among those of its host
   const int row_;    // its host
   const std::vector<int> column_;
@@ -132,7 +132,7 @@ std::string LayeredPlane::explain(const Call& call) const {
   const bool sums = sums_in_layers(call);
   if (!sums && (call.collective != Collective::broadcast || !local_))
     return between_->explain(call);
-  const auto hosts = fmt::format("{} hosts x {} ranks: ", hosts_.hosts(), locals());
+  const auto hosts = fmt::format("{} hosts x {} ranks: ", hosts_.groups(), locals());
   if (!sums) return hosts + "broadcast between hosts (tcp), then on each (shm)";
   const std::size_t bytes = call.count * dtype_bytes(call.dtype);
   if (bytes <= kSmallBytes) {
@@ -335,7 +335,7 @@ Call LayeredPlane::move(const Call& of, Collective collective, EncodedSlice& enc
 // -- broadcast
 
 Result<void> LayeredPlane::broadcast(const Call& call) {
-  const int roots_place = hosts_.local_index(call.root);
+  const int roots_place = hosts_.place_of(call.root);
   const std::size_t block = std::max<std::size_t>(kBroadcastBytes / dtype_bytes(call.dtype), 1);
   for (std::size_t from = 0; from < call.count; from += block) {
     void* const buffer = at(call.out, from, call.dtype);
@@ -355,7 +355,7 @@ Result<void> LayeredPlane::broadcast(const Call& call) {
 
 }  // namespace
 
-std::unique_ptr<Plane> make_layered_plane(int rank, const HostMap& hosts,
+std::unique_ptr<Plane> make_layered_plane(int rank, const RankGroups& hosts,
                                           std::unique_ptr<Plane> local,
                                           std::unique_ptr<Plane> between, AbortFlag& abort,
                                           WireCodec codec, CallRoll call_roll) {

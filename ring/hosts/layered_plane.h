@@ -19,8 +19,8 @@
 #include "ring/call/abort_flag.h"
 #include "ring/call/plane.h"
 #include "ring/call/roll_call.h"
-#include "ring/hosts/hosts.h"
 #include "ring/kernels/wire_codec.h"
+#include "ring/plan/rank_groups.h"
 
 namespace dlaunch {
 
@@ -30,7 +30,7 @@ inline bool has_codecs(dl_dtype dtype) { return dtype == DL_FLOAT32 || dtype == 
 // local: the shared memory of this rank's host, with its ranks in ascending order; null if each
 // host has one rank. between: the sockets of all ranks. hosts.even() must be true. call_roll may be
 // null, as for a stream plane.
-std::unique_ptr<Plane> make_layered_plane(int rank, const HostMap& hosts,
+std::unique_ptr<Plane> make_layered_plane(int rank, const RankGroups& hosts,
                                           std::unique_ptr<Plane> local,
                                           std::unique_ptr<Plane> between, AbortFlag& abort,
                                           WireCodec codec, CallRoll call_roll = nullptr);

@@ -152,6 +152,7 @@ Result<void> settings(const dl_options& options, const Environment& env, JobView
     job.explains = kind == DebugOutput::explain;
   }
   job.interface = env(contract::kInterface).value_or("");
+  job.rack = env(contract::kRack).value_or("");
   if (const auto ports = env(contract::kPortRange)) {
     auto parsed = parse_port_range(*ports);
     if (!parsed) return bad(std::string(contract::kPortRange) + ": " + parsed.error().what);

@@ -42,6 +42,7 @@ struct JobView {
   int sockets = 0;        // to each rank by TCP; 0: found while it works, and one on this host
   bool explains = false;  // rank 0 prints how it does each call
   std::string interface;  // listen here, as for choose_address(); "": towards the store
+  std::string rack;       // of this host, as for rack_groups(); "": unknown
   PortRange ports;        // for the ranks' own listeners
   std::string round_dir;  // the launcher reads lost peers there; "": nowhere
   bool traced = false;    // all operations are recorded there

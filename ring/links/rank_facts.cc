@@ -24,6 +24,9 @@ std::string encode(const RankFacts& facts) {
   out.put(facts.host);
   out.put(static_cast<std::uint8_t>(facts.codec));
   out.put(static_cast<std::uint64_t>(facts.round_trip.count()));
+  // The last switches matter most.
+  const std::size_t longer = facts.rack.size() - std::min(facts.rack.size(), kMostText);
+  out.put_string(std::string_view(facts.rack).substr(longer));
   out.put_string(clip(facts.at.who));
   out.put_string(clip(facts.at.instance));
   out.put_string(clip(facts.at.unix_name));
@@ -43,6 +46,7 @@ Result<std::vector<RankFacts>> decode_rank_facts(std::string_view bytes, int ran
     facts.host = in.get<std::uint64_t>();
     facts.codec = static_cast<WireCodec>(in.get<std::uint8_t>());
     facts.round_trip = Duration(static_cast<std::int64_t>(in.get<std::uint64_t>()));
+    facts.rack = in.get_string(kMostText);
     facts.at.who = in.get_string(kMostText);
     facts.at.instance = in.get_string(kMostText);
     facts.at.unix_name = in.get_string(kMostText);

@@ -19,6 +19,7 @@ struct RankFacts {
   std::uint64_t host = 0;  // the same for ranks that may share memory
   WireCodec codec = WireCodec::none;
   Duration round_trip{};  // the longest to another host that it knows; zero: none
+  std::string rack = {};  // as for rack_groups(); "": it does not know
   Connections::Target at{};
 
   bool operator==(const RankFacts&) const = default;
@@ -30,7 +31,7 @@ std::string encode(const RankFacts& facts);
 // bytes make no sense.
 Result<std::vector<RankFacts>> decode_rank_facts(std::string_view bytes, int ranks);
 // More than the facts of one rank take.
-inline constexpr std::size_t kMostFactsBytes = 1024;
+inline constexpr std::size_t kMostFactsBytes = 1536;
 
 // The lowest rank on each rank's host.
 std::vector<int> first_on_host(const std::vector<RankFacts>& facts);

@@ -8,6 +8,13 @@
 #include "ring/plan/schedule.h"
 
 namespace dlaunch {
+namespace {
+
+// With that many times the square root of their number many ranks exchange frames by racks; racks
+// and a grid need it twice at least.
+constexpr double kMostOthers = 3;
+
+}  // namespace
 
 Tuning tuning_within_host(int ranks, bool crowded) {
   constexpr std::size_t kInFlight = 1 << 20;
@@ -64,6 +71,7 @@ bool has_algorithm(Collective collective, Algorithm algorithm) {
     case Algorithm::ring:
       return traits_of(collective).reduces || collective == Collective::all_gather;
     case Algorithm::grid:
+    case Algorithm::racks:
       return has_algorithm(collective, Algorithm::ring) && collective != Collective::reduce;
     case Algorithm::chain:
       return collective == Collective::broadcast;
@@ -77,8 +85,30 @@ bool has_algorithm(Collective collective, Algorithm algorithm) {
 int grid_columns(int ranks) { return std::max(2, static_cast<int>(std::lround(std::sqrt(ranks)))); }
 
 Algorithm for_large_data(const Shape& shape, int ranks, const Tuning& tuning) {
+  if (takes_racks(shape, ranks, tuning)) return Algorithm::racks;
   const bool direct = ranks <= tuning.direct_ranks || shape.in_one_pass;
   return direct ? Algorithm::direct : Algorithm::ring;
+}
+
+// Of more than direct_ranks ranks each exchanges frames with few others only. If those of one host
+// were among them, that host would get each byte once for each.
+bool takes_racks(const Shape& shape, int ranks, const Tuning& tuning) {
+  const bool has = has_algorithm(shape.collective, Algorithm::racks);
+  if (!has || shape.in_order || shape.in_one_pass) return false;
+  const auto racks = racks_among(shape, tuning);
+  if (!racks || ranks <= tuning.direct_ranks) return racks != nullptr;
+  std::size_t largest = 0;
+  for (int i = 0; i < racks->groups(); ++i) largest = std::max(largest, racks->ranks_of(i).size());
+  const double others = static_cast<double>(largest) + racks->groups() - 2;
+  return others <= kMostOthers * std::sqrt(ranks) &&
+         (!shape.members.empty() || !tuning.several_on_host);
+}
+
+std::shared_ptr<const RankGroups> racks_among(const Shape& shape, const Tuning& tuning) {
+  if (!tuning.racks || shape.members.empty()) return tuning.racks;
+  const auto racks = std::make_shared<const RankGroups>(tuning.racks->among(shape.members));
+  const bool matter = racks->groups() > 1 && racks->groups() < std::ssize(shape.members);
+  return matter ? racks : nullptr;
 }
 
 bool takes_tree(const Shape& shape, int ranks, const Tuning& tuning) {

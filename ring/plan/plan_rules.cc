@@ -169,6 +169,7 @@ Tuning tuning_by(const PlanRules& rules, const Shape& shape, int ranks, const Tu
   Tuning changed = tuning;
   changed.forced = rule->algorithm;
   changed.granule_bytes = rule->granule_bytes.value_or(tuning.granule_bytes);
+  changed.granule_by_rule = rule->granule_bytes.has_value();
   changed.window = rule->window.value_or(tuning.window);
   changed.by_rule = true;
   return changed;

@@ -5,7 +5,7 @@
 //
 // COLLECTIVE as in dl_explain, or all. SIZES: from-to with both ends, either one left out, or
 // empty; bytes of the larger one of what a rank gives and gets. CHANGE, over sockets: an algorithm
-// that the collective has (exchange, doubling, star, direct, grid, ring, tree, chain; see
+// that the collective has (exchange, doubling, star, direct, grid, ring, racks, tree, chain; see
 // ring/plan/schedule.h), granule=BYTES or window=GRANULES; through shared memory: shm-one-shot,
 // shm-blocks, shm-exchange or shm-chunk=BYTES, as far as ring/plan/shm_plan.h has room for it.
 // If several hosts have several ranks each, the calls are those between the hosts, and those on

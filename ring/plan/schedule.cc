@@ -17,10 +17,13 @@ Program make_members_program(const Shape& shape, int rank, int ranks, const Tuni
   const auto location = [&](int r) {
     return static_cast<int>(std::find(members.begin(), members.end(), r) - members.begin());
   };
+  Tuning among = tuning;
+  among.racks = racks_among(shape, tuning);
+  among.several_on_host = false;
   Shape inner = shape;
   inner.members.clear();
   if (inner.root >= 0) inner.root = location(inner.root);
-  Program program = make_program(inner, location(rank), static_cast<int>(members.size()), tuning);
+  Program program = make_program(inner, location(rank), static_cast<int>(members.size()), among);
   for (Step& step : program.steps) {
     if (step.peer >= 0) step.peer = static_cast<std::int16_t>(members[step.peer]);
   }
@@ -59,6 +62,8 @@ std::string_view algorithm_name(Algorithm algorithm) {
       return "grid";
     case Algorithm::ring:
       return "ring";
+    case Algorithm::racks:
+      return "racks";
     case Algorithm::tree:
       return "tree";
     case Algorithm::chain:
@@ -90,6 +95,8 @@ std::string words_for(Algorithm algorithm, const Tuning& tuning) {
       return "to the owner of each slice, along rows and columns of ranks";
     case Algorithm::ring:
       return fmt::format("cut-through ring, {}, {} ahead", pieces, tuning.window);
+    case Algorithm::racks:
+      return "to the owner of each slice, within racks and between them";
     case Algorithm::tree:
       return "binomial tree";
     case Algorithm::chain:
@@ -137,6 +144,9 @@ Program make_program(const Shape& shape, int rank, int ranks, const Tuning& tuni
       break;
     case Algorithm::ring:
       ring_schedule(shape, tuning, b);
+      break;
+    case Algorithm::racks:
+      rack_schedule(shape, tuning, b);
       break;
     case Algorithm::tree:
       traits_of(shape.collective).reduces ? tree_reduction(shape, b) : binomial_broadcast(shape, b);

@@ -2,9 +2,9 @@
 // Program. All ranks compute theirs from the same arguments. So each socket carries exactly the
 // frames that both ends expect, in the same order, and no frame needs to say where it belongs.
 //
-// Reductions, but for those by a tree or around a ring, combine every element in one pass over all
-// ranks' values in rank order, rounding once: the result does not depend on how the data is cut.
-// Averages of float16 use neither, because a partial sum may be out of range.
+// Reductions, but for those by a tree, around a ring or by racks, combine every element in one pass
+// over all ranks' values in rank order, rounding once: the result does not depend on how the data
+// is cut. Averages of float16 use neither, because a partial sum may be out of range.
 // - Small: few ranks exchange everything (one message latency; two ranks send no more that way than
 //   by any other, so they do it for longer). More do so through others (log2(n) latencies and
 //   frames of each) or send to rank 0, which answers (two latencies and 2(n-1) frames in all): with
@@ -24,6 +24,10 @@
 // A reduce has the root in the place of rank 0, or slices whose results go to the root alone; two
 // ranks, and few that share cores, send the root everything, granule by granule: nothing goes to
 // another rank and back.
+// Large, between hosts in several racks (Tuning::racks): slices, in two levels. A rack's sum of a
+// slice leaves the rack once, and a result enters it once, because the lines between racks often
+// carry less than those of their hosts together. That takes four latencies; each rank sends the
+// least possible bytes.
 // Large, and above Tuning::direct_ranks ranks, the ring (Patarasuk and Yuan, 2009) with
 // cut-through: a granule is forwarded as soon as it is reduced. Its windows bound the buffers; see
 // ring/plan/schedule_reductions.cc.
@@ -34,6 +38,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +46,7 @@
 #include "base/clock.h"
 #include "ring/call/plane.h"
 #include "ring/plan/program.h"
+#include "ring/plan/rank_groups.h"
 
 namespace dlaunch {
 
@@ -58,11 +64,12 @@ enum class Algorithm : std::uint8_t {
   ring,
   tree,
   chain,
-  dissemination
+  dissemination,
+  racks
 };
 inline constexpr Algorithm kAlgorithms[] = {
-    Algorithm::exchange, Algorithm::doubling, Algorithm::star, Algorithm::direct,
-    Algorithm::grid,     Algorithm::ring,     Algorithm::tree, Algorithm::chain};
+    Algorithm::exchange, Algorithm::doubling, Algorithm::star, Algorithm::direct, Algorithm::grid,
+    Algorithm::ring,     Algorithm::racks,    Algorithm::tree, Algorithm::chain};
 std::string_view algorithm_name(
     Algorithm algorithm);  // "ring"; empty for algorithms without an alternative
 bool has_algorithm(Collective collective, Algorithm algorithm);
@@ -82,6 +89,10 @@ struct Tuning {
   int direct_ranks = 16;
   std::optional<Algorithm> forced = {};  // one that the collective has
   bool by_rule = false;                  // DLAUNCH_PLAN has changed this
+  // The ranks' racks, if there are several and one has several ranks; null: they do not matter.
+  std::shared_ptr<const RankGroups> racks = nullptr;
+  bool several_on_host = false;  // of all ranks; of a call's members each is on another host
+  bool granule_by_rule = false;  // DLAUNCH_PLAN names it
 };
 
 // On one host system calls cost more than waiting for a whole granule, as long as those of all
@@ -110,21 +121,26 @@ std::string rule_note(bool by_rule);
 // The columns of the grid of at least two ranks: about their square root, and at least 2.
 int grid_columns(int ranks);
 
-// Direct or the ring: the algorithm for more data than any other one takes.
+// Direct, the ring or racks: the algorithm for more data than any other one takes.
 Algorithm for_large_data(const Shape& shape, int ranks, const Tuning& tuning);
+// Whether the ranks of a call are in several racks that matter to it.
+bool takes_racks(const Shape& shape, int ranks, const Tuning& tuning);
+// The racks of those ranks; null: they do not matter.
+std::shared_ptr<const RankGroups> racks_among(const Shape& shape, const Tuning& tuning);
 // Whether a tree takes the place of one rank in a small reduction.
 bool takes_tree(const Shape& shape, int ranks, const Tuning& tuning);
 // Decides from facts that all ranks share.
 Algorithm algorithm_of(const Shape& shape, int ranks, const Tuning& tuning);
 // One pass over all ranks' values, in their order, makes each result of a reduction.
 constexpr bool keeps_order(Algorithm algorithm) {
-  return algorithm != Algorithm::ring && algorithm != Algorithm::tree;
+  return algorithm != Algorithm::ring && algorithm != Algorithm::tree &&
+         algorithm != Algorithm::racks;
 }
 // Ranks get data, or results, by way of other ranks.
 constexpr bool passes_on(Algorithm algorithm) {
   return algorithm == Algorithm::doubling || algorithm == Algorithm::grid ||
-         algorithm == Algorithm::ring || algorithm == Algorithm::tree ||
-         algorithm == Algorithm::chain;
+         algorithm == Algorithm::ring || algorithm == Algorithm::racks ||
+         algorithm == Algorithm::tree || algorithm == Algorithm::chain;
 }
 // "direct, granules of 48 KiB, 3 ahead"
 std::string describe_algorithm(Algorithm algorithm, const Tuning& tuning);

@@ -32,6 +32,11 @@ void grid_schedule(const Shape& shape, ProgramBuilder& b);
 // The cut-through ring, for an all_gather, too.
 void ring_schedule(const Shape& shape, const Tuning& tuning, ProgramBuilder& b);
 
+// Each rank owns a slice, as in a direct reduction, and values and results go from rack to rack
+// once for each rack, by way of one rank there. For an all_gather, too. Without Tuning::racks all
+// ranks are in one rack, and it is a direct reduction.
+void rack_schedule(const Shape& shape, const Tuning& tuning, ProgramBuilder& b);
+
 // For collectives that only move data.
 void direct_exchange(const Shape& shape, const Tuning& tuning, ProgramBuilder& b);
 void binomial_broadcast(const Shape& shape, ProgramBuilder& b);

@@ -106,8 +106,11 @@ class SocketPlane final : public StreamPlane {
   const char* name() const override { return "tcp"; }
   Result<void> run(const Call& call) override;
   void close_in_child() override { sockets_->close_in_child(); }
-  void plan_for(Duration round_trip) override {
+  void plan_for(Duration round_trip, std::shared_ptr<const RankGroups> racks,
+                bool several_on_host) override {
     if (sockets_->leaves_host()) tuning_ = tuning_between_hosts(round_trip);
+    tuning_.racks = std::move(racks);
+    tuning_.several_on_host = several_on_host;
     programs_ = ProgramCache();
     const std::size_t most = sockets_->sockets_each();
     const std::lock_guard lock(count_mutex_);

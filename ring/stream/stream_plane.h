@@ -23,9 +23,11 @@ using LinkListener = std::function<void(int peer, std::uint64_t bytes, Duration 
 
 class StreamPlane : public Plane {
  public:
-  // Sets the round trip of all ranks, the same value on each, between two calls. Before, the plane
-  // assumes that hosts are far from each other.
-  virtual void plan_for(Duration round_trip) = 0;
+  // Sets the round trip and the racks of all ranks (null: they do not matter), and whether hosts
+  // have several of them, the same values on each, between two calls. Before, the plane assumes
+  // that hosts are far from each other.
+  virtual void plan_for(Duration round_trip, std::shared_ptr<const RankGroups> racks,
+                        bool several_on_host) = 0;
   // Call it between two calls.
   virtual void tell_links(LinkListener listener) = 0;
 };

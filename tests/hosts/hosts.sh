@@ -131,6 +131,28 @@ start_on() {
   started+=($!)
 }
 
+# rack_up NAME RATE H…: moves these hosts to a switch of their own, which a line of that rate joins to the other one.
+# Their own lines keep their rates and losses. Call it before link_delay.
+rack_up() {
+  local name=$1 rate=$2 h; shift 2
+  ip link add "$name" type bridge mcast_snooping 0 && ip link set "$name" up &&
+    ip link add "up-$name" type veth peer name "down-$name" &&
+    ip link set "up-$name" master "$name" up && ip link set "down-$name" master switch up || fail "no rack $name"
+  in_order "/run/sys/class/net/up-$name"; in_order "/run/sys/class/net/down-$name"
+  for h; do ip link set "host$h" master "$name" || fail "host $h has no place in rack $name"; done
+  rack_rate "$name" "$rate"
+}
+# rack_rate NAME RATE: likewise later; 0: no limit.
+rack_rate() {
+  local end
+  for end in "up-$1" "down-$1"; do
+    tc qdisc delete dev "$end" root 2>/dev/null
+    [ "$2" = 0 ] || tc qdisc add dev "$end" $(shape_of "$2") || fail "rack_rate $*"
+  done
+}
+# The bytes that have left a rack.
+bytes_out_of_rack() { cat "/run/sys/class/net/up-$1/statistics/tx_bytes"; }
+
 # Kills all processes of host H at once. Its kernel lives on and closes their connections.
 host_kill() { on "$1" bash -c 'kill -KILL -1 2>/dev/null; :'; }
 host_freeze() {
@@ -149,14 +171,18 @@ host_thaw() { on "$1" bash -c 'kill -CONT -1 2>/dev/null; :'; }
 
 # link_rate H RATE: limits the rate to and from host H, in tc's units such as 1gbit; 0: no limit.
 link_rate() {
-  local h=$1 kbit=${2%[kmg]bit} shape
-  case $2 in *gbit) kbit=$((kbit * 1000000)) ;; *mbit) kbit=$((kbit * 1000)) ;; esac
+  local h=$1
   tc qdisc delete dev "host$h" root 2>/dev/null
   tc -n "host$h" qdisc delete dev eth0 root 2>/dev/null
-  [ "$kbit" != 0 ] || return 0
-  # A burst lasts 2 ms. A longer one would change the rate, and a shorter one needs a finer clock.
-  shape=(root tbf rate "${kbit}kbit" burst $((kbit / 4 > 16000 ? kbit / 4 : 16000)) latency 20ms)
-  tc qdisc add dev "host$h" "${shape[@]}" && tc -n "host$h" qdisc add dev eth0 "${shape[@]}"
+  [ "$2" != 0 ] || return 0
+  tc qdisc add dev "host$h" $(shape_of "$2") && tc -n "host$h" qdisc add dev eth0 $(shape_of "$2")
+}
+# What limits an interface to a rate. A burst lasts 2 ms. A longer one would change the rate, and a shorter one needs a
+# finer clock.
+shape_of() {
+  local kbit=${1%[kmg]bit}
+  case $1 in *gbit) kbit=$((kbit * 1000000)) ;; *mbit) kbit=$((kbit * 1000)) ;; esac
+  echo "root tbf rate ${kbit}kbit burst $((kbit / 4 > 16000 ? kbit / 4 : 16000)) latency 20ms"
 }
 
 # link_loss H PERCENT: loses this share of the packets to and from host H, such as 0.1%; 0: none.

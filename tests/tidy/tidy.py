@@ -57,7 +57,7 @@ ROOM_ARROWS = {
         "links": {"kernels", "call", "plan"},
         "shm": {"kernels", "call", "plan", "links"},
         "stream": {"kernels", "call", "plan"},
-        "hosts": {"kernels", "call", "stream"},
+        "hosts": {"kernels", "call", "plan", "stream"},
         "device": {"kernels", "call", "stream"},
         "sites": {"kernels", "call", "compress", "links"},
         "torch": set(),

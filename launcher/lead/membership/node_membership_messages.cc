@@ -140,6 +140,7 @@ void NodeMembership::start(const JobCore::StartWorkers& start, const JobCore& jo
   for (const auto& node : roster_.nodes()) {
     const auto remote = remotes_.find(node.link);
     addresses.push_back(remote == remotes_.end() ? own_addresses_ : remote->second.addresses);
+    addresses.back().rack = node.rack;
   }
   order(orders(start, job, slots_, addresses));
 }

@@ -82,6 +82,7 @@ std::vector<NodeOrder> orders(const JobCore::StartWorkers& start, const JobCore&
     to.local_size = static_cast<int>(ranks[node].size());
     to.node_rank = node_ranks[node];
     to.places = std::move(places[node]);
+    to.rack = addresses[node].rack;
     if (!to.places.empty()) found.push_back({static_cast<int>(node), to});
   }
   return found;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/endpoint.h"
@@ -11,10 +12,11 @@
 
 namespace dlaunch {
 
-// The addresses on which workers of a host may listen.
+// The addresses on which workers of a host may listen, and its rack.
 struct NodeAddresses {
   Endpoint master;                  // used if rank 0 runs there
   std::vector<std::int32_t> ports;  // by local rank; empty: no rank has one
+  std::string rack = {};            // elastic/rack_order.h; "": unknown
 };
 
 struct NodeOrder {

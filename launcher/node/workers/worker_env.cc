@@ -290,6 +290,8 @@ void set_own(EnvByName& env, const Plan& plan, const WorkerPlace& place) {
     env[contract::kVerify] = word_of(kVerifyWords, plan.verify);
   }
   if (plan.debug != DebugOutput::none) env[contract::kDebug] = word_of(kDebugWords, plan.debug);
+  env.erase(contract::kRack);  // the leader has heard it from this host, or knows better
+  if (!place.rack.empty()) env[contract::kRack] = place.rack;
   if (!plan.interface.empty()) env[contract::kInterface] = plan.interface;
   if (!plan.port_range.empty()) env[contract::kPortRange] = plan.port_range;
   env[contract::kTls] = plan.tls ? "1" : "0";  // whatever the user's own word is

@@ -27,6 +27,7 @@ struct WorkerPlace {
   int master_port = 0;
   bool one_world = true;           // all ranks of the round are new
   std::vector<std::string> peers;  // host:port held for each rank; empty: for none
+  std::string rack;                // of this node; "": unknown
   int usable_cores = 1;            // of the whole node
   std::string store_url;           // "tcp://127.0.0.1:40000"
   std::string secret_file;

@@ -201,8 +201,18 @@ TEST_CASE("orders and answers survive the way") {
   CHECK(join.number == 2);
   CHECK(join.nproc == 8);
   CHECK(join.job == "job");
-  const auto start = over(NodeStart{
-      3, 8, 2, 1, 4, "10.0.0.1", 99, {{0, 2, 0}, {2, -1, -1}}, true, {"10.0.0.1:5", "[::1]:6"}});
+  const auto start = over(NodeStart{3,
+                                    8,
+                                    2,
+                                    1,
+                                    4,
+                                    "10.0.0.1",
+                                    99,
+                                    {{0, 2, 0}, {2, -1, -1}},
+                                    true,
+                                    {"10.0.0.1:5", "[::1]:6"},
+                                    "s0.s1"});
+  CHECK(start.rack == "s0.s1");
   CHECK(start.peers == std::vector<std::string>{"10.0.0.1:5", "[::1]:6"});
   CHECK(start.round == 3);
   CHECK(start.size == 8);

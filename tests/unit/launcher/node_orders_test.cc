@@ -126,10 +126,13 @@ TEST_CASE("node orders: nodes are numbered by their lowest ranks") {
       JobSlots::lay_out({{0, "a", 2, "r"}, {1, "b", 2, "s"}, {2, "c", 2, "r"}}, Plan());
   JobCore job = job_on(slots, 0);
   const auto start = start_in(job.step(kStart, JobCore::Start{}));
-  const std::vector<NodeAddresses> addresses = {
-      {{"10.0.0.1", 100}, {11, 12}}, {{"10.0.0.2", 200}, {21, 22}}, {{"10.0.0.3", 300}, {31, 32}}};
+  const std::vector<NodeAddresses> addresses = {{{"10.0.0.1", 100}, {11, 12}, "r"},
+                                                {{"10.0.0.2", 200}, {21, 22}, "s"},
+                                                {{"10.0.0.3", 300}, {31, 32}, "r"}};
   const auto all = orders(start, job, slots, addresses);
   REQUIRE(all.size() == 3);
+  const auto rack_in = [&](int i) { return std::get<NodeStart>(all[i].message).rack; };
+  CHECK((rack_in(0) == "r" && rack_in(1) == "s" && rack_in(2) == "r"));
   const auto& b = std::get<NodeStart>(all[1].message);
   const auto& c = std::get<NodeStart>(all[2].message);
   CHECK(std::get<NodeStart>(all[0].message).node_rank == 0);

@@ -167,6 +167,13 @@ TEST_CASE("worker environment: a longer --host-timeout holds for libdlring, too"
   CHECK(has(worker_environment(p, kPlace, {"DLAUNCH_LINK_TIMEOUT=7"}), "DLAUNCH_LINK_TIMEOUT=7"));
 }
 
+TEST_CASE("worker environment: the rack that the leader knows, and none of an outer job") {
+  WorkerPlace place = kPlace;
+  CHECK_FALSE(times_set(worker_environment(plan(), place, {"DLAUNCH_RACK=a"}), "DLAUNCH_RACK"));
+  place.rack = "s0.s1";
+  CHECK(has(worker_environment(plan(), place, {"DLAUNCH_RACK=a"}), "DLAUNCH_RACK=s0.s1"));
+}
+
 TEST_CASE(
     "worker environment: the GPU of the local rank, and a network for NCCL, where asked for") {
   Plan p = plan();

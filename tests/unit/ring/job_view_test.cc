@@ -98,6 +98,7 @@ TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
                     {"DLAUNCH_OP_TIMEOUT", "5m"},
                     {"DLAUNCH_LOCAL_CORES", "8"},
                     {"DLAUNCH_INTERFACE", "eth0"},
+                    {"DLAUNCH_RACK", "s0.s1"},
                     {"DLAUNCH_PORT_RANGE", "29600-29700"},
                     {"DLAUNCH_LINK_TIMEOUT", "30"},
                     {"DLAUNCH_TRANSPORT", "tcp"},
@@ -112,6 +113,7 @@ TEST_CASE("dlaunch's environment: its own store, job, round and time-outs") {
   CHECK(job->local_cores == 8);
   CHECK(job->link_timeout == 30s);
   CHECK(job->interface == "eth0");
+  CHECK(job->rack == "s0.s1");
   CHECK(job->ports == PortRange{29600, 29700});
   CHECK(job->transport == Transport::tcp);
   auto given = options();

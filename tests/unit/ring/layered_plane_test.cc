@@ -22,17 +22,17 @@ namespace dlaunch {
 namespace {
 
 TEST_CASE("hosts: ranks are grouped by their leaders, and malformed input makes no groups") {
-  const HostMap map({0, 1, 0, 1, 4, 4});
-  CHECK(map.hosts() == 3);
+  const RankGroups map({0, 1, 0, 1, 4, 4});
+  CHECK(map.groups() == 3);
   CHECK(map.ranks_of(0) == std::vector<int>{0, 2});
-  CHECK(map.host_of(3) == 1);
-  CHECK(map.local_index(3) == 1);
-  CHECK(map.local_index(4) == 0);
+  CHECK(map.group_of(3) == 1);
+  CHECK(map.place_of(3) == 1);
+  CHECK(map.place_of(4) == 0);
   CHECK(map.even());
   CHECK(map.column(1) == std::vector<int>{2, 3, 5});
-  CHECK_FALSE(HostMap({0, 0, 2}).even());
+  CHECK_FALSE(RankGroups({0, 0, 2}).even());
   for (const auto& nonsense : {std::vector<int>{0, 2, 1}, {0, -1, 0}, {0, 7, 0}}) {
-    CHECK(HostMap(nonsense).hosts() == 3);
+    CHECK(RankGroups(nonsense).groups() == 3);
   }
 }
 
@@ -95,7 +95,7 @@ class LayeredWorld {
   LayeredWorld(int hosts, int locals, WireCodec codec) : sockets_(hosts * locals) {
     std::vector<int> leaders;
     for (int r = 0; r < hosts * locals; ++r) leaders.push_back(r % hosts);
-    const HostMap map(leaders);
+    const RankGroups map(leaders);
     for (int h = 0; h < hosts; ++h) {
       hosts_.push_back(std::make_unique<ShmWorld>(locals, 64, true, map.ranks_of(h)));
     }

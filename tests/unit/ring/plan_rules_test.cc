@@ -79,7 +79,7 @@ TEST_CASE("plan rules: rules for shared memory apply as far as there is room") {
 
 TEST_CASE("plan rules: a malformed rule is refused with the possible values") {
   CHECK(refusal("all_reduce::chain")
-            .find("exchange doubling star direct grid ring tree shm-one-shot") !=
+            .find("exchange doubling star direct grid ring racks tree shm-one-shot") !=
         std::string::npos);
   CHECK(refusal("broadcast::ring").find("tree chain") != std::string::npos);
   CHECK(refusal("all::ring").find("one collective") != std::string::npos);

@@ -16,6 +16,7 @@ const RankFacts kSecond{.rank = 1,
                         .host = 9,
                         .codec = WireCodec::bf16,
                         .round_trip = 20ms,
+                        .rack = "s0.s1",
                         .at = {"rank 1 (pid 1 on b)", "2e", "", {"fd00::1", 40001}}};
 
 }  // namespace
