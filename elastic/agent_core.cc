@@ -8,11 +8,6 @@
 #include "elastic/job_core.h"
 
 namespace dlaunch {
-namespace {
-
-constexpr Duration kKillPatience = std::chrono::seconds(5);
-
-}  // namespace
 
 AgentCore::AgentCore(int slots, Duration grace)
     : grace_(grace), processes_(static_cast<std::size_t>(slots)) {}
@@ -120,7 +115,7 @@ void AgentCore::on(TimePoint now, const Clock&) {
       stop(now, slot, SIGKILL);
     } else {
       processes_[s].deadline = kNever;
-      actions_.push_back(GiveUp{slot});
+      actions_.push_back(TellStuck{slot});
     }
   }
 }

@@ -3,8 +3,9 @@
 // events in, actions out; NodeDriver (launcher/node/node_driver.h) has the actions performed and
 // reports the results.
 //
-// Stopping: the signal to the worker's process group, `grace`, then SIGKILL to the group. It gives
-// up a process that SIGKILL does not end within 5 s: only an uninterruptible sleep survives it.
+// Stopping: the signal to the worker's process group, `grace`, then SIGKILL to the group. It
+// reports a process that SIGKILL does not end within 5 s, and JobCore decides whether the job waits
+// longer.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,9 @@ namespace dlaunch {
 
 // A place for one worker process on this node, from 0.
 using Slot = int;
+
+// Kubernetes and Slurm kill dlaunch so long after --grace: until then it has written its report.
+inline constexpr Duration kKillPatience = std::chrono::seconds(5);
 
 class AgentCore {
  public:
@@ -54,10 +58,10 @@ class AgentCore {
   struct NotStarted {  // it was stopped before its turn came
     Slot slot;
   };
-  struct GiveUp {  // SIGKILL does not end it
+  struct TellStuck {  // SIGKILL has not ended it within kKillPatience
     Slot slot;
   };
-  using Action = std::variant<Spawn, SendSignal, NotStarted, GiveUp>;
+  using Action = std::variant<Spawn, SendSignal, NotStarted, TellStuck>;
 
   AgentCore(int slots, Duration grace);
 

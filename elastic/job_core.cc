@@ -36,7 +36,7 @@ JobOn JobCore::kind_of(const Event& event) {
     JobOn operator()(const Spawned&) const { return JobOn::spawned; }
     JobOn operator()(const SpawnFailed&) const { return JobOn::failed; }
     JobOn operator()(const Ended& e) const { return e.well ? JobOn::well : JobOn::failed; }
-    JobOn operator()(const Unkillable&) const { return JobOn::failed; }
+    JobOn operator()(const Stuck&) const { return JobOn::failed; }
     JobOn operator()(const Ready&) const { return JobOn::member; }
     JobOn operator()(const Progress&) const { return JobOn::member; }
     JobOn operator()(const Signal& e) const {
@@ -99,6 +99,9 @@ std::optional<TimePoint> JobCore::deadline() const {
       next = std::min(next, given_up_at(process));
     }
   }
+  if (count(Life::stuck) > 0) {
+    for (const auto& process : processes_) next = std::min(next, awaited_until(process));
+  }
   if (any_member_waits()) {
     for (const auto& process : processes_) {
       if (is_late(process, kNever)) next = std::min(next, process.join_by);
@@ -141,6 +144,7 @@ void JobCore::on(const Ended& event) {
   const Life was = process.life;
   set_life(process, Life::absent);
   process.linked = false;
+  process.end_by = kNever;
   set_ready(process, false);
   process.in_round = 0;
   accused_.erase(event.slot);
@@ -172,12 +176,33 @@ void JobCore::on(const Ended& event) {
   }
 }
 
-void JobCore::on(const Unkillable& event) {
-  set_life(at(event.slot), Life::stuck);
-  // Its place cannot be filled: it may come back to life any time.
-  if (!at(event.slot).wanted || state_ == JobState::ending) return;
-  refuse("dlaunch cannot end a worker, so no process can take its place", "");
-  end(JobEnding::worker_failed, SIGTERM);
+void JobCore::on(const Stuck& event) {
+  Process& process = at(event.slot);
+  const bool ran = is_up(process);  // an earlier leader has stopped it
+  set_life(process, Life::stuck);
+  process.linked = false;
+  set_ready(process, false);
+  if (state_ == JobState::ending) return;
+  if (const int left = std::exchange(process.leaving, -1); left >= 0) lose_leaver(left);
+  // Of a plain program it is nothing but a process whose place an earlier leader gave up.
+  if (ran && process.rank < 0 && !elastic_) process.wanted = false;
+  if (ran && process.wanted) lose(event.slot, failure_of(event.slot, FailureKind::lost));
+  if (!process.wanted || state_ == JobState::ending) return;
+  const Duration longer = kStuckPatience - kKillPatience;
+  process.end_by = deadline_after(now_, longer);
+  act(AwaitEnd{event, longer});
+}
+
+// The process may keep its memory and GPUs for ever.
+void JobCore::give_up_stuck(Slot slot) {
+  const int rank = at(slot).rank;
+  if (rank >= 0 && !give_place(slot)) {
+    refuse("dlaunch cannot end a worker, so no process can take its place", "");
+    return end(JobEnding::worker_failed, SIGTERM);
+  }
+  at(slot).wanted = false;
+  lower_target();
+  if (rank >= 0) form(rank);
 }
 
 void JobCore::on(const Ready& event) {
@@ -259,7 +284,7 @@ void JobCore::on(const Resize& event) {
   }
   // Newcomers first start and wait for the round; only then the others leave theirs.
   for (Slot slot = 0; slot < slots() && more > 0; ++slot) {
-    if (at(slot).wanted || !takes_in(slot)) continue;
+    if (at(slot).wanted || at(slot).life == Life::stuck || !takes_in(slot)) continue;
     want(slot, -1, now_);
     --more;
   }
@@ -287,7 +312,8 @@ void JobCore::on(const Clock&) {
     refuse("its host did not come back within --join-timeout", "--join-timeout");
     return end(JobEnding::worker_failed, SIGTERM);
   }
-  for (Slot slot = 0; slot < slots(config_); ++slot) {
+  for (Slot slot = 0; slot < slots(config_) && state_ != JobState::ending; ++slot) {
+    if (awaited_until(at(slot)) <= now_) give_up_stuck(slot);
     if (is_late(at(slot), now_) && any_member_waits()) {
       on(Replace{slot, FailureKind::lost});
     }

@@ -52,6 +52,10 @@ namespace dlaunch {
 inline constexpr Duration kSameWish = std::chrono::milliseconds(100);
 // A process whose data are corrupt ends by itself. So long it may take.
 inline constexpr Duration kCorruptEnds = std::chrono::seconds(10);
+// So long after SIGKILL a job that goes on waits for the end of a process whose place it needs. The
+// kernel takes tens of seconds to free a terabyte, or what a process has on GPUs. Slurm, too, waits
+// for a minute. A job that ends waits for kKillPatience.
+inline constexpr Duration kStuckPatience = std::chrono::seconds(60);
 
 // Which processes a failure takes along.
 enum class RestartScope {
@@ -157,8 +161,11 @@ class JobCore {
     Duration ran{};          // since its start
     bool by_itself = false;  // before any signal of ours
   };
-  struct Unkillable {
+  struct Stuck {  // SIGKILL has not ended it within kKillPatience
     Slot slot;
+    int rank = -1;  // that it had
+    int pid = 0;
+    std::string doing = {};  // what delays its end, in words; "": its host cannot tell
   };
   // A linked worker wants a round later than `left`, its last one; 0: it had none.
   struct Ready {
@@ -201,9 +208,8 @@ class JobCore {
     int node;
   };
   struct Clock {};  // deadline() has passed
-  using Event =
-      std::variant<Start, Resume, Spawned, SpawnFailed, Ended, Unkillable, Ready, Progress, Signal,
-                   Resize, Replace, NodeLost, NodeBack, NodeDrain, Clock>;
+  using Event = std::variant<Start, Resume, Spawned, SpawnFailed, Ended, Stuck, Ready, Progress,
+                             Signal, Resize, Replace, NodeLost, NodeBack, NodeDrain, Clock>;
 
   // -- Actions, to be performed in order
   struct Place {
@@ -243,7 +249,11 @@ class JobCore {
     std::string ended_by = {};  // worker_failed, given_up: the option whose limit ended it, if any
     bool corrupt = false;       // given_up: the members had different results
   };
-  using Action = std::variant<StartWorkers, StopWorkers, HandOn, Fence, Announce, Finish>;
+  struct AwaitEnd {  // another process is to take its place, which can start only after its end
+    Stuck of;
+    Duration longer;  // so long at most
+  };
+  using Action = std::variant<StartWorkers, StopWorkers, HandOn, Fence, Announce, AwaitEnd, Finish>;
 
   explicit JobCore(const JobConfig& config);
 
@@ -320,7 +330,7 @@ class JobCore {
     running,
     stopping,  // the stop is under way
     done,      // a member that ended well
-    stuck,     // SIGKILL does not end it
+    stuck,     // SIGKILL has not ended it so far
   };
   struct Process {
     Life life = Life::absent;
@@ -336,6 +346,7 @@ class JobCore {
     std::uint64_t version = 0;
     TimePoint start_at{};
     TimePoint join_by = kNever;
+    TimePoint end_by = kNever;  // while it is stuck: the job waits until then
   };
 
   void set_life(Process& process, Life life);
@@ -349,7 +360,7 @@ class JobCore {
   void on(const Spawned& event);
   void on(const SpawnFailed& event);
   void on(const Ended& event);
-  void on(const Unkillable& event);
+  void on(const Stuck& event);
   void on(const Ready& event);
   void on(const Progress& event);
   void on(const Signal& event);
@@ -365,6 +376,7 @@ class JobCore {
   void go_without(const std::vector<Slot>& to_come);
   bool is_newcomer(const Process& process) const;
   void dismiss(Slot slot);
+  void give_up_stuck(Slot slot);
   bool give_place(Slot slot);
   void lower_target();
   void replace_absent();
@@ -425,6 +437,14 @@ class JobCore {
   int growth_on(int node) const;
   bool may_start(const Process& process) const;
   TimePoint given_up_at(const Process& process) const;
+  // The process there is being stopped, whether or not SIGKILL has ended it in time.
+  static bool is_going(const Process& process) {
+    return process.life == Life::stopping || process.life == Life::stuck;
+  }
+  // Until then the job waits for the end of a process that is stuck.
+  static TimePoint awaited_until(const Process& process) {
+    return process.life == Life::stuck && process.wanted ? process.end_by : kNever;
+  }
   bool is_late(const Process& process, TimePoint by) const;
   void note_corrupt(const Ready& event);
   bool overstays(Slot slot, TimePoint by) const;

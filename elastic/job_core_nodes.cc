@@ -23,7 +23,7 @@ void JobCore::on(const NodeLost& event) {
       to_come.push_back(slot);
       continue;
     }
-    const bool ran = is_up(process), stopping = process.life == Life::stopping;
+    const bool ran = is_up(process), stopping = is_going(process);
     const bool in_live =
         !process.ready && (process.linked ? process.in_round : process.round) == live_;
     if (in_live && (ran || stopping) && is_member(slot)) cut_off_.insert(slot);
@@ -56,7 +56,7 @@ void JobCore::go_without(const std::vector<Slot>& to_come) {
 // It is expected, or has not been in any round: it holds no state. Workers of a plain program go
 // all together.
 bool JobCore::is_newcomer(const Process& process) const {
-  if (process.life == Life::waiting || process.life == Life::stopping) return true;
+  if (process.life == Life::waiting || is_going(process)) return true;
   return elastic_ && is_up(process) && process.in_round == 0;
 }
 

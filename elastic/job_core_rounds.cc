@@ -47,7 +47,7 @@ void JobCore::start_due() {
   bool some_go = false, all_due = true;
   for (const Slot slot : roster_) {
     const Process& process = at(slot);
-    some_go |= process.life == Life::stopping;
+    some_go |= is_going(process);
     all_due &= process.life != Life::waiting || may_start(process);
   }
   const bool together = !some_stay();
@@ -184,8 +184,7 @@ std::vector<int> JobCore::ranks_on(int node) const {
 bool JobCore::nobody_on(int node) const {
   for (Slot slot = 0; slot < slots(); ++slot) {
     const Process& process = at(slot);
-    const bool is_there = process.wanted || is_up(process) || process.life == Life::stopping ||
-                          process.life == Life::stuck;
+    const bool is_there = process.wanted || is_up(process) || is_going(process);
     if (node_of(slot) == node && is_there) return false;
   }
   return true;
@@ -390,7 +389,7 @@ std::string JobCore::life_of(Slot slot) const {
     case Life::done:
       return "done";
     case Life::stuck:
-      return "cannot be ended";
+      return "does not end";
   }
   return "";
 }
@@ -404,7 +403,7 @@ std::string JobCore::waits_for() const {
     if (process.ready || process.life == Life::done) continue;
     if (are_tasks() && process.life == Life::running) continue;
     std::string how = "to leave its round";
-    if (process.life == Life::stopping) how = "to end";
+    if (is_going(process)) how = "to end";
     if (process.life == Life::waiting) how = "to be started again";
     if (process.life == Life::waiting && !reachable(slot)) how = "to have its host back";
     if (process.life == Life::starting) how = "to start";

@@ -27,6 +27,7 @@ class JobDriver {
     virtual void perform(const JobCore::HandOn& pass) = 0;
     virtual void perform(const JobCore::Fence& fence) = 0;
     virtual void perform(const JobCore::Announce& announce) = 0;
+    virtual void perform(const JobCore::AwaitEnd& what) = 0;
     virtual void perform(const JobCore::Finish& how) = 0;
     // If a later leader may have to go on: writes the record down for it, and calls `then` when
     // that is done, now or later. The actions that follow from the record wait for that.

@@ -121,6 +121,9 @@ class JobLeader final : private AgentBase,
   void perform(const JobCore::HandOn& pass) override;
   void perform(const JobCore::Fence& fence) override;
   void perform(const JobCore::Announce& announce) override;
+  void perform(const JobCore::AwaitEnd& awaited) override {
+    log_warn("{}", in_words(awaited, membership_.host_of(awaited.of.slot)));
+  }
   void perform(const JobCore::Finish& how) override;
 
   MembershipShell shell_;

@@ -13,7 +13,9 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
+#include "base/units.h"
 #include "base/write_all.h"
 #include "launcher/lead/report/flight_dump.h"
 #include "launcher/wire/stack_lines.h"
@@ -57,6 +59,16 @@ std::string what_follows(const JobCore& job, Slot slot, int rank, int size_befor
   }
   if (job.rank_of(slot) == rank) return "starting it again" + pause;
   return "a spare takes its place";
+}
+
+std::string in_words(const JobCore::AwaitEnd& awaited, const std::string& host) {
+  const auto& [slot, rank, pid, doing] = awaited.of;
+  const std::string why = doing.empty() ? "" : ", because of " + escaped(doing);
+  return fmt::format(
+      "{} (pid {} on {}) has not ended {} after SIGKILL{}: dlaunch waits up to {} longer for its "
+      "end, before it starts another process in its place",
+      rank < 0 ? "a spare" : "rank " + std::to_string(rank), pid, host,
+      format_duration(kKillPatience), why, format_duration(awaited.longer));
 }
 
 JobStory::JobStory(const Plan& plan) : plan_(plan) {

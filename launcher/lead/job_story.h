@@ -16,6 +16,9 @@ namespace dlaunch {
 std::string what_follows(const JobCore& job, Slot slot, int rank, int size_before,
                          const std::string& pause);
 
+// "rank 3 (pid 77 on b) has not ended …".
+std::string in_words(const JobCore::AwaitEnd& awaited, const std::string& host);
+
 class JobStory {
  public:
   // `plan` must outlive it.

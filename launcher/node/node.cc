@@ -258,6 +258,11 @@ void Node::perform(const AgentCore::SendSignal& send) {
   processes_.signal(send.slot, send.number);
 }
 
+NodeStuck Node::look_at_stuck(Slot slot) {
+  const pid_t pid = processes_.pid(slot);
+  return {slot, processes_.place(slot).rank, pid, what_delays_end(pid)};
+}
+
 void Node::on_child_changed() {
   if (lender_) lender_->look();
   monitor_.look();

@@ -98,6 +98,7 @@ class Node final : public NodePort, private NodeDriver::Effects {
   TimePoint now() override { return steady_now(); }
   SpawnError spawn(Slot slot, int rank, int round) override;
   void perform(const AgentCore::SendSignal& send) override;
+  NodeStuck look_at_stuck(Slot slot) override;
   void say(const NodeMessage& message) override { say_(message); }
 
   int slots_;

@@ -47,7 +47,9 @@ void NodeDriver::perform(const AgentCore::NotStarted& what) {
   effects_.say(NodeNotStarted{what.slot});
 }
 
-void NodeDriver::perform(const AgentCore::GiveUp& what) { effects_.say(NodeUnkillable{what.slot}); }
+void NodeDriver::perform(const AgentCore::TellStuck& what) {
+  effects_.say(effects_.look_at_stuck(what.slot));
+}
 
 void NodeDriver::never_ran(Slot slot, const SpawnError& error) {
   step(AgentCore::SpawnFailed{slot});  // before the news: they may bring the slot's next start

@@ -22,6 +22,8 @@ class NodeDriver {
     // Stage::none: it runs.
     virtual SpawnError spawn(Slot slot, int rank, int round) = 0;
     virtual void perform(const AgentCore::SendSignal& send) = 0;
+    // The process there, which SIGKILL has not ended so far.
+    virtual NodeStuck look_at_stuck(Slot slot) { return {.slot = slot}; }
     // Sends to the leader.
     virtual void say(const NodeMessage& message) = 0;
     virtual void looks_on(const AgentCore::Action&) {}
@@ -51,7 +53,7 @@ class NodeDriver {
   void perform(const AgentCore::Spawn& spawn);
   void perform(const AgentCore::SendSignal& send) { effects_.perform(send); }
   void perform(const AgentCore::NotStarted& what);
-  void perform(const AgentCore::GiveUp& what);
+  void perform(const AgentCore::TellStuck& what);
 
   AgentCore core_;
   Pump& pump_;

@@ -19,8 +19,7 @@ bool is_report(const NodeMessage& message) {
       [](const auto& what) {
         using T = std::remove_cvref_t<decltype(what)>;
         return std::is_same_v<T, NodeEnded> || std::is_same_v<T, NodeStartFailed> ||
-               std::is_same_v<T, NodeNotStarted> || std::is_same_v<T, NodeUnkillable> ||
-               std::is_same_v<T, NodeReplace>;
+               std::is_same_v<T, NodeNotStarted> || std::is_same_v<T, NodeReplace>;
       },
       message);
 }
@@ -158,6 +157,7 @@ void NodeSession::welcomed(const NodeWelcome& welcome) {
   slots_ = std::max(slots_, welcome.slots);
   act(Joined{welcome, new_run});
   for (const NodeMessage& message : std::exchange(unsent_, {})) report(message);
+  for (const auto& [slot, stuck] : stuck_) act(Send{stuck});
   // A worker that has asked for a round since we asked to join was not among the workers that we
   // offered.
   for (const auto& [slot, process] : found_) {
@@ -219,15 +219,21 @@ void NodeSession::on(const Says& event) {
   } else if (const auto* progress = std::get_if<NodeProgress>(&message)) {
     if (clearing_) return;
     found(progress->slot).version = progress->version;
+  } else if (const auto* stuck = std::get_if<NodeStuck>(&message)) {
+    stuck_[stuck->slot] = *stuck;
   }
   if (joined_) act(Send{message});
 }
 
 // Each ordered start ends in one of these.
 void NodeSession::forget_process(const NodeMessage& message) {
-  if (const auto* ended = std::get_if<NodeEnded>(&message)) processes_.erase(ended->slot);
-  if (const auto* failed = std::get_if<NodeStartFailed>(&message)) processes_.erase(failed->slot);
-  if (const auto* never = std::get_if<NodeNotStarted>(&message)) processes_.erase(never->slot);
+  const auto forget = [this](Slot slot) {
+    processes_.erase(slot);
+    stuck_.erase(slot);
+  };
+  if (const auto* ended = std::get_if<NodeEnded>(&message)) forget(ended->slot);
+  if (const auto* failed = std::get_if<NodeStartFailed>(&message)) forget(failed->slot);
+  if (const auto* never = std::get_if<NodeNotStarted>(&message)) forget(never->slot);
 }
 
 NodeFound& NodeSession::found(Slot slot) {
@@ -254,13 +260,7 @@ void NodeSession::report(const NodeMessage& message) {
 // no round.
 void NodeSession::keep_for_next_leader(const NodeMessage& message) {
   if (!goes_on() || clearing_) return;
-  if (const auto* ended = std::get_if<NodeEnded>(&message)) {
-    found(ended->slot).ready = false;
-    std::erase_if(unsent_, [&](const NodeMessage& earlier) {
-      const auto* stuck = std::get_if<NodeUnkillable>(&earlier);
-      return stuck != nullptr && stuck->slot == ended->slot;
-    });
-  }
+  if (const auto* ended = std::get_if<NodeEnded>(&message)) found(ended->slot).ready = false;
   unsent_.push_back(message);
 }
 

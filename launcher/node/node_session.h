@@ -148,6 +148,7 @@ class NodeSession {
   std::string run_;                  // the job's run; "": the job ends with its leader
   std::map<Slot, NodeFound> found_;  // the state of each process, for the next leader
   std::set<Slot> processes_;         // that run, or are to start
+  std::map<Slot, NodeStuck> stuck_;  // of them: each leader must know it
   int slots_ = 0;                    // of the Node
   std::vector<NodeMessage> unsent_;  // reports from the time without a leader
   std::optional<int> leave_with_;    // set once our campaign has ended the job

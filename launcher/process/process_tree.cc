@@ -73,10 +73,13 @@ std::vector<pid_t> children_of(pid_t parent) {
 
 // What follows the name in /proc/PID/stat, "pid (comm) state ppid …", where comm may hold anything,
 // ')' included. "": the process has gone.
+std::string text_after_name(const std::string& stat) {
+  const auto comm_end = stat.rfind(')');
+  return comm_end == std::string::npos ? "" : stat.substr(comm_end + 1);
+}
+
 std::string stat_of(pid_t pid) {
-  const std::string text = read_proc("/proc/" + std::to_string(pid) + "/stat");
-  const auto comm_end = text.rfind(')');
-  return comm_end == std::string::npos ? "" : text.substr(comm_end + 1);
+  return text_after_name(read_proc("/proc/" + std::to_string(pid) + "/stat"));
 }
 
 // 0: the process has gone, or has no parent.
@@ -238,6 +241,24 @@ bool is_ending(pid_t pid) {
 }
 
 bool has_ended(pid_t pid) { return has_ended(state_and_flags_of(pid).state); }
+
+// The function of the kernel in which a thread sleeps is for the eyes of those that may trace it.
+std::string what_delays_end(pid_t pid) {
+  std::string what;
+  const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
+  for_each_number(tasks, [&](pid_t thread) {
+    const std::string folder = tasks + "/" + std::to_string(thread);
+    char state = 'X';
+    std::sscanf(text_after_name(read_proc(folder + "/stat")).c_str(), " %c", &state);
+    if (state == 'D') {
+      const std::string in = read_proc(folder + "/wchan");
+      what = "an uninterruptible sleep" + (in.empty() || in == "0" ? "" : " in " + in);
+    }
+    if (state == 't' && what.empty()) what = "a debugger that holds it";
+    if (state == 'R' && what.empty()) what = "the kernel, which frees what it had";
+  });
+  return what;
+}
 
 std::string name_of_process(pid_t pid) {
   std::string name = read_proc("/proc/" + std::to_string(pid) + "/comm");

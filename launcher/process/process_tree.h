@@ -41,6 +41,10 @@ bool is_ending(pid_t pid);
 // It is a zombie, or has gone.
 bool has_ended(pid_t pid);
 
+// What delays the end of a process that SIGKILL has reached, in words: "an uninterruptible sleep in
+// nfs_wait_on_request"; "": none of its threads shows it.
+std::string what_delays_end(pid_t pid);
+
 // As ps shows it, at most 15 characters; "": it has gone.
 std::string name_of_process(pid_t pid);
 

@@ -56,7 +56,7 @@ struct NodeJoin {
 };
 // What JobCore learns from a node: its events, here with the node's slots.
 using NodeSpawned = JobCore::Spawned;
-using NodeUnkillable = JobCore::Unkillable;
+using NodeStuck = JobCore::Stuck;
 using NodeReady = JobCore::Ready;
 using NodeProgress = JobCore::Progress;
 using NodeReplace = JobCore::Replace;  // the worker hangs, or has left without ending
@@ -167,7 +167,7 @@ template <class Message, class... Others>
 inline constexpr bool is_one_of = (std::is_same_v<Message, Others> || ...);
 
 using NodeMessage =
-    std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeUnkillable, NodeReady,
+    std::variant<NodeJoin, NodeSpawned, NodeStartFailed, NodeNotStarted, NodeStuck, NodeReady,
                  NodeProgress, NodeReplace, NodeEnded, NodeSignal, NodeWelcome, NodeRefused,
                  NodeStart, NodeStop, NodeHandOn, NodeFence, NodeAnnounce, NodeFinish, NodeClear,
                  NodePing, NodeLook, NodeCut, NodeDump, NodeHung, NodeInject, NodeSurvey, NodePong,

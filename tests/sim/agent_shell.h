@@ -73,6 +73,7 @@ class AgentShell final : private JobDriver::Effects {
   void perform(const JobCore::HandOn& pass) override;
   void perform(const JobCore::Fence& fence) override;
   void perform(const JobCore::Announce& announce) override;
+  void perform(const JobCore::AwaitEnd&) override {}
   void perform(const JobCore::Finish& how) override;
 
   // -- Of the hosts

@@ -27,7 +27,11 @@ void Checker::check(const AgentCore::Action& action) {
   if (const auto* spawn = std::get_if<AgentCore::Spawn>(&action)) {
     must(shell_.runs_in(spawn->slot) == 0, "a slot runs two processes");
   }
-  frozen |= std::holds_alternative<AgentCore::GiveUp>(action);
+  const auto* stuck = std::get_if<AgentCore::TellStuck>(&action);
+  if (stuck != nullptr && shell_.runs_in(stuck->slot) != 0) {
+    const Duration lasts = stage_.worker(shell_.runs_in(stuck->slot)).frozen_for;
+    frozen |= lasts + stage_.scenario.pace.notice >= kStuckPatience;
+  }
 }
 
 void Checker::check_action(const JobCore::StartWorkers& start) {
@@ -99,6 +103,11 @@ void Checker::check_action(const JobCore::Announce& announce) {
   announced_ = announce.round;
   roster_ = announce.slots;
   ++announcements_;
+}
+
+void Checker::check_action(const JobCore::AwaitEnd& what) {
+  must(shell_.job().state() != JobState::ending, "a job that ends waits longer for a process");
+  must(shell_.runs_in(what.of.slot) != 0, "the job waits for a process that has ended");
 }
 
 void Checker::check_member(const JobCore::Announce& announce, Slot slot) {

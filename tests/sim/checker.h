@@ -27,7 +27,7 @@ class Checker {
 
   bool finished() const { return finish_.has_value(); }
   const std::optional<JobCore::Finish>& finish() const { return finish_; }
-  // Events in the world that explain an end.
+  // Events in the world that explain an end. frozen: longer than a job waits.
   bool signalled = false, spawn_failed = false, frozen = false, resized = false, grown = false;
   bool node_lost = false, leader_lost = false;
   TimePoint led_since{};          // by this leader
@@ -40,6 +40,7 @@ class Checker {
   void check_action(const JobCore::HandOn&) {}
   void check_action(const JobCore::Fence& fence);
   void check_action(const JobCore::Announce& announce);
+  void check_action(const JobCore::AwaitEnd& what);
   void check_action(const JobCore::Finish& finish);
   void check_member(const JobCore::Announce& announce, Slot slot);
   bool is_done_task(Slot slot) const;

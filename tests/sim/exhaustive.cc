@@ -99,6 +99,7 @@ struct Perform {
       members.push_back({slot, process.number});
     }
   }
+  void operator()(const JobCore::AwaitEnd&) {}
   void operator()(const JobCore::Finish& finish) {
     if (state.finished) state.wrong = "the job ends twice";
     state.finished = true;

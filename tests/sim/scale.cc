@@ -155,6 +155,7 @@ class Scale final : private JobDriver::Effects {
   void perform(const JobCore::HandOn&) override {}
   void perform(const JobCore::Fence& fence) override;
   void perform(const JobCore::Announce& announce) override;
+  void perform(const JobCore::AwaitEnd&) override {}
   void perform(const JobCore::Finish&) override { finished_ = true; }
 
   Host& host(Slot slot) { return *hosts_[static_cast<std::size_t>(slot)]; }

@@ -74,6 +74,7 @@ Fault fault_of(Random& random, const JobConfig& job) {
     // If all nodes are needed it should come back.
     fault.lasts = random.up_to(random.chance(70) ? job.join_timeout : 2 * job.join_timeout);
   }
+  if (fault.harm == Harm::frozen) fault.lasts *= 6;  // beyond what a job waits
   if (fault.harm == Harm::jump) fault.lasts = random.up_to(random.chance(50) ? 5s : 1h);
   fault.moment =
       is_of_start(fault.harm) ? Moment::spawned : static_cast<Moment>(random.below(kMoments));

@@ -20,8 +20,8 @@ struct EventWords {
     return fmt::format("{} ended{}{}", e.slot, e.well ? " well" : "",
                        e.consequence ? " as a consequence" : "");
   }
-  std::string operator()(const Core::Unkillable& e) const {
-    return fmt::format("{} cannot be killed", e.slot);
+  std::string operator()(const Core::Stuck& e) const {
+    return fmt::format("{} does not end", e.slot);
   }
   std::string operator()(const Core::Ready& e) const {
     return fmt::format("{} is ready, left round {}, holds version {}", e.slot, e.left, e.version);
@@ -62,6 +62,9 @@ struct ActionWords {
   }
   std::string operator()(const Core::Announce& a) const {
     return fmt::format("round {} is {}", a.round, fmt::join(a.slots, ", "));
+  }
+  std::string operator()(const Core::AwaitEnd& a) const {
+    return fmt::format("wait for the end of {}", a.of.slot);
   }
   std::string operator()(const Core::Finish& a) const {
     return fmt::format("finish: {}{}", words(a.end), a.all_reaped ? "" : ", some left");

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// What a core asked for, as words: "spawn 0", "signal 0 15", "not 1", "give up 0".
+// What a core asked for, as words: "spawn 0", "signal 0 15", "not 1", "stuck 0".
 std::vector<std::string> words(const std::vector<AgentCore::Action>& actions) {
   struct Words {
     std::string operator()(const AgentCore::Spawn& a) { return "spawn " + std::to_string(a.slot); }
@@ -23,8 +23,8 @@ std::vector<std::string> words(const std::vector<AgentCore::Action>& actions) {
     std::string operator()(const AgentCore::NotStarted& a) {
       return "not " + std::to_string(a.slot);
     }
-    std::string operator()(const AgentCore::GiveUp& a) {
-      return "give up " + std::to_string(a.slot);
+    std::string operator()(const AgentCore::TellStuck& a) {
+      return "stuck " + std::to_string(a.slot);
     }
   };
   std::vector<std::string> out;
@@ -77,14 +77,14 @@ TEST_CASE("workers that are requested later wait for their turn, too") {
   CHECK(node.feed(AgentCore::Spawned{}) == Words{"spawn 2"});
 }
 
-TEST_CASE("a worker that does not end within the grace is killed, and given up after that") {
+TEST_CASE("a worker that does not end within the grace is killed, and reported after that") {
   Node node;
   node.run(2);
   CHECK(node.feed(AgentCore::Stop{{0, 1}, SIGTERM}) == Words{"signal 0 15", "signal 1 15"});
   CHECK(node.feed(AgentCore::Exited{0}).empty());
   CHECK(node.at_deadline() == Words{"signal 1 9"});
   CHECK(node.now == kStart + 10s);
-  CHECK(node.at_deadline() == Words{"give up 1"});
+  CHECK(node.at_deadline() == Words{"stuck 1"});
   CHECK(node.now == kStart + 15s);
   CHECK_FALSE(node.core.deadline());
   CHECK(node.feed(AgentCore::Stop{{1}, SIGKILL}).empty());

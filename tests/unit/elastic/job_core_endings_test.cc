@@ -138,16 +138,6 @@ TEST_CASE("workers get SIGTERM first; only a worker that hangs is killed at once
   CHECK(hangs.signals == std::set<int>{SIGKILL});
 }
 
-TEST_CASE("a worker that cannot be killed ends the job, and is reported") {
-  JobWorld world(of(2, 3));
-  world.stubborn = {1};
-  world.feed(JobCore::Signal{SIGTERM});
-  world.feed(JobCore::Unkillable{1});
-  REQUIRE(world.finish);
-  CHECK_FALSE(world.finish->all_reaped);
-  CHECK(world.finish->end == JobEnding::interrupted);
-}
-
 TEST_CASE("a job that ends, ends for the first reason") {
   JobWorld failed(of(2));
   failed.stubborn = {0};

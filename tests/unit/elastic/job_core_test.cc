@@ -327,14 +327,6 @@ TEST_CASE("the same failure soon after the same commit ends a job, a late one do
   CHECK(world.finish->ended_by == "--same-failure-limit");
 }
 
-TEST_CASE("a worker that cannot be ended ends the job, and no limit is to blame for that") {
-  JobWorld world(of(2, 3));
-  world.feed(JobCore::Unkillable{1});
-  REQUIRE(world.finish);
-  CHECK(world.finish->why == "dlaunch cannot end a worker, so no process can take its place");
-  CHECK(world.finish->ended_by.empty());
-}
-
 TEST_CASE("reports of an older round are ignored") {
   JobWorld world(of(2, 5));
   world.fail(0);

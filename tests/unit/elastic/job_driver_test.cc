@@ -28,6 +28,7 @@ struct Hands : JobDriver::Effects {
   void perform(const JobCore::HandOn&) override {}
   void perform(const JobCore::Fence& fence) override { fences.push_back(fence.round); }
   void perform(const JobCore::Announce&) override {}
+  void perform(const JobCore::AwaitEnd&) override {}
   void perform(const JobCore::Finish&) override { ++finished; }
   TimePoint clock = kStart;
   std::vector<JobRecord> records;

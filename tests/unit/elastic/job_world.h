@@ -101,9 +101,10 @@ class JobWorld {
   std::vector<Slot> roster;     // as announced
   std::vector<int> announced;   // rounds
   std::vector<int> fences, losts;
-  std::vector<Slot> stopped;
+  std::vector<Slot> stopped, awaited;
   std::set<int> signals;    // with which
   std::set<Slot> stubborn;  // do not end on an order
+  std::set<Slot> frozen;    // not even on SIGKILL
   std::set<Slot> mute;      // do not ask for a round
   std::optional<JobCore::Finish> finish;
   int starts = 0;
@@ -122,6 +123,7 @@ class JobWorld {
     signals.insert(stop.signal);
     for (const Slot slot : stop.slots) {
       stopped.push_back(slot);
+      if (frozen.contains(slot)) continue;
       if (stubborn.contains(slot) && stop.signal != SIGKILL) continue;
       if (running.erase(slot) == 0) continue;
       left.erase(slot);
@@ -144,6 +146,7 @@ class JobWorld {
       left[slot] = announce.round;
     }
   }
+  void perform(const JobCore::AwaitEnd& what) { awaited.push_back(what.of.slot); }
   void perform(const JobCore::Finish& how) {
     CHECK_FALSE(finish);
     finish = how;

@@ -29,6 +29,19 @@ TEST_CASE("job story: what follows a loss: a spare, a new process, or fewer work
   CHECK(next(shrinks, 1, 1, 3) == "going on with 2 of 3 workers");
 }
 
+TEST_CASE("job story: a process that does not end is named, with what delays it") {
+  JobCore::AwaitEnd awaited{{.slot = 1, .rank = 3, .pid = 77, .doing = "an uninterruptible sleep"},
+                            std::chrono::seconds(55)};
+  CHECK(in_words(awaited, "b") ==
+        "rank 3 (pid 77 on b) has not ended 5 s after SIGKILL, because of an uninterruptible "
+        "sleep: dlaunch waits up to 55 s longer for its end, before it starts another process in "
+        "its place");
+  awaited.of = {.slot = 1, .pid = 78};
+  CHECK(in_words(awaited, "b")
+            .starts_with("a spare (pid 78 on b) has not ended 5 s after "
+                         "SIGKILL: dlaunch waits"));
+}
+
 TEST_CASE("job story: ranks that were stopped after the loss of a host are not the cause") {
   const Plan plan{.argv = {"./train"}, .host = "a"};
   JobStory story(plan);

@@ -175,16 +175,26 @@ TEST_CASE("node session: a late request to leave an earlier round is not offered
   CHECK(host.sent<NodeReady>().size() == 1);
 }
 
-TEST_CASE("node session: a process that ended after all takes back that it cannot be killed") {
+TEST_CASE("node session: each leader learns which process does not end, until it has ended") {
   SessionHost host;
   host.work("run");
+  host.say(NodeStuck{.slot = 1});
+  CHECK(host.sent<NodeStuck>().size() == 1);
+  const auto next_leader = [&host] {
+    host.actions.clear();
+    host.open();
+    host.hear(NodeWelcome{.number = 1, .slots = 2, .run = "run"});
+  };
   host.step(NodeSession::Lost{"gone"});
-  host.say(NodeUnkillable{1});
+  host.say(NodeStuck{.slot = 0});
+  next_leader();
+  CHECK(host.sent<NodeStuck>().size() == 2);
+  host.step(NodeSession::Lost{"gone"});
+  host.end(0, SIGKILL);
   host.end(1, SIGKILL);
-  host.open();
-  host.hear(NodeWelcome{.number = 1, .slots = 2, .run = "run"});
-  CHECK(host.sent<NodeUnkillable>().empty());
-  CHECK(host.sent<NodeEnded>().size() == 1);
+  next_leader();
+  CHECK(host.sent<NodeStuck>().empty());
+  CHECK(host.sent<NodeEnded>().size() == 2);
 }
 
 TEST_CASE("node session: after an order to clear it joins as a fresh host, without workers") {

@@ -156,3 +156,24 @@ TEST_CASE("the use of a process: memory now, and CPU time that only grows") {
 }
 
 TEST_CASE("without processes there is nothing to kill") { CHECK(kill_descendants()); }
+
+TEST_CASE("what delays the end of a process") {
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(ends[1]);
+    // The parent sleeps in vfork() until its child ends.
+    if (::vfork() == 0) {
+      pollfd closed{ends[0], 0, 0};
+      ::poll(&closed, 1, -1);
+    }
+    ::_exit(0);
+  }
+  while (!what_delays_end(pid).starts_with("an uninterruptible sleep")) ::usleep(1000);
+  writing.reset();
+  CHECK(::waitpid(pid, nullptr, 0) == pid);
+  CHECK(what_delays_end(pid).empty());
+}
