@@ -111,6 +111,8 @@ void Command::stop() {
   run_->finish();
 }
 
+bool Command::runs() const { return run_ && run_->pid >= 0; }
+
 Result<void> Command::run(const Request& request, std::function<void(const End&)> done) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("pipe for a command", errno);

@@ -41,6 +41,8 @@ class Command {
   // done: called once, later. Error: the program cannot be started. Do not call it while another
   // one runs.
   Result<void> run(const Request& request, std::function<void(const End&)> done);
+  // The process of the last run is still there, perhaps beyond its limit: SIGKILL has not ended it.
+  bool runs() const;
 
  private:
   struct Run;

@@ -1,5 +1,5 @@
 # dlaunchctl top of a job on two hosts, which are both this machine: the load of workers, and the GPUs that an
-# imitation of NVML lists, also if that library never answers.
+# imitation of NVML lists, also if that library does not answer for a while.
 source "$SOURCE/tests/scenario/common.sh"
 export PATH="$BUILD/cli/ctl:$PATH" TMPDIR="$tmp"
 fakes="$BUILD/tests/support/fake_gpu"
@@ -8,7 +8,7 @@ fakes="$BUILD/tests/support/fake_gpu"
 start_job() {
   local node visible=${2:-'${local_rank}'}; pids=()
   for node in 0 1; do
-    LD_LIBRARY_PATH="$fakes:$LD_LIBRARY_PATH" FAKE_NVML=$1 dlaunch --quiet --nnodes 2 --node-rank "$node" \
+    LD_LIBRARY_PATH="$fakes:$LD_LIBRARY_PATH" FAKE_NVML=$1 dlaunch --nnodes 2 --node-rank "$node" \
       --rdzv "tcp://127.0.0.1:$port" --job-id j --secret-file secret --nproc 2 --env "CUDA_VISIBLE_DEVICES=$visible" \
       "$BUILD/tests/support/elastic_worker" --steps 1000000000 --step-ms 5 >"job$node" 2>&1 </dev/null &
     pids+=($!); started+=($!)
@@ -45,8 +45,16 @@ wait_until all_work || fail "not four that work"
 expect_out '^   0 +[0-9]+ .* 3:2 +- +3 GiB of 10 GiB +53 +0 '
 end_job
 
+# One slow answer costs the figures for a while, and not those of the whole job.
+export FAKE_NVML_HANGS="$tmp/slow"; touch slow
 start_job 'gpus=4,hang'
 run dlaunchctl top --once --interval 0.2; expect_code 0; expect_out '^ +3 '
-grep -q GPU out && fail "GPUs where nobody tells of any"
+grep -q GPU out && fail "GPUs where NVML does not answer"
+wait_until grep -q 'no figures of GPUs: asking NVML took longer than 5 s; dlaunch asks again in 10 s' job0 || fail "no warning: $(cat job0)"
+rm slow
+gpus_back() { dlaunchctl top --once --interval 0.2 >out 2>err && grep -qE '^   0 .* 0 +40 +20 GiB of 80 GiB' out; }
+wait_until gpus_back || fail "no figures any more: $(cat out job0)"
+wait_until grep -q 'figures of GPUs are back' job0 || fail "the user does not learn that: $(cat job0)"
 end_job
+[ "$(grep -c 'no figures of GPUs' job0)" = 1 ] || fail "it warns more than once: $(cat job0)"
 [ -z "$(pgrep -f "[g]pu-figures" -s 0)" ] || fail "a process that asks NVML is left"

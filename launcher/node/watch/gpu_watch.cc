@@ -5,6 +5,7 @@
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/print.h"
+#include "base/text.h"
 #include "launcher/node/watch/nvml.h"
 
 namespace dlaunch {
@@ -19,7 +20,7 @@ int run_gpu_figures() {
   const auto gpus = ask_nvml();
   if (!gpus) {
     if (gpus.error().code == Errc::unsupported) return kNoNvml;
-    std::fprintf(stderr, "dlaunch: NVML: %s\n", gpus.error().what.c_str());
+    std::fprintf(stderr, "%s\n", gpus.error().what.c_str());
     return kExitSystem;
   }
   const std::string bytes = encode_gpus(*gpus);
@@ -27,27 +28,33 @@ int run_gpu_figures() {
 }
 
 const std::optional<std::vector<GpuFigures>>& GpuWatch::look() {
-  if (never_) return newest_;
-  if (newest_ && steady_now() - newest_at_ > kNvmlLimit) newest_.reset();
-  if (asks_) return newest_;
-  const Command::Request asks{
-      .argv = {"/proc/self/exe", kGpuFiguresWord}, .env = own_environment(), .limit = kNvmlLimit};
-  asks_ = true;
+  const TimePoint now = steady_now();
+  if (newest_ && !asks_.missing() && now - newest_at_ > kNvmlLimit) newest_.reset();
+  // A driver may hold the process of an earlier question, which cannot be killed then.
+  if (!asks_.may_ask(now) || command_.runs()) return newest_;
+  const Command::Request asks{.argv = {"/proc/self/exe", kGpuFiguresWord},
+                              .env = own_environment(),
+                              .keep_errors = true,
+                              .limit = kNvmlLimit};
+  asks_.begins();
   const auto started = command_.run(asks, [this](const Command::End& end) { take(end); });
   if (!started) take({.text = started.error().what, .status = kExitSystem});
   return newest_;
 }
 
-// After a failure it never asks again: a process that a driver holds cannot even be killed.
 void GpuWatch::take(const Command::End& end) {
-  asks_ = false;
   newest_at_ = steady_now();
-  const std::string how = describe(end, kNvmlLimit);
+  std::string how = describe(end, kNvmlLimit);
   auto gpus = decode_gpus(how.empty() ? std::string_view(end.text) : std::string_view());
-  never_ = !gpus;
+  auto answer = gpus ? GpuAsks::Answer::figures : GpuAsks::Answer::failed;
+  if (end.status == kNoNvml && !end.too_late) answer = GpuAsks::Answer::none;
   newest_ = gpus ? std::move(*gpus) : std::vector<GpuFigures>();
-  if (gpus || (end.status == kNoNvml && !end.too_late)) return;
-  log_warn("no figures of GPUs: asking NVML {}", how.empty() ? "gave a malformed answer" : how);
+  if (how.empty())
+    how = "gave a malformed answer";
+  else if (!end.text.empty())
+    how += " (" + escaped(end.text.substr(0, end.text.find('\n'))) + ")";
+  const std::string news = asks_.answered(newest_at_, answer, how);
+  if (!news.empty()) log_warn("{}", news);
 }
 
 }  // namespace dlaunch

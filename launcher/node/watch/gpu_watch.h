@@ -11,6 +11,7 @@
 
 #include <asio/io_context.hpp>
 
+#include "launcher/node/watch/gpu_asks.h"
 #include "launcher/node/watch/gpu_figures.h"
 #include "launcher/process/command.h"
 
@@ -25,15 +26,15 @@ class GpuWatch {
  public:
   GpuWatch(asio::io_context& loop, std::set<pid_t>& helpers) : command_(loop, helpers) {}
 
-  // The newest figures so far, while newer ones are fetched; empty if NVML is missing or does not
-  // work. nullopt: the first have not come yet.
+  // The newest figures so far, while newer ones are fetched; empty if NVML is missing, or does not
+  // work at present. nullopt: the first have not come yet.
   const std::optional<std::vector<GpuFigures>>& look();
 
  private:
   void take(const Command::End& end);
 
   Command command_;
-  bool asks_ = false, never_ = false;
+  GpuAsks asks_;
   std::optional<std::vector<GpuFigures>> newest_;
   TimePoint newest_at_{};
 };

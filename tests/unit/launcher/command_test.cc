@@ -27,9 +27,11 @@ struct CommandShell {
     asks.keep_errors = keep_errors;
     REQUIRE(command.run(asks, [this](const Command::End& how) { end = how; }));
     CHECK(helpers.size() == 1);
+    CHECK(command.runs());
     loop.restart();
     loop.run();
     CHECK(helpers.empty());
+    CHECK_FALSE(command.runs());
     REQUIRE(end);
     return *std::exchange(end, std::nullopt);
   }
