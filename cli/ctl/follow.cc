@@ -21,8 +21,8 @@ using Command = ControlRequest::Command;
 // Asks again and again. The answer comes with the next news.
 class Following {
  public:
-  Following(const RunningJob& job, ControlRequest request)
-      : job_(job), request_(std::move(request)) {
+  Following(const RunningJob& job, ControlRequest request, std::optional<Duration> timeout = {})
+      : job_(job, {.end_is_told = true, .timeout = timeout}), request_(std::move(request)) {
     request_.after = 0;
   }
   // The next answer, of this leader or of the next one.
@@ -38,8 +38,9 @@ class Following {
 };
 
 // Until take(event) is false.
-void follow_events(const RunningJob& job, const std::function<bool(const Json&)>& take) {
-  Following following(job, {.command = Command::events, .number = {}});
+void follow_events(const RunningJob& job, const std::function<bool(const Json&)>& take,
+                   std::optional<Duration> timeout = {}) {
+  Following following(job, {.command = Command::events, .number = {}}, timeout);
   while (true) {
     const Json answer = following.next();
     for (const Json& event : answer.at("events")) {
@@ -115,13 +116,14 @@ void run_tail(const RunningJob& job, const Options& options) {
   while (printer.show(following.next())) continue;
 }
 
-int run_wait(const RunningJob& job) {
+int run_wait(const RunningJob& job, std::optional<Duration> timeout) {
   int exit_code = kExitInternal;
-  follow_events(job, [&exit_code](const Json& event) {
+  const auto take = [&exit_code](const Json& event) {
     if (event.at("event") != "job_ended") return true;
     exit_code = event.at("exit_code").get<int>();
     return false;
-  });
+  };
+  follow_events(job, take, timeout);
   return exit_code;
 }
 

@@ -2,6 +2,8 @@
 // also under its next leader.
 #pragma once
 
+#include <optional>
+
 #include "cli/ctl/jobs.h"
 
 namespace dlaunch::ctl {
@@ -13,7 +15,8 @@ void run_events(const RunningJob& job, bool follow);
 // Prints the last lines of a worker's output, those of its stderr to our stderr. Throws a Failure.
 void run_tail(const RunningJob& job, const Options& options);
 
-// Waits for the job's end; returns dlaunch's exit code. Throws a Failure.
-int run_wait(const RunningJob& job);
+// Waits for the job's end, but for no longer than `timeout`; returns dlaunch's exit code. Throws a
+// Failure.
+int run_wait(const RunningJob& job, std::optional<Duration> timeout);
 
 }  // namespace dlaunch::ctl

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <cstdio>
 #include <set>
 
 #include <fmt/format.h>
@@ -12,6 +14,8 @@
 #include "base/exit_code.h"
 #include "base/nearest.h"
 #include "base/socket.h"
+#include "base/units.h"
+#include "cli/ctl/leader_wait.h"
 #include "cli/ctl/options.h"
 #include "launcher/process/job_dir.h"
 
@@ -27,8 +31,10 @@ Failure no_answer(const std::string& folder, const std::string& why) {
   return {kExitRendezvous, fmt::format("the job in {} does not answer: {}", folder, why)};
 }
 
-Failure no_answer(const RemoteJob& job, const std::string& why) {
-  return {kExitRendezvous, fmt::format("job {} does not answer: {}", job.job_id, why)};
+Failure no_answer(const RemoteJob& job, const Error& why) {
+  return {.exit_code = kExitRendezvous,
+          .what = fmt::format("job {} does not answer: {}", job.job_id, why.what),
+          .lasts = why.code == Errc::auth};
 }
 
 // Stacks take up to 5 s for each few workers, later events come when they come, and the user may
@@ -38,7 +44,7 @@ TimePoint patience(const ControlRequest& request) {
   return steady_now() + std::chrono::seconds(5);
 }
 
-std::string exchange(const std::string& folder, const ControlRequest& request) {
+std::string exchange(const std::string& folder, const ControlRequest& request, TimePoint deadline) {
   auto socket = connect_unix_path(folder + "/" + kControlSocket, SOCK_STREAM);
   if (!socket) throw no_answer(folder, socket.error().what);
   const std::string text = encode(request);
@@ -47,7 +53,6 @@ std::string exchange(const std::string& folder, const ControlRequest& request) {
     throw no_answer(folder, errno_error("send", errno).what);
   }
   ::shutdown(socket->get(), SHUT_WR);
-  const TimePoint deadline = patience(request);
   std::string answer;
   char bytes[16384];
   while (true) {
@@ -66,19 +71,23 @@ std::string exchange(const std::string& folder, const ControlRequest& request) {
   }
 }
 
-std::string exchange(const RunningJob& job, const ControlRequest& request) {
+std::string exchange(const RunningJob& job, const ControlRequest& request, TimePoint until) {
+  const TimePoint deadline = std::min(patience(request), until);
   if (!job.remote) {
-    std::string text = exchange(job.folder, request);
+    std::string text = exchange(job.folder, request, deadline);
     return text.empty() ? throw no_answer(job.folder, "it has just ended") : text;
   }
-  const auto text = exchange_remotely(*job.remote, request, patience(request));
-  return text ? *text : throw no_answer(*job.remote, text.error().what);
+  const auto text = exchange_remotely(*job.remote, request, deadline);
+  return text ? *text : throw no_answer(*job.remote, text.error());
 }
 
 template <class Json>
-Json answer_of(const RunningJob& job, const ControlRequest& request) {
-  const std::string text = exchange(job, request);
+Json answer_of(const RunningJob& job, const ControlRequest& request, TimePoint until = kNever) {
+  const std::string text = exchange(job, request, until);
   Json answer = Json::parse(text, nullptr, false);
+  if (answer.is_discarded() && !job.remote) {
+    throw no_answer(job.folder, "it has ended in the middle of its answer");
+  }
   if (!answer.is_object() || !answer.contains("ok")) {
     throw Failure{kExitInternal,
                   "the job's answer makes no sense: is its dlaunch another version?"};
@@ -136,8 +145,9 @@ json ask(const RunningJob& job, const ControlRequest& request) {
   return granted(answer_of<json>(job, request));
 }
 
-nlohmann::ordered_json ask_in_order(const RunningJob& job, const ControlRequest& request) {
-  return granted(answer_of<nlohmann::ordered_json>(job, request));
+nlohmann::ordered_json ask_in_order(const RunningJob& job, const ControlRequest& request,
+                                    TimePoint until) {
+  return granted(answer_of<nlohmann::ordered_json>(job, request, until));
 }
 
 std::vector<RunningJob> running_jobs() {
@@ -164,45 +174,82 @@ std::vector<RunningJob> running_jobs() {
 
 namespace {
 
-bool leads(const RunningJob& job) {
+bool leads(const RunningJob& job, TimePoint until) {
   try {
-    return ask(job, {Command::status, {}}).at("status").at("phase") != "queued";
+    return ask_in_order(job, {Command::status, {}}, until).at("status").at("phase") != "queued";
   } catch (const Failure&) {
     return false;
   }
 }
 
+void say(const std::string& what) { std::fprintf(stderr, "dlaunchctl: %s\n", what.c_str()); }
+
+// Of the job with this id, or in this folder, where it may not answer just now.
+std::optional<RunningJob> look_for(const std::string& id, const std::string& folder) {
+  const auto jobs = running_jobs();
+  const auto found = std::ranges::find_if(jobs, [&](const RunningJob& one) {
+    const std::string its = id_of(one);
+    return its == id || (its.empty() && one.folder == folder);
+  });
+  return found == jobs.end() ? std::nullopt : std::optional(*found);
+}
+
 }  // namespace
+
+// The job's leader may be lost when dlaunchctl begins: the user's limit is all that it knows then.
+LedJob::LedJob(RunningJob job, const Patience& patience)
+    : job_(std::move(job)),
+      patience_(patience),
+      until_(patience.timeout ? deadline_after(steady_now(), *patience.timeout) : kNever) {
+  if (job_.remote && patience.timeout) hosts_wait_ = patience.timeout;
+}
 
 nlohmann::ordered_json LedJob::ask(const ControlRequest& request) {
   while (true) {
     try {
-      auto answer = ask_in_order(job_, request);
-      outlives_leader_ = answer.at("outlives_leader").get<bool>();
+      auto answer = ask_in_order(job_, request, until_);
+      const auto& wait_ms = answer.at("next_leader_ms");
+      hosts_wait_.reset();
+      if (!wait_ms.is_null()) hosts_wait_ = std::chrono::milliseconds(wait_ms.get<std::int64_t>());
       return answer;
     } catch (const Failure& failure) {
-      if (!outlives_leader_ || failure.exit_code != kExitRendezvous) throw;
+      check_timeout();
+      // The next leader refuses until its hosts have joined it.
+      const bool changes = failure.exit_code == kExitRendezvous ||
+                           (failure.exit_code == kExitRefused && !leads(job_, until_));
+      if (!hosts_wait_ || !changes || failure.lasts) throw;
       find_next_leader(failure);
     }
   }
 }
 
+void LedJob::check_timeout() const {
+  if (steady_now() < until_) return;
+  throw Failure{kExitTimeout, fmt::format("the job has not ended within {} (--timeout)",
+                                          format_duration(*patience_.timeout))};
+}
+
 void LedJob::find_next_leader(const Failure& why) {
-  // So long a dlaunch of the job that changes its leader may not answer here.
-  constexpr Duration kChange = std::chrono::seconds(2), kLimit = std::chrono::minutes(1);
+  const bool tells = patience_.end_is_told;
   const std::string id = job_.remote ? job_.remote->job_id : id_of(job_);
-  TimePoint by = steady_now() + (job_.folder.empty() ? kLimit : kChange);
-  while (!leads(job_)) {
-    ::poll(nullptr, 0, 200);
-    const auto jobs = job_.folder.empty() ? std::vector<RunningJob>() : running_jobs();
-    const auto found = std::find_if(jobs.begin(), jobs.end(),
-                                    [&](const RunningJob& one) { return id_of(one) == id; });
-    if (found != jobs.end()) {
-      job_ = *found;
-      by = steady_now() + kChange;
-    }
-    if (steady_now() >= by) throw why;
+  const TimePoint now = steady_now();
+  LeaderWait wait(now, {.elsewhere = job_.folder.empty(),
+                        .hosts_wait = tells ? hosts_wait_ : std::nullopt,
+                        .until = until_});
+  if (tells) {
+    say(fmt::format("{}; waiting up to {} for the job's next leader", why.what,
+                    format_duration(std::chrono::ceil<std::chrono::seconds>(wait.left(now)))));
   }
+  while (!leads(job_, until_)) {
+    ::poll(nullptr, 0, 200);
+    check_timeout();
+    if (const auto found = job_.folder.empty() ? std::nullopt : look_for(id, job_.folder)) {
+      if (!id_of(*found).empty()) job_ = *found;
+      wait.seen(steady_now());
+    }
+    if (wait.over(steady_now())) throw why;
+  }
+  if (tells) say(fmt::format("job {} has its next leader", id));
 }
 
 const RunningJob& choose(const std::vector<RunningJob>& jobs, const std::string& id) {

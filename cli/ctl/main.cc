@@ -55,7 +55,7 @@ std::string run(const Options& options, int& exit_code) {
   if (!options.request && !options.wait) return list(options.json);
   const auto jobs = options.leader.empty() ? running_jobs() : std::vector{remote_job(options)};
   const RunningJob& job = options.leader.empty() ? choose(jobs, options.job) : jobs.front();
-  if (options.wait) return exit_code = run_wait(job), "";
+  if (options.wait) return exit_code = run_wait(job, options.timeout), "";
   const Command command = options.request->command;
   if (command == Command::top) return run_top(job, options), "";
   if (command == Command::events) return run_events(job, options.follow), "";

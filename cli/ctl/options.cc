@@ -6,6 +6,7 @@
 
 #include "base/exit_code.h"
 #include "base/nearest.h"
+#include "base/units.h"
 #include "base/version.h"
 
 namespace dlaunch::ctl {
@@ -17,7 +18,7 @@ using Command = ControlRequest::Command;
 struct Words {
   Options options;
   int number = -1;
-  std::string host;
+  std::string host, timeout;
 };
 
 CLI::App* declare(CLI::App& app, const char* name, const char* help) {
@@ -69,6 +70,8 @@ void declare_all(CLI::App& app, Words& words) {
   sends(tail, Command::tail);
   CLI::App* wait = declare(app, "wait", "wait for the job's end, and exit with its exit code");
   wait->callback([&words] { words.options.wait = true; });
+  wait->add_option("--timeout", words.timeout, "wait for no longer, and exit with 75")
+      ->type_name("TIME");
   CLI::App* list = declare(app, "list", "list this user's jobs on this machine");
   may_be_json(list);
   CLI::App* stacks = declare(app, "stacks", "show the stacks of the workers' threads");
@@ -133,6 +136,11 @@ Options read_options(const std::vector<std::string>& words) {
                                     suggestion(app, strange.front()) + "; see --help"};
     }
     throw Failure{kExitUsage, std::string(e.what()) + "; see --help"};
+  }
+  if (!found.timeout.empty()) {
+    const auto timeout = parse_duration(found.timeout);
+    if (!timeout) throw Failure{kExitUsage, "--timeout: " + timeout.error().what};
+    found.options.timeout = *timeout;
   }
   if (found.options.request && found.number >= 0) found.options.request->number = found.number;
   if (found.options.request) found.options.request->host = found.host;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "launcher/lead/control/control_request.h"
 
@@ -14,6 +15,7 @@ namespace dlaunch::ctl {
 struct Failure {
   int exit_code;
   std::string what;
+  bool lasts = false;  // waiting does not help
 };
 
 struct Options {
@@ -23,12 +25,13 @@ struct Options {
   std::string secret_file;  // of that job
   bool tls = false;         // that job encrypts its connections
   bool json = false;
-  bool once = false;      // top: do not repeat
-  bool wait = false;      // wait for its end, in place of a request
-  bool follow = false;    // events, tail: also later ones
-  int lines = 10;         // tail: so many of the last ones
-  double interval_s = 1;  // between two looks
-  std::string say;        // the text of --help or --version, to print instead
+  bool once = false;                     // top: do not repeat
+  bool wait = false;                     // wait for its end, in place of a request
+  std::optional<Duration> timeout = {};  // wait: for no longer
+  bool follow = false;                   // events, tail: also later ones
+  int lines = 10;                        // tail: so many of the last ones
+  double interval_s = 1;                 // between two looks
+  std::string say;                       // the text of --help or --version, to print instead
 };
 
 // `words` without the program's name. Throws a Failure.

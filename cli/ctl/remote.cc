@@ -80,8 +80,8 @@ Result<UniqueFd> open_link(const RemoteJob& job, const Endpoint& leader, TimePoi
 }
 
 // To the first of these addresses at which the job's leader is.
-Result<UniqueFd> open_link(const RemoteJob& job) {
-  const TimePoint deadline = steady_now() + kConnectLimit;
+Result<UniqueFd> open_link(const RemoteJob& job, TimePoint by) {
+  const TimePoint deadline = std::min(steady_now() + kConnectLimit, by);
   if (job.secret.encrypts()) {
     if (auto ready = TlsChannel::prepare(); !ready) return ready.error();
   }
@@ -146,7 +146,7 @@ Result<RemoteJob> parse_leader(std::string_view text) {
 
 Result<std::string> exchange_remotely(const RemoteJob& job, const ControlRequest& request,
                                       TimePoint deadline) {
-  auto fd = open_link(job);
+  auto fd = open_link(job, deadline);
   if (!fd) return fd.error();
   std::string out = encode(NodeMessage(NodeAsks{encode(request)}), TimePoint());
   FrameBuffer frames;

@@ -23,7 +23,8 @@ struct RemoteJob {
 // "HOST:PORT,HOST:PORT…", or where hosts elect their leader: "file:///FOLDER", "etcd://HOST:PORT…".
 Result<RemoteJob> parse_leader(std::string_view text);
 
-// The answer. An error: the leader cannot be reached, does not accept us, or has gone.
+// The answer. An error: the leader cannot be reached, does not accept us, has gone, or has not
+// answered by then.
 Result<std::string> exchange_remotely(const RemoteJob& job, const ControlRequest& request,
                                       TimePoint deadline);
 

@@ -238,7 +238,7 @@ std::string cut_to_screen(const std::string& text, int lines, int columns) {
 void run_top(const RunningJob& job, const Options& options) {
   const bool in_place = !options.once && !options.json && ::isatty(STDOUT_FILENO) == 1;
   const TimePoint begin = steady_now();
-  LedJob led(job);
+  LedJob led(job, {});
   json before;
   for (bool first = true;;) {
     json now;

@@ -32,9 +32,16 @@ using nlohmann::json;
 std::string refused(const std::string& why) { return json_text({{"ok", false}, {"error", why}}); }
 
 // The lines are JSON already.
-std::string feed_text(const char* name, const EventFeed::Answer& answer, bool outlives_leader) {
-  return fmt::format(R"({{"ok":true,"{}":[{}],"next":{},"missing":{},"outlives_leader":{}}})", name,
-                     fmt::join(answer.lines, ","), answer.next, answer.missing, outlives_leader);
+// So long the job's hosts wait for their next leader; "null": the job ends with its leader.
+std::string next_leader_ms(const Plan& plan) {
+  using std::chrono::duration_cast, std::chrono::milliseconds;
+  if (!plan.nodes.outlives_leader()) return "null";
+  return std::to_string(duration_cast<milliseconds>(plan.join_timeout).count());
+}
+
+std::string feed_text(const char* name, const EventFeed::Answer& answer, const std::string& wait) {
+  return fmt::format(R"({{"ok":true,"{}":[{}],"next":{},"missing":{},"next_leader_ms":{}}})", name,
+                     fmt::join(answer.lines, ","), answer.next, answer.missing, wait);
 }
 
 // The stacks of several workers, a few at a time: each takes a process and reads whole libraries.
@@ -122,10 +129,10 @@ void JobControl::answer(const std::string& request, const ControlServer::Reply& 
   const auto parsed = parse_control_request(request);
   if (!parsed) return reply(refused(parsed.error().what));
   if (parsed->command == ControlRequest::Command::events) {
-    return telemetry_.ask_events(parsed->after, [reply, outlives = plan_.nodes.outlives_leader()](
-                                                    const EventFeed::Answer& answer) {
-      reply(feed_text("events", answer, outlives));
-    });
+    return telemetry_.ask_events(
+        parsed->after, [reply, wait = next_leader_ms(plan_)](const EventFeed::Answer& answer) {
+          reply(feed_text("events", answer, wait));
+        });
   }
   if (parsed->command == ControlRequest::Command::tail) return tail(*parsed, reply);
   look(parsed->command == ControlRequest::Command::top,
@@ -140,8 +147,8 @@ void JobControl::tail(const ControlRequest& request, const ControlServer::Reply&
   }
   if (rank >= job_->core.size()) return reply(refused(no_such_rank(rank, job_->core.size())));
   job_->monitor.tail(rank, request.after,
-                     [reply, outlives = plan_.nodes.outlives_leader()](const auto& answer) {
-                       reply(feed_text("lines", answer, outlives));
+                     [reply, wait = next_leader_ms(plan_)](const auto& answer) {
+                       reply(feed_text("lines", answer, wait));
                      });
 }
 
@@ -161,8 +168,8 @@ void JobControl::decide_on(const ControlRequest& request, const JobStatus& now,
   switch (request.command) {
     case ControlRequest::Command::status:
     case ControlRequest::Command::top:
-      return reply(fmt::format(R"({{"ok":true,"outlives_leader":{},"status":{}}})",
-                               plan_.nodes.outlives_leader(), render_json(now)));
+      return reply(fmt::format(R"({{"ok":true,"next_leader_ms":{},"status":{}}})",
+                               next_leader_ms(plan_), render_json(now)));
     case ControlRequest::Command::goodput:
       return reply(json_text({{"ok", true}, {"goodput", goodput_json(goodput_with(now.late))}}));
     case ControlRequest::Command::stacks:

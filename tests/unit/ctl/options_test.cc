@@ -60,6 +60,8 @@ TEST_CASE("the commands and their numbers") {
   CHECK_FALSE(read_options({"list"}).request);
   CHECK(read_options({"--job", "x", "wait"}).wait);
   CHECK_FALSE(read_options({"wait"}).request);
+  CHECK_FALSE(read_options({"wait"}).timeout);
+  CHECK(read_options({"wait", "--timeout", "2m"}).timeout == std::chrono::minutes(2));
   CHECK(read_options({"events"}).request->command == Command::events);
   CHECK_FALSE(read_options({"events"}).follow);
   CHECK(read_options({"events", "--follow"}).follow);
@@ -110,6 +112,8 @@ TEST_CASE("what makes no sense is refused in one line") {
                                                 {"status", "--once"},
                                                 {"status", "--follow"},
                                                 {"wait", "1"},
+                                                {"wait", "--timeout", "soon"},
+                                                {"status", "--timeout", "1"},
                                                 {"status", "--leader", "h:1"},
                                                 {"status", "--leader", "h:1", "--job", "x"},
                                                 {"status", "--secret-file", "s"},
