@@ -23,7 +23,7 @@ expect_out '^\[[02]\] in round 2 as [02] of 3, pid'
 # Without --hang-timeout dlaunch still warns about the worker, and says at the end which rank the others waited for.
 # Meanwhile dlaunchctl says it.
 export TMPDIR=$tmp
-dlaunch --nproc 3 --hang-warning 2s --timeout 29s --error-file error.json "$worker" --steps 1000 --hang 2 >out 2>err </dev/null &
+dlaunch --nproc 3 --hang-warning 2s --timeout 29s --error-file error.json "$worker" --steps 1000 --hang 2 --how deadlock >out 2>err </dev/null &
 job=$!; started+=($job)
 ctl_says_late() {
   "$BUILD/cli/ctl/dlaunchctl" top --once >top.out 2>&1

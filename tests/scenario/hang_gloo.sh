@@ -26,6 +26,6 @@ expect_err 'rank 1 .* failed first: it hung, .*; restarting all workers: round 2
 dlaunch --nproc 2 --hang-timeout 4s "$python" train.py compute >out 2>err </dev/null & job=$!; started+=($job)
 began() { grep -q computes out || ! kill -0 $job 2>/dev/null; }
 wait_until 300 began; grep -q computes out || fail 'no rank computes'
-sleep 12  # longer than it may hang
+sleep 9  # longer than it may hang
 kill -TERM $job; wait $job; code=$?
 expect_code 143; ! grep 'it hung' err || fail 'a job was ended in which a rank computes'

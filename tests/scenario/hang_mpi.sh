@@ -31,5 +31,5 @@ expect_err 'rank 1 has neither written output nor used CPU time, for'; expect_er
 
 # The waiting ranks sleep between two looks.
 export OMPI_MCA_mpi_yield_when_idle=1
-run dlaunch --nproc 3 --hang-timeout 4s --timeout 20s ./hang compute
+run dlaunch --nproc 3 --hang-timeout 4s --timeout 12s ./hang compute
 expect_code 75; ! grep 'it hung' err || fail 'a job was ended in which a rank computes'

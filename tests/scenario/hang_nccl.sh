@@ -19,7 +19,7 @@ SPIN=waits hang "$program" 5 2:lacks 20
 expect_err 'rank 2 has not enqueued collective #3'
 
 # The others compute, after they have enqueued their collectives: the job does not hang.
-SPIN=computes job --hang-timeout 3s --timeout 12s "$program" 5 2:lacks 20
+SPIN=computes job --hang-timeout 3s --timeout 8s "$program" 5 2:lacks 20
 expect_code 75; ! grep 'it hung' err || fail 'dlaunch ended a job that computes'
 
 # Another call in its place; who waits by the stacks, or by the counts, is the same everywhere.

@@ -10,9 +10,9 @@ expect_err 'no rank has written output or used CPU time, for [0-9.]+ s now; they
 expect_err 'failed first: it hung'; expect_err 'stacks of rank 2'
 
 # One rank loops while the others wait; all loop. Nothing tells a loop from work.
-run dlaunch --nproc 3 --hang-timeout 3s --timeout 12s sh -c "[ \$RANK = 1 ] || exec sleep 1000; $loop"
+run dlaunch --nproc 3 --hang-timeout 3s --timeout 8s sh -c "[ \$RANK = 1 ] || exec sleep 1000; $loop"
 expect_code 75; told; ! grep 'it hung' err || fail 'a job was ended in which a rank computes'
-run dlaunch --nproc 2 --hang-timeout 3s --timeout 10s sh -c "$loop"
+run dlaunch --nproc 2 --hang-timeout 3s --timeout 8s sh -c "$loop"
 expect_code 75; told; ! grep 'it hung' err || fail 'a job was ended that computes'
 
 # Output alone is enough.
