@@ -85,8 +85,12 @@ expect_out() { grep -qE -- "$1" out || fail "stdout lacks: $1"; }
 wait_until() {
   local limit=60
   if [[ $1 =~ ^[0-9]+$ ]]; then limit=$1; shift; fi
-  local end=$(($(now_ms) + limit * 1000))
-  until "$@"; do [ "$(now_ms)" -lt "$end" ] || return 1; read -rt 0.01 <> <(:) || :; done
+  local end=$((${EPOCHREALTIME/./} + limit * 1000000)) polls=0 pause=0.01
+  until "$@"; do
+    [ "${EPOCHREALTIME/./}" -lt "$end" ] || return 1
+    [ $((++polls)) -lt 50 ] || pause=0.03  # each poll starts processes
+    read -rt $pause <> <(:) || :
+  done
 }
 # For shells with traps: `read -t` waits in vain on descriptor 9. If a signal comes while bash makes
 # a <(…), bash may take the trap for unfinished and continue without it.
